@@ -1,0 +1,50 @@
+# Every command of the project. Each one sets up what it needs; `.ci/run` calls `make test` and nothing else.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+DEV := $(VENV)/.dev
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test fix demo clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(DEV) ## make .venv with everything that development needs
+
+check: $(DEV) ## format, lint, types and import contracts, without the tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: check ## everything that must be green: check, then all tests
+	$(BIN)/pytest -n auto
+
+fix: $(DEV) ## format and mend what can be mended by machine
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(BIN)/holdfast ## see a run survive its process
+	$(BIN)/holdfast demo
+
+clean: ## remove whatever make and the tools have made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last, so that an interrupted set-up begins again.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(DEV): pyproject.toml | $(VENV)/.made
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
+
+# For those who only want to see it run: no tools, no tests.
+$(BIN)/holdfast: pyproject.toml | $(VENV)/.made
+	$(PIP) install --quiet --editable .
+	@touch $@

@@ -1,0 +1,147 @@
+"""The verbs for ``async def`` workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.authoring.code import children, verbs
+from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.program import current_program
+from holdfast.authoring.code.step import Step, current_step
+from holdfast.authoring.code.wish import Wish
+from holdfast.authoring.code.workflow import Workflow
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.errors import BadOption, NotInWorkflow
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+def _here(call: str) -> AsyncProgram:
+    program = verbs.program_here(call)
+    if not isinstance(program, AsyncProgram):
+        raise NotInWorkflow(call=call, why=f"a plain def workflow uses holdfast.sync.{call}")
+    return program
+
+
+async def _fulfil(program: AsyncProgram, wish: Wish) -> Any:
+    return wish.understand(await program.ask(wish.command))
+
+
+def sleep(length: Duration) -> Coroutine[Any, Any, None]:
+    """Wait for a while: milliseconds or months. The process may end meanwhile."""
+    if current_program.get() is None or current_step.get() is not None:
+        return asyncio.sleep(duration.parse(length) / 1_000_000)
+    program = _here("sleep")
+    return _fulfil(program, verbs.sleeping(program, length))
+
+
+def wait_signal(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Coroutine[Any, Any, Any]:
+    """Wait for a signal of that name and return its payload; it may have come before. Raises TimeoutError."""
+    program = _here("wait_signal")
+    return _fulfil(program, verbs.awaiting_signal(program, name, timeout, type))
+
+
+async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
+    """Run calls side by side and return their results in order."""
+    return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
+
+
+async def first(*calls: Awaitable[T]) -> T:
+    """Return the result of the call that ends first, and stop the others."""
+    if not calls:
+        raise BadOption(option="first", why="there must be something to wait for")
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task in done).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def timeout(length: Duration) -> asyncio.Timeout:
+    """Limit, durably, how long a block of a workflow takes: ``async with timeout("5m"): ...``. Raises TimeoutError."""
+    return asyncio.timeout(duration.parse(length) / 1_000_000)
+
+
+class Handle(Generic[T]):
+    """A child run that this workflow has started."""
+
+    def __init__(self, workflow: Workflow[..., Any], start: str, run_id: str) -> None:
+        self.id = run_id
+        self._workflow, self._start = workflow, start
+
+    async def result(self) -> T:
+        """Wait for the child to end and return its result. Raises ChildFailed."""
+        program = _here("result")
+        found: T = await _fulfil(program, children.awaiting_child(program, self._workflow, self._start, self.id))
+        return found
+
+    async def signal(self, name: str, payload: Any = None) -> None:
+        """Send the child a signal."""
+        program = _here("signal")
+        await _fulfil(program, verbs.sending(program, self.id, name, payload))
+
+    async def cancel(self, reason: str = "its parent asked for it") -> None:
+        """Ask the child to stop."""
+        program = _here("cancel")
+        await _fulfil(program, verbs.cancelling(program, self.id, reason))
+
+
+@overload
+def start(workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, **options: Any) -> Coroutine[Any, Any, Handle[T]]: ...
+@overload
+def start(workflow: Workflow[..., T], *args: Any, **options: Any) -> Coroutine[Any, Any, Handle[T]]: ...
+def start(workflow: Workflow[..., Any], *args: Any, **options: Any) -> Coroutine[Any, Any, Handle[Any]]:
+    """Start a child run and go on. Options: id, key, lane, priority, delay, deadline, tags, capabilities, and
+    on_parent_end="cancel" or "leave"."""
+    if not isinstance(workflow, Workflow):
+        raise BadOption(option="workflow", value=workflow, why="a function with @workflow is needed")
+    program = _here("start")
+    return _start(program, workflow, children.starting(program, workflow, args, {}, options))
+
+
+async def _start(program: AsyncProgram, workflow: Workflow[..., Any], wish: Wish) -> Handle[Any]:
+    return Handle(workflow, wish.command.id, await _fulfil(program, wish))  # type: ignore[union-attr]
+
+
+@overload
+async def map(call: Workflow[[A], Coroutine[Any, Any, T]] | Step[[A], Coroutine[Any, Any, T]], items: Iterable[A], *, max_parallel: int | None = None, on_error: str = "fail_fast", min_success: int | None = None, **options: Any) -> list[T]: ...  # noqa: E501
+@overload
+async def map(call: Workflow[[A], T] | Step[[A], T], items: Iterable[A], *, max_parallel: int | None = None, on_error: str = "fail_fast", min_success: int | None = None, **options: Any) -> list[T]: ...  # noqa: E501
+async def map(
+    call: Any, items: Iterable[Any], *, max_parallel: int | None = None, on_error: str = "fail_fast",
+    min_success: int | None = None, **options: Any,
+) -> list[Any]:  # fmt: skip
+    """Call a step, or start a child run, once per item, and return the results in order.
+
+    With ``on_error="collect"`` or ``min_success`` the errors stand among the results."""
+    program = _here("map")
+    found = verbs.listed(items)
+    if isinstance(call, Workflow):
+        policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
+        return list(await _fulfil(program, children.mapping(program, call, found, options=options, **policy)))  # type: ignore[arg-type]
+    children.check_map(max_parallel, on_error, min_success, len(found))
+    return await _map_steps(call, found, max_parallel, on_error, min_success)
+
+
+async def _map_steps(call: Callable[[Any], Awaitable[Any]], items: list[Any], limit: int | None, on_error: str, least: int | None) -> list[Any]:  # noqa: E501
+    gate = asyncio.Semaphore(limit or max(len(items), 1))
+    tolerant = on_error == "collect" or least is not None
+
+    async def one(made: Awaitable[Any]) -> Any:
+        async with gate:
+            return await made
+
+    tasks = [asyncio.ensure_future(one(call(item))) for item in items]
+    try:
+        results = await asyncio.gather(*tasks, return_exceptions=tolerant)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return children.settle_map(list(results), on_error, least)

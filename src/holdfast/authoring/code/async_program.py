@@ -1,0 +1,109 @@
+"""An ``async def`` workflow at work: its coroutine on a loop of its own, fed one outcome after another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from types import FrameType
+from typing import Any
+
+from holdfast.authoring.code.branch import current_branch
+from holdfast.authoring.code.loop import WorkflowLoop
+from holdfast.authoring.code.program import CodeProgram, Evicted, current_program, innermost
+from holdfast.core.program import Command, Finish, SetTimer
+from holdfast.core.records import Event, Kind, Run
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class AsyncProgram(CodeProgram):
+    """A coroutine that goes as far as history and outcomes carry it."""
+
+    def __init__(self, run: Run, codec: Any, reachable: Any, call: Callable[[], Awaitable[bytes]], *, stop_undoing: bool) -> None:
+        super().__init__(run, codec, reachable, stop_undoing=stop_undoing)
+        self._call = call
+        self._cancelled = False
+        self._main: asyncio.Task[bytes] | None = None
+        self.loop = WorkflowLoop(lambda: self.now / 1_000_000, self._set_timer)
+
+    async def _start(self) -> None:
+        context = copy_context()
+        context.run(current_program.set, self)
+        context.run(current_branch.set, self.root)
+        self._main = asyncio.Task(self._whole(), loop=self.loop, context=context)
+        self.loop.tasks.add(self._main)
+        self._main.add_done_callback(self._finished)
+        self.loop.settle()
+
+    async def _whole(self) -> bytes:
+        try:
+            return await self._call()
+        except (Exception, asyncio.CancelledError):
+            await self._undo_all()
+            raise
+
+    async def _undo_all(self) -> None:
+        while self.undos:
+            undo = self.undos.pop()
+            event = await self.ask(undo.make(undo.id))
+            if event.kind == Kind.STEP_FAILED:
+                self.failed_undos.append(undo.id)
+                if self.stop_undoing:
+                    return
+
+    def _finished(self, main: asyncio.Task[bytes]) -> None:
+        self.loop.tasks.discard(main)
+        if self.closing:
+            main.cancelled() or main.exception()
+        elif main.cancelled():
+            self.say(Finish("cancelled"))
+        elif (error := main.exception()) is not None:
+            self.say(Finish("failed", error=error))
+        else:
+            self.say(Finish("completed", result=main.result()))
+
+    async def ask(self, command: Command) -> Event:
+        """Wait for the outcome of *command*."""
+        future = self.loop.create_future()
+        event = self.want(command, (future, asyncio.current_task(self.loop)))
+        if event is not None:
+            return event
+        try:
+            answer: Event = await future
+        except asyncio.CancelledError:
+            self.drop(command.id)  # type: ignore[union-attr]
+            raise
+        return answer
+
+    def _set_timer(self, delay: float, fire: Callable[[], None]) -> Callable[[], None]:
+        command = SetTimer(self.identify("timer"), max(int(delay * 1_000_000), 1))
+        future = self.loop.create_future()
+        future.add_done_callback(lambda done: None if done.cancelled() else fire())
+        event = self.want(command, (future, asyncio.current_task(self.loop)))
+        if event is not None:
+            future.set_result(event)
+        return lambda: self.drop(command.id)
+
+    async def _answer(self, waiter: Any, event: Event) -> None:
+        future, _ = waiter
+        if not future.done():
+            future.set_result(event)
+        self.loop.settle()
+
+    async def _cancel(self, reason: str) -> None:
+        if self._main is not None and not self._cancelled:
+            self._cancelled = True
+            self._main.cancel(reason)
+            self.loop.settle()
+
+    def _leave(self) -> None:
+        self.loop.close()
+
+    def _where(self, waiter: Any) -> FrameType | None:
+        _, task = waiter
+        return innermost(task.get_coro(), PACKAGE) if task is not None else None
+
+
+__all__ = ["AsyncProgram", "Evicted"]

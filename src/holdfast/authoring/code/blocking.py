@@ -1,0 +1,152 @@
+"""The verbs for plain ``def`` workflows: the same names, without await."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.authoring.code import children, verbs
+from holdfast.authoring.code.program import current_program
+from holdfast.authoring.code.step import Step, current_step
+from holdfast.authoring.code.sync_program import SyncProgram
+from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
+from holdfast.authoring.code.wish import fulfil
+from holdfast.authoring.code.workflow import Workflow
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.errors import BadOption, NotInWorkflow
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+def _here(call: str) -> SyncProgram:
+    program = verbs.program_here(call)
+    if not isinstance(program, SyncProgram):
+        raise NotInWorkflow(call=call, why=f"an async workflow uses holdfast.{call}, and awaits it")
+    return program
+
+
+def sleep(length: Duration) -> None:
+    """Wait for a while: milliseconds or months. The process may end meanwhile."""
+    if current_program.get() is None or current_step.get() is not None:
+        time.sleep(duration.parse(length) / 1_000_000)
+        return
+    program = _here("sleep")
+    fulfil(program, verbs.sleeping(program, length))
+
+
+def wait_signal(name: str, *, timeout: Duration | None = None, type: Any = Any) -> Any:
+    """Wait for a signal of that name and return its payload; it may have come before. Raises TimeoutError."""
+    program = _here("wait_signal")
+    return fulfil(program, verbs.awaiting_signal(program, name, timeout, type))
+
+
+def gather(*calls: Callable[[], Any]) -> list[Any]:
+    """Run calls side by side and return their results in order: ``gather(lambda: pack(1), partial(pack, 2))``."""
+    program = _here("gather")
+    return [value for _, value in sorted(_together(program, calls, None), key=lambda end: end[0])]
+
+
+def first(*calls: Callable[[], T]) -> T:
+    """Return the result of the call that ends first, and stop the others."""
+    program = _here("first")
+    if not calls:
+        raise BadOption(option="first", why="there must be something to wait for")
+    value: T = _together(program, calls, 1)[0][1]
+    return value
+
+
+def _together(program: SyncProgram, calls: Iterable[Callable[[], Any]], enough: int | None) -> list[tuple[int, Any]]:
+    ended = program.together([(_name(call), call) for call in calls], enough=enough)
+    for _, _, error in ended:
+        if error is not None:
+            raise error
+    return [(place, value) for place, value, _ in ended]
+
+
+def _name(call: Any) -> str:
+    if not callable(call):
+        raise BadOption(option="calls", value=call, why="give functions to call, such as lambda: pack(item)")
+    inner = call.func if isinstance(call, partial) else call
+    return str(getattr(inner, "name", getattr(inner, "__name__", "branch"))).strip("<>")
+
+
+class Handle(Generic[T]):
+    """A child run that this workflow has started."""
+
+    def __init__(self, workflow: Workflow[..., Any], start: str, run_id: str) -> None:
+        self.id = run_id
+        self._workflow, self._start = workflow, start
+
+    def result(self) -> T:
+        """Wait for the child to end and return its result. Raises ChildFailed."""
+        program = _here("result")
+        found: T = fulfil(program, children.awaiting_child(program, self._workflow, self._start, self.id))
+        return found
+
+    def signal(self, name: str, payload: Any = None) -> None:
+        """Send the child a signal."""
+        program = _here("signal")
+        fulfil(program, verbs.sending(program, self.id, name, payload))
+
+    def cancel(self, reason: str = "its parent asked for it") -> None:
+        """Ask the child to stop."""
+        program = _here("cancel")
+        fulfil(program, verbs.cancelling(program, self.id, reason))
+
+
+@overload
+def start(workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, **options: Any) -> Handle[T]: ...
+@overload
+def start(workflow: Workflow[..., T], *args: Any, **options: Any) -> Handle[T]: ...
+def start(workflow: Workflow[..., Any], *args: Any, **options: Any) -> Handle[Any]:
+    """Start a child run and go on. The options are those of ``holdfast.start``."""
+    if not isinstance(workflow, Workflow):
+        raise BadOption(option="workflow", value=workflow, why="a function with @workflow is needed")
+    program = _here("start")
+    wish = children.starting(program, workflow, args, {}, options)
+    return Handle(workflow, wish.command.id, fulfil(program, wish))  # type: ignore[union-attr]
+
+
+def map(
+    call: Any, items: Iterable[Any], *, max_parallel: int | None = None, on_error: str = "fail_fast",
+    min_success: int | None = None, **options: Any,
+) -> list[Any]:  # fmt: skip
+    """Call a step, or start a child run, once per item, and return the results in order."""
+    program = _here("map")
+    found = verbs.listed(items)
+    if isinstance(call, Workflow):
+        policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
+        return list(fulfil(program, children.mapping(program, call, found, options=options, **policy)))  # type: ignore[arg-type]
+    children.check_map(max_parallel, on_error, min_success, len(found))
+    return _map_steps(program, call, found, max_parallel or 32, on_error, min_success)
+
+
+def _map_steps(program: SyncProgram, call: Any, items: list[Any], limit: int, on_error: str, least: int | None) -> list[Any]:
+    """Deal the items out to as many threads as may run at once, in turn, so that every replay deals the same."""
+    tolerant = on_error == "collect" or least is not None
+    results: list[Any] = [None] * len(items)
+
+    def hand(start: int) -> None:
+        for place in range(start, len(items), limit):
+            try:
+                results[place] = call(items[place])
+            except Exception as error:
+                if not tolerant:
+                    raise
+                results[place] = error
+
+    hands = [(getattr(call, "name", "map"), partial(hand, start)) for start in range(min(limit, len(items)))]
+    for _, _, error in program.together(hands, enough=None):
+        if error is not None:
+            raise error
+    return children.settle_map(results, on_error, least)
+
+
+__all__ = [
+    "Handle", "Step", "compensate", "first", "gather", "map", "now", "patched", "random", "sleep", "start", "uuid", "version",
+    "wait_signal",
+]  # fmt: skip

@@ -1,0 +1,160 @@
+"""Runs below a run: one called, one started with a handle, or one per item of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.program import CodeProgram
+from holdfast.authoring.code.sync_program import SyncProgram
+from holdfast.authoring.code.wish import Wish, fulfil
+from holdfast.core import duration
+from holdfast.core.program import AwaitChild, StartChild, StartMap
+from holdfast.core.records import ErrorInfo, Event, Route
+from holdfast.core.signature import Signature
+from holdfast.errors import BadOption, ChildFailed, TooManyFailures
+
+
+class Child(Protocol):
+    """A workflow, as whoever starts it as a child sees it."""
+
+    name: str
+    version: str
+    lane: str
+    capabilities: tuple[str, ...]
+    signature: Signature
+
+
+def checked_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
+    """Return them sorted; refuse those that could not be stored."""
+    found = tuple(sorted({capabilities} if isinstance(capabilities, str) else set(capabilities)))
+    for one in found:
+        if not isinstance(one, str) or not one or "," in one or one.strip() != one:
+            raise BadOption(option="capabilities", value=one, why="a capability is a word without commas")
+    return found
+
+
+OPTIONS = ("id", "lane", "priority", "delay", "deadline", "tags", "capabilities", "on_parent_end")
+
+
+def starting(program: CodeProgram, workflow: Child, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Wish:
+    """Start a child."""
+    identity = program.identify(f"run {workflow.name}")
+    data = workflow.signature.encode_args(program.codec, args, kwargs)
+    command = StartChild(identity, route_of(program, workflow, options), data, child_options(options))
+    return Wish(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
+
+
+def route_of(program: CodeProgram, workflow: Child, options: Mapping[str, Any]) -> Route:
+    """Return where a child of this program runs."""
+    capabilities = options.get("capabilities")
+    return Route(
+        program.run.namespace,
+        workflow.name,
+        workflow.version,
+        options.get("lane") or workflow.lane,
+        workflow.capabilities if capabilities is None else checked_capabilities(capabilities),
+    )
+
+
+def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a child as plain data; durations in microseconds."""
+    unknown = set(options) - set(OPTIONS)
+    if unknown:
+        raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
+    if options.get("on_parent_end", "cancel") not in ("cancel", "leave"):
+        raise BadOption(option="on_parent_end", value=options["on_parent_end"], why='it is "cancel" or "leave"')
+    found = {name: value for name, value in options.items() if value is not None and name not in ("lane", "capabilities")}
+    for name in ("delay", "deadline"):
+        if name in found:
+            found[name] = duration.parse(found[name])
+    return found
+
+
+def awaiting_child(program: CodeProgram, workflow: Child, start: str, run_id: str, *, owned: bool = False) -> Wish:
+    """Wait for a child to end. One that is owned is cancelled when nobody waits for it any more."""
+
+    def understand(event: Event) -> Any:
+        return child_value(program, workflow, run_id, event.data, event.error)
+
+    return Wish(AwaitChild(program.identify(f"{start.rsplit('/', 1)[-1]} end"), start, run_id, owned), understand)
+
+
+def child_value(program: CodeProgram, workflow: Child, run_id: str, data: bytes | None, error: bytes | None) -> Any:
+    """Return a child's result, or raise ChildFailed."""
+    if error is not None:
+        info = msgspec.json.decode(error, type=ErrorInfo)
+        raise ChildFailed(workflow=workflow.name, run=run_id, type=info.type, message=info.message)
+    return workflow.signature.decode_result(program.codec, data or b"null")
+
+
+def call_child(program: CodeProgram, workflow: Child, args: Any, kwargs: Any) -> Any:
+    """Run a child and wait for its result."""
+    started = starting(program, workflow, args, kwargs, {})
+    start = started.command.id  # type: ignore[union-attr]
+    if isinstance(program, AsyncProgram):
+        return _call_child(program, workflow, started, start)
+    assert isinstance(program, SyncProgram)
+    run_id = fulfil(program, started)
+    return fulfil(program, awaiting_child(program, workflow, start, run_id, owned=True))
+
+
+async def _call_child(program: AsyncProgram, workflow: Child, started: Wish, start: str) -> Any:
+    run_id = started.understand(await program.ask(started.command))
+    wish = awaiting_child(program, workflow, start, run_id, owned=True)
+    return wish.understand(await program.ask(wish.command))
+
+
+def mapping(
+    program: CodeProgram, workflow: Child, items: Sequence[Any], *, max_parallel: int | None, on_error: str,
+    min_success: int | None, options: Mapping[str, Any],
+) -> Wish:  # fmt: skip
+    """Start one child per item and wait for all."""
+    check_map(max_parallel, on_error, min_success, len(items))
+    inputs = [workflow.signature.encode_args(program.codec, (item,), {}) for item in items]
+    command = StartMap(
+        program.identify(f"map {workflow.name}"), route_of(program, workflow, options), inputs, child_options(options),
+        max_parallel, on_error == "fail_fast" and min_success is None,
+    )  # fmt: skip
+
+    def understand(event: Event) -> list[Any]:
+        ends = msgspec.json.decode(event.data or b"[]", type=list[tuple[str, msgspec.Raw, msgspec.Raw]])
+        return settle_map([_end(program, workflow, end) for end in ends], on_error, min_success)
+
+    return Wish(command, understand)
+
+
+def _end(program: CodeProgram, workflow: Child, end: tuple[str, Any, Any]) -> Any:
+    run_id, data, error = end
+    try:
+        return child_value(program, workflow, run_id, _raw(data), _raw(error))
+    except ChildFailed as failure:
+        return failure
+
+
+def _raw(value: Any) -> bytes | None:
+    data = None if value is None else bytes(value)
+    return None if data == b"null" else data
+
+
+def check_map(max_parallel: int | None, on_error: str, min_success: int | None, count: int) -> None:
+    """Refuse options of ``map`` that make no sense."""
+    if on_error not in ("fail_fast", "collect"):
+        raise BadOption(option="on_error", value=on_error, why='it is "fail_fast" or "collect"')
+    if max_parallel is not None and (not isinstance(max_parallel, int) or max_parallel < 1):
+        raise BadOption(option="max_parallel", value=max_parallel, why="at least one must be allowed")
+    if min_success is not None and not 0 <= min_success <= count:
+        raise BadOption(option="min_success", value=min_success, why=f"there are {count} items")
+
+
+def settle_map(results: list[Any], on_error: str, min_success: int | None) -> list[Any]:
+    """Return the results in order, errors among them if they are tolerated; else raise."""
+    errors = [result for result in results if isinstance(result, Exception)]
+    if min_success is not None and len(results) - len(errors) < min_success:
+        raise TooManyFailures(needed=min_success, succeeded=len(results) - len(errors), first=str(errors[0]))
+    if errors and on_error == "fail_fast" and min_success is None:
+        raise errors[0]
+    return results

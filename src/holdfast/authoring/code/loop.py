@@ -1,0 +1,120 @@
+"""The event loop in which an ``async def`` workflow lives: no sockets, no threads, no clock of its own.
+
+It runs callbacks until nothing is ready and then stops, so that the same outcomes in the same order always take the same path.
+Timers of asyncio (``asyncio.timeout``, ``asyncio.sleep``) become durable timers of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any
+
+from holdfast.authoring.code.branch import enter_branch
+from holdfast.errors import NotInWorkflow
+
+SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
+
+
+class WorkflowLoop(asyncio.AbstractEventLoop):
+    """A loop that goes as far as it can and then returns."""
+
+    def __init__(self, time: Callable[[], float], set_timer: SetTimer) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._time = time
+        self._set_timer = set_timer
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.trouble: BaseException | None = None
+
+    def settle(self) -> None:
+        """Run what is ready, and what that makes ready, until nothing is."""
+        ready = self._ready
+        if not ready:
+            return
+        outer = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            while ready:
+                handle = ready.popleft()
+                if not handle._cancelled:  # type: ignore[attr-defined]
+                    handle._run()
+        finally:
+            events._set_running_loop(outer)
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]  # noqa: E501
+        handle = _DurableTimer(self.time() + delay, callback, args, self, context)
+        if delay <= 0:
+            self._ready.append(handle)
+        else:
+            handle.drop = self._set_timer(delay, lambda: self._ready.append(handle))
+        return handle
+
+    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]  # noqa: E501
+        return self.call_later(when - self.time(), callback, *args, context=context)
+
+    def time(self) -> float:
+        """Return the time of the run, in seconds."""
+        return self._time()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **_: Any) -> asyncio.Task[Any]:  # type: ignore[override]  # noqa: E501
+        context = copy_context() if context is None else context
+        context.run(enter_branch, getattr(coro, "__name__", "task"))
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """A task of the workflow failed and nobody asked: keep it for whoever settles."""
+        self.trouble = context.get("exception") or self.trouble
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self.call_exception_handler(context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        drop = getattr(handle, "drop", None)
+        if drop is not None:
+            drop()
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        raise NotInWorkflow(call="run_in_executor", why="a workflow has no threads: put the work into a step")
+
+    def close(self) -> None:
+        """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""
+        for task in list(self.tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            try:
+                coroutine.close()  # type: ignore[union-attr]
+            except BaseException:  # noqa: S112 - the workflow objects to leaving; it leaves all the same
+                continue
+        self._ready.clear()
+
+
+class _DurableTimer(asyncio.TimerHandle):
+    drop: Callable[[], None] | None = None
+
+    def cancel(self) -> None:
+        if not self._cancelled and self.drop is not None:  # type: ignore[attr-defined]
+            self.drop()
+        super().cancel()

@@ -1,0 +1,290 @@
+"""A ``def`` workflow at work: its function in a thread, its parallel branches in more threads, one outcome at a time.
+
+The program is settled when every thread waits for an outcome or is busy with a step. A step without a timeout is run right
+here, in the thread that asks for it. That is why outcomes are committed before they are fed: see ``speculative``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+from types import FrameType
+from typing import Any
+
+from holdfast.authoring.code.branch import Branch, current_branch
+from holdfast.authoring.code.program import CodeProgram, Evicted, current_program
+from holdfast.core.program import Command, Finish, RunStep, StepInfo
+from holdfast.core.records import Event, Kind, Run
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class _Waiter:
+    """A thread of the workflow that waits for an answer."""
+
+    __slots__ = ("event", "line", "ready", "stop", "thread")
+
+    def __init__(self, line: _Line) -> None:
+        self.line = line
+        self.thread = threading.get_ident()
+        self.ready = threading.Lock()
+        self.ready.acquire()
+        self.event: Event | None = None
+        self.stop: BaseException | None = None
+
+
+class _Line:
+    """One thread of execution and those that it has started: what is cancelled together."""
+
+    def __init__(self, outer: _Line | None = None) -> None:
+        self.inner: list[_Line] = []
+        self.waiter: _Waiter | None = None
+        self.cancel: BaseException | None = None
+        if outer is not None:
+            outer.inner.append(self)
+
+
+_line = threading.local()
+
+
+class SyncProgram(CodeProgram):
+    """A function in a thread that goes as far as history and outcomes carry it."""
+
+    speculative = False
+
+    def __init__(self, run: Run, codec: Any, reachable: Any, call: Callable[[], bytes], *, stop_undoing: bool) -> None:
+        super().__init__(run, codec, reachable, stop_undoing=stop_undoing)
+        self._call = call
+        self._guard = threading.RLock()
+        self._active = 0
+        self._settled: asyncio.Future[None] | None = None
+        self._main = _Line()
+        self._waiters: set[_Waiter] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+
+    # On the engine's loop
+
+    async def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._spawn(self._main, self.root, self._whole)
+        await self._settle()
+
+    async def _answer(self, waiter: _Waiter, event: Event) -> None:
+        waiter.event = event
+        self._resume(waiter)
+        await self._settle()
+
+    async def _cancel(self, reason: str) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self.stop(self._main, asyncio.CancelledError(reason))
+            await self._settle()
+
+    def _leave(self) -> None:
+        with self._guard:
+            for waiter in list(self._waiters):
+                waiter.stop = Evicted()
+                self._resume(waiter)
+
+    async def _settle(self) -> None:
+        assert self._loop is not None
+        with self._guard:
+            if self._active == 0:
+                return
+            self._settled = self._loop.create_future()
+        await self._settled
+
+    def _where(self, waiter: _Waiter) -> FrameType | None:
+        frame = sys._current_frames().get(waiter.thread)
+        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        return frame
+
+    # In the threads of the workflow
+
+    def _spawn(self, line: _Line, branch: Branch, work: Callable[[], None]) -> None:
+        context = copy_context()
+
+        def whole() -> None:
+            current_program.set(self)
+            current_branch.set(branch)
+            _line.current = line
+            try:
+                work()
+            except Evicted:
+                return
+            finally:
+                self._pause()
+
+        with self._guard:
+            self._active += 1
+        threading.Thread(target=context.run, args=(whole,), name=f"holdfast {self.run.id}", daemon=True).start()
+
+    def _whole(self) -> None:
+        try:
+            try:
+                result = self._call()
+            except (Exception, asyncio.CancelledError):
+                self._undo_all()
+                raise
+        except asyncio.CancelledError:
+            self._end(Finish("cancelled"))
+        except Exception as error:
+            self._end(Finish("failed", error=error))
+        else:
+            self._end(Finish("completed", result=result))
+
+    def _end(self, finish: Finish) -> None:
+        with self._guard:
+            self.say(finish)
+
+    def _undo_all(self) -> None:
+        while self.undos:
+            undo = self.undos.pop()
+            if self.ask(undo.make(undo.id)).kind == Kind.STEP_FAILED:
+                self.failed_undos.append(undo.id)
+                if self.stop_undoing:
+                    return
+
+    def ask(self, command: Command) -> Event:
+        """Wait for the outcome of *command*; a step that is new is run here and now."""
+        line: _Line = _line.current
+        waiter = _Waiter(line)
+        with self._guard:
+            self._heed(line)
+            own = self._runs_here(command)
+            if own:
+                command.own = True  # type: ignore[union-attr]
+            event = self.want(command, waiter)
+            if event is not None:
+                return event
+            self._wait_on(waiter)
+        if own:
+            self._run_here(command)  # type: ignore[arg-type]
+        return self._receive(waiter, command)
+
+    def _runs_here(self, command: Command) -> bool:
+        return (
+            isinstance(command, RunStep)
+            and not (command.is_async or command.transactional or command.timeout)
+            and not self.is_recorded(command.id)
+        )
+
+    def _run_here(self, command: RunStep) -> None:
+        assert self.report is not None
+        started = time.time_ns() // 1000
+        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation)
+        try:
+            value = command.call(info, None)
+        except Exception as error:
+            self.report(command.id, None, error, started)
+        else:
+            self.report(command.id, value, None, started)
+
+    def _receive(self, waiter: _Waiter, command: Command) -> Event:
+        waiter.ready.acquire()
+        waiter.line.waiter = None
+        if waiter.stop is not None:
+            if not isinstance(waiter.stop, Evicted):
+                with self._guard:
+                    self.drop(command.id)  # type: ignore[union-attr]
+            raise waiter.stop
+        assert waiter.event is not None
+        return waiter.event
+
+    def _heed(self, line: _Line) -> None:
+        """Stop here if that was asked while the thread was busy."""
+        if line.cancel is not None:
+            error, line.cancel = line.cancel, None
+            raise error
+
+    def _wait_on(self, waiter: _Waiter) -> None:
+        self._waiters.add(waiter)
+        waiter.line.waiter = waiter
+        self._pause()
+
+    def _pause(self) -> None:
+        with self._guard:
+            self._active -= 1
+            if self._active == 0 and self._settled is not None and self._loop is not None:
+                settled, self._settled = self._settled, None
+                self._loop.call_soon_threadsafe(_set, settled)
+
+    def _resume(self, waiter: _Waiter) -> None:
+        with self._guard:
+            if waiter in self._waiters:
+                self._waiters.discard(waiter)
+                self._active += 1
+                waiter.ready.release()
+
+    def stop(self, line: _Line, error: BaseException) -> None:
+        """Make a line of execution, and all that it has started, stop where it waits or when it next asks."""
+        with self._guard:
+            for inner in line.inner:
+                self.stop(inner, error)
+            if line.waiter is not None and line.waiter in self._waiters:
+                line.waiter.stop = error
+                self._resume(line.waiter)
+            else:
+                line.cancel = error
+
+    def together(self, calls: list[tuple[str, Callable[[], Any]]], *, enough: int | None) -> list[tuple[int, Any, BaseException | None]]:
+        """Run calls side by side and return, in the order in which they ended, the first *enough* of them (all, if None),
+        or up to the first that failed. The rest is stopped."""
+        outer: _Line = _line.current
+        branch = current_branch.get()
+        ended: list[tuple[int, Any, BaseException | None]] = []
+        wanted = len(calls) if enough is None else enough
+        joiner = _Waiter(outer)
+        over = False
+
+        def one(place: int, call: Callable[[], Any]) -> Callable[[], None]:
+            def work() -> None:
+                nonlocal over
+                value, failure = None, None
+                try:
+                    value = call()
+                except (Exception, asyncio.CancelledError) as error:
+                    failure = error
+                with self._guard:
+                    if not over:
+                        ended.append((place, value, failure))
+                        if len(ended) == wanted or failure is not None:
+                            over = True
+                            self._resume(joiner)
+
+            return work
+
+        lines = []
+        with self._guard:
+            self._heed(outer)
+            for place, (name, call) in enumerate(calls):
+                line = _Line(outer)
+                lines.append(line)
+                self._spawn(line, Branch(f"{branch.identify(name)}/"), one(place, call))
+            if calls:
+                self._wait_on(joiner)
+        if calls:
+            self._join(joiner, outer, lines)
+        return ended
+
+    def _join(self, joiner: _Waiter, outer: _Line, lines: list[_Line]) -> None:
+        joiner.ready.acquire()
+        with self._guard:
+            outer.waiter = None
+            outer.inner = [line for line in outer.inner if line not in lines]
+            for line in lines:
+                self.stop(line, asyncio.CancelledError("no longer needed"))
+        if joiner.stop is not None:
+            raise joiner.stop
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,121 @@
+"""What a workflow can ask for, once for both colours: a command, and what its outcome means to the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from holdfast.authoring.code.program import CodeProgram, Undo, current_program
+from holdfast.authoring.code.step import Step, current_step, run_step
+from holdfast.authoring.code.wish import Wish
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.core.program import AwaitSignal, CancelRun, SendSignal, SetTimer
+from holdfast.core.records import Event, Kind
+from holdfast.core.retry import RetryPolicy
+from holdfast.errors import BadOption, NotInWorkflow
+
+
+def program_here(call: str) -> CodeProgram:
+    """Return the program that is being run. Raises NotInWorkflow."""
+    found = current_program.get()
+    if found is None or current_step.get() is not None:
+        raise NotInWorkflow(call=call)
+    return found
+
+
+def sleeping(program: CodeProgram, length: Duration) -> Wish:
+    """Wait for a while."""
+    return Wish(SetTimer(program.identify("sleep"), duration.parse(length)), lambda event: None)
+
+
+def awaiting_signal(program: CodeProgram, name: str, timeout: Duration | None, type: Any) -> Wish:
+    """Wait for a signal of that name."""
+    if not name or not isinstance(name, str):
+        raise BadOption(option="name", value=name, why="a signal has a name")
+
+    def understand(event: Event) -> Any:
+        if event.kind == Kind.SIGNAL_TIMED_OUT:
+            raise TimeoutError(f"no signal {name!r} within {duration.show(limit or 0)}")
+        return program.codec.decode(event.data or b"null", type)
+
+    limit = None if timeout is None else duration.parse(timeout)
+    return Wish(AwaitSignal(program.identify(f"signal {name}"), name, limit), understand)
+
+
+# Telling others
+
+
+def sending(program: CodeProgram, run_id: str, name: str, payload: Any) -> Wish:
+    """Send a signal to another run, once."""
+    data = program.codec.encode(payload, what=f"signal {name!r}")
+    return Wish(SendSignal(program.identify(f"send {name}"), run_id, name, data), lambda event: None)
+
+
+def cancelling(program: CodeProgram, run_id: str, reason: str) -> Wish:
+    """Ask another run to stop, once."""
+    return Wish(CancelRun(program.identify("cancel"), run_id, reason), lambda event: None)
+
+
+# What needs no outcome
+
+
+def compensate(undo: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    """Should this run fail or be cancelled, call *undo* then: in reverse order, durably, each once."""
+    program = program_here("compensate")
+    if not callable(undo):
+        raise BadOption(option="undo", value=undo, why="it must be a step or a function")
+    fn, settings = (undo.fn, undo) if isinstance(undo, Step) else (undo, _UNDO)
+    name = undo.name if isinstance(undo, Step) else getattr(undo, "__name__", "undo")
+    identity = program.identify(f"undo {name}")
+    program.undos.append(Undo(identity, lambda identity: run_step(fn, identity, name, args, kwargs, settings)))
+
+
+class _Settings(NamedTuple):
+    policy: RetryPolicy
+    timeout: int | None
+    transactional: bool
+
+
+_UNDO = _Settings(RetryPolicy(retries=5), None, False)
+"""A plain function that undoes is tried harder than one that does."""
+
+
+def now() -> datetime:
+    """Return the time of the run: the same in every replay. Outside a workflow, the time."""
+    program = current_program.get()
+    if program is None or current_step.get() is not None:
+        return datetime.now(timezone.utc)
+    return datetime.fromtimestamp(program.now / 1_000_000, timezone.utc)
+
+
+def random() -> float:
+    """Return a number from 0 up to 1 that is the same in every replay."""
+    return int.from_bytes(program_here("random").dice("random")[:7], "big") / 2**56
+
+
+def uuid() -> Any:
+    """Return a UUID that is the same in every replay."""
+    return program_here("uuid").uuid()
+
+
+def patched(name: str) -> bool:
+    """Say whether this run takes the new way: true for all but those that are past this point already."""
+    return bool(program_here("patched").mark(f"patch {name}", True, False))
+
+
+def version(name: str, current: int, *, oldest: int = 0) -> int:
+    """Return the version of a piece of code that this run follows: *current*, or what it was when the run came by."""
+    found = int(program_here("version").mark(f"version {name}", current, oldest))
+    if not oldest <= found <= current:
+        raise BadOption(option="version", name=name, recorded=found, known=f"{oldest} to {current}")
+    return found
+
+
+def listed(items: Iterable[Any]) -> list[Any]:
+    """Return the items of a map; refuse what is none."""
+    try:
+        return list(items)
+    except TypeError:
+        raise BadOption(option="items", value=type(items).__name__, why="it must be a list, or the like") from None

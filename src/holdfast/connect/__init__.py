@@ -1,0 +1,1 @@
+"""From a URL to a store to an engine: where a program is put together."""

@@ -1,0 +1,201 @@
+"""``AsyncEngine``: the same engine for asyncio programs. Steps and workflows run on the program's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.authoring.code.workflow import Workflow
+from holdfast.connect.parts import Parts, seconds_of, split_options
+from holdfast.connect.store import open_store
+from holdfast.core.duration import Duration
+from holdfast.core.records import Event, Lane, Run as Record, Session
+from holdfast.core.status import Status
+from holdfast.engine import export
+from holdfast.engine.client import Moment, Request
+from holdfast.engine.why import Why, why
+from holdfast.errors import EngineClosed, ResultTimeout
+
+T = TypeVar("T")
+
+
+class AsyncRun(Generic[T]):
+    """A handle on one durable run."""
+
+    def __init__(self, engine: AsyncEngine, run_id: str) -> None:
+        self.id = run_id
+        self._engine = engine
+
+    @property
+    def status(self) -> Status:
+        """Where the run stands now."""
+        return self.record.status
+
+    @property
+    def record(self) -> Record:
+        """The run as it is stored now."""
+        return self._engine._parts.client.get(self.id)
+
+    async def result(self, timeout: Duration | None = None) -> T:
+        """Wait for the run to end and return its result, or raise why there is none."""
+        parts = self._engine._parts
+        run = await parts.results.wait_async(self.id, lambda: self.record, seconds_of(timeout))
+        if run is None:
+            raise ResultTimeout(run=self.id, status=self.status.value)
+        value: T = parts.client.value(run)
+        return value
+
+    async def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send the run a signal; False when the key came before."""
+        return await self._engine.signal(self.id, name, payload, key=key)
+
+    async def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+        """Ask the run to stop, and to undo what it did."""
+        return await self._engine.cancel(self.id, reason, force=force)
+
+    def history(self) -> list[Event]:
+        """Return the events of the run, in order."""
+        return self._engine._parts.store.history(self.id)
+
+    def why(self) -> Why:
+        """Say what the run waits for, and what would make it go on."""
+        return self._engine.why(self.id)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+class AsyncEngine:
+    """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
+
+    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
+        self._parts = Parts(url, **options)
+        self._closed = False
+
+    async def __aenter__(self) -> AsyncEngine:
+        await self.work()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def work(self) -> None:
+        """Work on runs, on this loop, until the engine is closed."""
+        if self._closed:
+            raise EngineClosed(database=self._parts.store.url)
+        if self._parts.worker is None:
+            await self._parts.new_worker().start()
+
+    async def close(self, *, grace: Duration | None = None) -> None:
+        """Stop working: steps at work may end, the rest is parked or handed back; then let go of the database."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._parts.worker is not None:
+            await self._parts.worker.stop(grace=seconds_of(grace))
+        self._parts.close()
+
+    @overload
+    async def start(self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[T]: ...  # noqa: E501
+    @overload
+    async def start(self, workflow: Workflow[..., T], *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[T]: ...
+    @overload
+    async def start(self, workflow: str, *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[Any]: ...
+    async def start(self, workflow: Any, *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[Any]:
+        """Start a run; it is durable when this returns. The options are those of ``Engine.start``."""
+        self._parts.know(workflow)
+        options, own = split_options(kwargs)
+        lease = (lambda route: None) if connection else self._parts.lease
+        runs, request = self._parts.client.start(workflow, args, own, options, lease)
+        if connection is not None:
+            return AsyncRun(self, self._parts.store.start_within(connection, runs)[0].id)
+        answers = await self._do(request)
+        self._parts.adopt(runs, answers)
+        return AsyncRun(self, answers[0].id)
+
+    async def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[AsyncRun[Any]]:
+        """Start one run per item: all of them or none, in one transaction."""
+        self._parts.know(workflow)
+        runs, request = self._parts.client.start_many(workflow, items, options, self._parts.lease)
+        if not runs:
+            return []
+        answers = await self._do(request)
+        self._parts.adopt(runs, answers)
+        return [AsyncRun(self, answer.id) for answer in answers]
+
+    def run(self, run_id: str) -> AsyncRun[Any]:
+        """Return a handle on a run. Raises RunNotFound."""
+        return AsyncRun(self, self._parts.client.get(run_id).id)
+
+    def runs(self, **filters: Any) -> list[Record]:
+        """List runs from new to old. The filters are those of ``Engine.runs``."""
+        return self._parts.client.find(**filters)
+
+    async def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal to a run, which may not wait for it yet; False when the key came before."""
+        found: bool = await self._do(self._parts.client.signal(run_id, name, payload, key))
+        return found
+
+    async def cancel(self, run_id: str, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+        """Ask a run and its children to stop, and to undo what they did."""
+        status: Status = await self._do(self._parts.client.cancel(run_id, reason, force=force))
+        return status
+
+    async def resume(self, run_id: str) -> Status:
+        """Put a stuck run back to work, after a fix."""
+        status: Status = await self._do(self._parts.client.resume(run_id))
+        return status
+
+    async def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
+        """Put a finished run back to work."""
+        status: Status = await self._do(self._parts.client.replay(run_id, from_step))
+        return status
+
+    async def fork(self, run_id: str, *, from_step: str | None = None) -> AsyncRun[Any]:
+        """Start a new run with the same input and the same history up to *from_step*."""
+        return AsyncRun(self, await self._do(self._parts.client.fork(run_id, from_step)))
+
+    def why(self, run_id: str) -> Why:
+        """Say what a run waits for, who holds it up, and what would make it go on."""
+        return why(self._parts.store, self._parts.client.get(run_id))
+
+    def history(self, run_id: str) -> list[Event]:
+        """Return the events of a run, in order."""
+        return self._parts.store.history(self._parts.client.get(run_id).id)
+
+    def export(self, run_id: str, path: str | os.PathLike[str]) -> int:
+        """Copy a run and all below it to a new file."""
+        return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
+
+    async def prune(self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500) -> AsyncIterator[int]:
+        """Delete old finished runs, batch by batch; yields how many went."""
+        after = ""
+        while after is not None:
+            done = await self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
+            yield done.runs
+            after = done.last
+
+    async def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
+        """Set the limits of a lane."""
+        await self._do(self._parts.client.lane(name, concurrency, rate, paused=paused))
+
+    def lanes(self) -> list[Lane]:
+        """Return the lanes that have settings."""
+        return self._parts.store.lanes()
+
+    def workers(self) -> list[Session]:
+        """Return the sessions of all workers."""
+        return self._parts.store.sessions()
+
+    def check(self) -> list[str]:
+        """Return every law of the database that does not hold, in words. Empty is good."""
+        return self._parts.store.check()
+
+    async def _do(self, request: Request) -> Any:
+        if self._closed:
+            raise EngineClosed(database=self._parts.store.url)
+        if self._parts.worker is None:
+            return request.understand(await asyncio.to_thread(self._parts.writer.call, request.op))
+        return request.understand(await self._parts.writer.submit(request.op))

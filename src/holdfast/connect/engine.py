@@ -1,0 +1,250 @@
+"""``Engine``: durable runs for plain programs. Opened, it can start runs; used with ``with``, it also works on them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.authoring.code.workflow import Workflow
+from holdfast.connect.parts import Parts, seconds_of, split_options
+from holdfast.connect.store import open_store
+from holdfast.core.duration import Duration
+from holdfast.core.records import Event, Lane, Run as Record, Session
+from holdfast.core.status import Status
+from holdfast.engine import export
+from holdfast.engine.client import Moment, Request
+from holdfast.engine.why import Why, why
+from holdfast.errors import EngineClosed, ResultTimeout
+
+T = TypeVar("T")
+
+
+class Run(Generic[T]):
+    """A handle on one durable run."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        self.id = run_id
+        self._engine = engine
+
+    @property
+    def status(self) -> Status:
+        """Where the run stands now."""
+        return self.record.status
+
+    @property
+    def record(self) -> Record:
+        """The run as it is stored now."""
+        return self._engine._parts.client.get(self.id)
+
+    def result(self, timeout: Duration | None = None) -> T:
+        """Wait for the run to end and return its result.
+
+        Raises RunFailed, RunCancelled, RunExpired or RunStuck when there is none, ResultTimeout when time is up."""
+        parts = self._engine._parts
+        run = parts.results.wait(self.id, lambda: self.record, seconds_of(timeout), time.monotonic)
+        if run is None:
+            raise ResultTimeout(run=self.id, status=self.status.value)
+        value: T = parts.client.value(run)
+        return value
+
+    def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send the run a signal; False when the key came before."""
+        return self._engine.signal(self.id, name, payload, key=key)
+
+    def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+        """Ask the run to stop, and to undo what it did."""
+        return self._engine.cancel(self.id, reason, force=force)
+
+    def history(self) -> list[Event]:
+        """Return the events of the run, in order."""
+        return self._engine._parts.store.history(self.id)
+
+    def why(self) -> Why:
+        """Say what the run waits for, and what would make it go on."""
+        return self._engine.why(self.id)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+class Engine:
+    """Durable workflows on a SQLite file or a PostgreSQL database.
+
+    ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.
+    """
+
+    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
+        self._parts = Parts(url, **options)
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    # Working
+
+    def __enter__(self) -> Engine:
+        self.work()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def work(self) -> None:
+        """Work on runs, in a thread, until the engine is closed."""
+        if self._closed:
+            raise EngineClosed(database=self._parts.store.url)
+        if self._thread is not None:
+            return
+        ready = threading.Event()
+        trouble: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(ready, trouble), name="holdfast engine", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if trouble:
+            self._thread = None
+            raise trouble[0]
+
+    def _run(self, ready: threading.Event, trouble: list[BaseException]) -> None:
+        loop = self._loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._parts.new_worker().start())
+        except BaseException as error:
+            trouble.append(error)
+            loop.close()
+            return
+        finally:
+            ready.set()
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def close(self, *, grace: Duration | None = None) -> None:
+        """Stop working: steps at work may end, the rest is parked or handed back; then let go of the database."""
+        if self._closed:
+            return
+        self._closed = True
+        worker, loop = self._parts.worker, self._loop
+        if self._thread is not None and worker is not None and loop is not None and self._thread.is_alive():
+            stop = worker.stop(grace=seconds_of(grace))
+            asyncio.run_coroutine_threadsafe(stop, loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+        self._parts.close()
+
+    # Starting
+
+    @overload
+    def start(self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any) -> Run[T]: ...
+    @overload
+    def start(self, workflow: Workflow[..., T], *args: Any, connection: Any = None, **kwargs: Any) -> Run[T]: ...
+    @overload
+    def start(self, workflow: str, *args: Any, connection: Any = None, **kwargs: Any) -> Run[Any]: ...
+    def start(self, workflow: Any, *args: Any, connection: Any = None, **kwargs: Any) -> Run[Any]:
+        """Start a run. It is durable when this returns.
+
+        Options: id, key (idempotent: the same input gives the same run, other input is refused), lane, priority, delay,
+        deadline, tags, capabilities, namespace. All other arguments are the workflow's. With *connection*, the run is
+        started inside the transaction that is open there, and exists when that commits."""
+        self._parts.know(workflow)
+        options, own = split_options(kwargs)
+        runs, request = self._parts.client.start(workflow, args, own, options, _nobody if connection else self._parts.lease)
+        if connection is not None:
+            return Run(self, self._parts.store.start_within(connection, runs)[0].id)
+        answers = self._do(request)
+        self._parts.adopt(runs, answers)
+        return Run(self, answers[0].id)
+
+    def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[Run[Any]]:
+        """Start one run per item, with the item as its argument: all of them or none, in one transaction."""
+        self._parts.know(workflow)
+        runs, request = self._parts.client.start_many(workflow, items, options, self._parts.lease)
+        if not runs:
+            return []
+        answers = self._do(request)
+        self._parts.adopt(runs, answers)
+        return [Run(self, answer.id) for answer in answers]
+
+    # Operating
+
+    def run(self, run_id: str) -> Run[Any]:
+        """Return a handle on a run. Raises RunNotFound."""
+        return Run(self, self._parts.client.get(run_id).id)
+
+    def runs(self, **filters: Any) -> list[Record]:
+        """List runs from new to old. Filters: status (one or several), workflow, tags, since, until, worker, namespace,
+        parent_id, roots; ``before`` (an id) and ``limit`` page."""
+        return self._parts.client.find(**filters)
+
+    def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal to a run, which may not wait for it yet; False when the key came before."""
+        found: bool = self._do(self._parts.client.signal(run_id, name, payload, key))
+        return found
+
+    def cancel(self, run_id: str, reason: str = "cancelled by request", *, force: bool = False) -> Status:
+        """Ask a run and its children to stop, and to undo what they did; forced, they end at once and undo nothing."""
+        status: Status = self._do(self._parts.client.cancel(run_id, reason, force=force))
+        return status
+
+    def resume(self, run_id: str) -> Status:
+        """Put a stuck run back to work, after a fix."""
+        status: Status = self._do(self._parts.client.resume(run_id))
+        return status
+
+    def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
+        """Put a finished run back to work. What completed stands; what failed, and all from *from_step* on, is done again.
+        If the run had undone its steps, it begins anew."""
+        status: Status = self._do(self._parts.client.replay(run_id, from_step))
+        return status
+
+    def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
+        """Start a new run with the same input and the same history up to *from_step*, which it does itself."""
+        return Run(self, self._do(self._parts.client.fork(run_id, from_step)))
+
+    def why(self, run_id: str) -> Why:
+        """Say what a run waits for, who holds it up, and what would make it go on."""
+        return why(self._parts.store, self._parts.client.get(run_id))
+
+    def history(self, run_id: str) -> list[Event]:
+        """Return the events of a run, in order."""
+        return self._parts.store.history(self._parts.client.get(run_id).id)
+
+    def export(self, run_id: str, path: str | os.PathLike[str]) -> int:
+        """Copy a run and all below it to a new file, which can be opened like any other database; return how many runs."""
+        return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
+
+    def prune(self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500) -> Iterator[int]:
+        """Delete finished runs that ended longer ago than *older_than*, batch by batch; yields how many went."""
+        after = ""
+        while after is not None:
+            done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
+            yield done.runs
+            after = done.last
+
+    def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
+        """Set the limits of a lane: how many of its runs work at once, how many begin per time ("10/s"), or none at all."""
+        self._do(self._parts.client.lane(name, concurrency, rate, paused=paused))
+
+    def lanes(self) -> list[Lane]:
+        """Return the lanes that have settings."""
+        return self._parts.store.lanes()
+
+    def workers(self) -> list[Session]:
+        """Return the sessions of all workers."""
+        return self._parts.store.sessions()
+
+    def check(self) -> list[str]:
+        """Return every law of the database that does not hold, in words. Empty is good."""
+        return self._parts.store.check()
+
+    def _do(self, request: Request) -> Any:
+        if self._closed:
+            raise EngineClosed(database=self._parts.store.url)
+        return request.understand(self._parts.writer.call(request.op))
+
+
+def _nobody(route: object) -> None:
+    return None

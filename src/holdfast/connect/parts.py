@@ -1,0 +1,116 @@
+"""What a blocking and an asynchronous engine are both made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.authoring.code import registry
+from holdfast.authoring.code.children import checked_capabilities
+from holdfast.connect.store import open_store
+from holdfast.core import duration
+from holdfast.core.codec import Codec, JsonCodec
+from holdfast.core.duration import Duration
+from holdfast.core.records import NewRun, Route
+from holdfast.engine.client import Client
+from holdfast.engine.results import Results
+from holdfast.engine.worker import Settings, Worker
+from holdfast.engine.writer import Writer
+from holdfast.errors import BadOption, UnknownWorkflow
+from holdfast.store.clock import Clock, WallClock
+
+START_OPTIONS = (
+    "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version",
+)  # fmt: skip
+
+
+class Parts:
+    """Store, writer, client and, while it works, the worker."""
+
+    def __init__(
+        self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str = "default",
+        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, **options: Any,
+    ) -> None:  # fmt: skip
+        self.codec = codec or JsonCodec()
+        self.clock = clock or WallClock()
+        self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
+        self._started: dict[str, Any] = {}
+        self.settings = settings_from(options)
+        self.store = store or open_store(url, clock=self.clock, codec=self.codec.name)
+        self.writer = Writer(self.store)
+        self.results = Results()
+        self.writer.listeners.append(self.results.hinted)
+        self.client = Client(self.store, self.codec, self.definitions, namespace)
+        self.worker: Worker | None = None
+
+    def definitions(self) -> Mapping[str, Any]:
+        """Return the workflows that this engine knows, by name: those given to it, or all that the process defines."""
+        known = registry.known() if self._given is None else self._given
+        return {**known, **self._started} if self._started else known
+
+    def know(self, workflow: Any) -> None:
+        """Remember a workflow that was started here: then it can be run here."""
+        name = getattr(workflow, "name", None)
+        if name is not None and self.definitions().get(name) is not workflow:
+            self._started[name] = workflow
+
+    def new_worker(self) -> Worker:
+        """Return a worker for this engine, not yet started."""
+        self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings)
+        return self.worker
+
+    def lease(self, route: Route) -> str | None:
+        """Return the session to which a new run can be born leased, if this engine works."""
+        return self.worker.lease_for(route) if self.worker is not None and not self.worker.stopping else None
+
+    def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
+        """Go on, here, with the runs that were born leased to this engine's worker."""
+        worker = self.worker
+        born = [(run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased]
+        if worker is not None and born:
+            worker.loop.call_soon_threadsafe(lambda: [worker.adopt(run, now) for run, now in born])
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.writer.close()
+        self.store.close()
+
+
+def settings_from(options: dict[str, Any]) -> Settings:
+    """Return the settings of a worker; refuse unknown options."""
+    known = set(Settings.__struct_fields__)
+    unknown = set(options) - known
+    if unknown:
+        raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
+    found = {name: value for name, value in options.items() if value is not None}
+    for name in ("lifetime", "linger", "poll"):
+        if name in found:
+            found[name] = duration.parse(found[name])
+    if "grace" in found:
+        found["grace"] = duration.parse(found["grace"]) / 1_000_000
+    if "lanes" in found:
+        found["lanes"] = tuple(found["lanes"])
+    if "capabilities" in found:
+        found["capabilities"] = checked_capabilities(found["capabilities"])
+    if found.get("concurrency", 1) < 1:
+        raise BadOption(option="concurrency", value=found["concurrency"], why="a worker runs at least one at a time")
+    return Settings(**found)
+
+
+def checked_workflow(workflow: Any) -> Any:
+    """Return a workflow; refuse what is none."""
+    if not hasattr(workflow, "program"):
+        raise UnknownWorkflow(workflow=getattr(workflow, "__name__", repr(workflow)), why="it is no @workflow")
+    return workflow
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the options of a start from the arguments of the workflow."""
+    options = {name: kwargs[name] for name in START_OPTIONS if name in kwargs}
+    return options, {name: value for name, value in kwargs.items() if name not in options}
+
+
+def seconds_of(timeout: Duration | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if timeout is None else duration.parse(timeout) / 1_000_000

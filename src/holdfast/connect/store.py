@@ -1,0 +1,34 @@
+"""From a URL to a store: the only place that names a concrete store."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from holdfast.errors import BadUrl
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+
+
+def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str = "json", **options: Any) -> Store:
+    """Open the store that *url* names: a path, sqlite:///path, or postgresql://..."""
+    text = os.fspath(url)
+    if not isinstance(text, str) or not text:
+        raise BadUrl(url=text)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", "sqlite"):
+        from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - a program loads only the store that it uses
+
+        return SqliteStore(_sqlite_path(text), clock=clock, codec=codec, **options)
+    raise BadUrl(url=text.split("@")[-1])
+
+
+def _sqlite_path(text: str) -> str:
+    path = text
+    if "://" in text:
+        rest = text.split("://", 1)[1]
+        path = unquote(rest[1:] if rest.startswith("/") else rest)
+    if not path or path == ":memory:":
+        raise BadUrl(url=text, why="a durable engine needs a file")
+    return os.path.expanduser(path)

@@ -1,0 +1,162 @@
+"""The seam between authoring and engine: history in, commands out.
+
+A program is a definition at work in one run. It is begun with the history, then fed one outcome after another, and each
+time answers with the commands that are new. A command has a stable identity: the same one in every replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.core.records import Event, Route, Run
+from holdfast.core.retry import RetryPolicy
+
+
+class StepInfo(msgspec.Struct, frozen=True):
+    """What a step may know about itself. The key is the same in every attempt; the generation grows with every new owner."""
+
+    run_id: str
+    workflow: str
+    step: str
+    attempt: int
+    generation: int
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this step, and for no other step: give it to the outside world."""
+        return f"{self.run_id}:{self.step}"
+
+
+class RunStep(msgspec.Struct):
+    """Call this function and record what it returns. With ``own`` the program makes the first attempt itself and reports."""
+
+    id: str
+    name: str
+    call: Callable[[StepInfo, Any], Any]
+    is_async: bool
+    policy: RetryPolicy
+    timeout: int | None = None
+    transactional: bool = False
+    own: bool = False
+
+
+class SetTimer(msgspec.Struct):
+    """Answer when *after* microseconds have passed since the command was first recorded."""
+
+    id: str
+    after: int
+
+
+class AwaitSignal(msgspec.Struct):
+    """Answer with the next signal of that name, or that time is up."""
+
+    id: str
+    name: str
+    timeout: int | None = None
+
+
+class StartChild(msgspec.Struct):
+    """Start a run below this one and answer that it was started."""
+
+    id: str
+    route: Route
+    input: bytes
+    options: Mapping[str, Any]
+
+
+class StartMap(msgspec.Struct):
+    """Start one run per input and answer when all have ended, or enough have failed."""
+
+    id: str
+    route: Route
+    inputs: Sequence[bytes]
+    options: Mapping[str, Any]
+    max_parallel: int | None
+    fail_fast: bool
+
+
+class AwaitChild(msgspec.Struct):
+    """Answer when the child that the command *start* started has ended. Dropping the wait for an owned one cancels it."""
+
+    id: str
+    start: str
+    run_id: str
+    owned: bool = False
+
+
+class Mark(msgspec.Struct):
+    """Record a value that was decided now, so that every replay decides the same."""
+
+    id: str
+    value: Any
+
+
+class SendSignal(msgspec.Struct):
+    """Send a signal to another run, once."""
+
+    id: str
+    run_id: str
+    name: str
+    payload: bytes
+
+
+class CancelRun(msgspec.Struct):
+    """Ask another run to stop, once."""
+
+    id: str
+    run_id: str
+    reason: str
+
+
+class Drop(msgspec.Struct):
+    """Nobody waits for this command any more: stop it; no outcome will be fed."""
+
+    id: str
+
+
+class Finish(msgspec.Struct):
+    """The run is over: ``completed`` with a result, ``failed`` or ``cancelled`` with what was raised."""
+
+    status: str
+    result: bytes | None = None
+    error: Exception | BaseException | None = None
+
+
+Command = RunStep | SetTimer | AwaitSignal | StartChild | StartMap | AwaitChild | Mark | SendSignal | CancelRun | Drop | Finish
+
+
+Report = Callable[[str, Any, Exception | None, int], None]
+"""How a program tells the engine, from any thread, what its own attempt at a step came to: step, value, error, start time."""
+
+
+class Program(Protocol):
+    """What code, text and model definitions all turn into."""
+
+    speculative: bool
+    report: Report | None
+
+    async def begin(self, history: Sequence[Event]) -> list[Command]:
+        """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""
+
+    async def feed(self, events: Sequence[Event]) -> list[Command]:
+        """Take the outcomes, in order, and return what is newly wanted."""
+
+    def close(self) -> None:
+        """Leave memory. Nothing is recorded; the run can begin again elsewhere."""
+
+
+class Definition(Protocol):
+    """A workflow as the engine knows it."""
+
+    name: str
+    version: str
+    lane: str
+    capabilities: tuple[str, ...]
+    serves: frozenset[str] | None
+    blocking: bool
+
+    def program(self, run: Run, codec: Any) -> Program:
+        """Return a program for *run*, not yet begun."""

@@ -1,0 +1,197 @@
+"""What the store keeps: runs, their events, signals, sessions, lanes. Times are microseconds since 1970, UTC.
+
+Records are plain data. A field has the name of its column.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.status import Status
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What a worker must offer to serve a run: the namespace, the workflow, its version, the lane, the capabilities."""
+
+    namespace: str
+    workflow: str
+    version: str
+    lane: str
+    capabilities: tuple[str, ...] = ()
+
+
+class NewRun(msgspec.Struct, kw_only=True):
+    """A run to be created. With a session it is born leased to it, generation 1."""
+
+    id: str
+    route: Route
+    input: bytes
+    priority: int = 0
+    key: str | None = None
+    tags: dict[str, str] = {}
+    available_at: int | None = None
+    deadline: int | None = None
+    session_id: str | None = None
+    parent_id: str | None = None
+    parent_step: str | None = None
+    parent_index: int | None = None
+    on_parent_end: str = "cancel"
+    root_id: str | None = None
+    forked_from: str | None = None
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """One durable execution, as stored."""
+
+    id: str
+    namespace: str
+    workflow: str
+    version: str
+    lane: str
+    capabilities: tuple[str, ...]
+    status: Status
+    priority: int
+    input: bytes
+    generation: int
+    revision: int
+    crashes: int
+    created_at: int
+    key: str | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    waits: bytes | None = None
+    wake_at: int | None = None
+    deadline: int | None = None
+    session_id: str | None = None
+    parent_id: str | None = None
+    parent_step: str | None = None
+    parent_index: int | None = None
+    on_parent_end: str = "cancel"
+    root_id: str | None = None
+    forked_from: str | None = None
+    cancel_reason: str | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+
+
+class Kind:
+    """The kinds of events, past tense."""
+
+    STEP_STARTED = "step_started"
+    STEP_COMPLETED = "step_completed"
+    STEP_FAILED = "step_failed"
+    STEP_RETRIED = "step_retried"
+    TIMER_SET = "timer_set"
+    TIMER_FIRED = "timer_fired"
+    SIGNAL_AWAITED = "signal_awaited"
+    SIGNAL_RECEIVED = "signal_received"
+    SIGNAL_TIMED_OUT = "signal_timed_out"
+    CHILD_STARTED = "child_started"
+    CHILD_ENDED = "child_ended"
+    MAP_STARTED = "map_started"
+    MAP_ENDED = "map_ended"
+    MARKED = "marked"
+    SIGNAL_SENT = "signal_sent"
+    CANCEL_SENT = "cancel_sent"
+    CANCEL_REQUESTED = "cancel_requested"
+    RUN_COMPLETED = "run_completed"
+    RUN_FAILED = "run_failed"
+    RUN_CANCELLED = "run_cancelled"
+    RUN_EXPIRED = "run_expired"
+    RUN_STUCK = "run_stuck"
+    RUN_RESUMED = "run_resumed"
+    RUN_REPLAYED = "run_replayed"
+    RUN_FORKED = "run_forked"
+
+
+OUTCOMES = frozenset(
+    {
+        Kind.STEP_COMPLETED,
+        Kind.STEP_FAILED,
+        Kind.TIMER_FIRED,
+        Kind.SIGNAL_RECEIVED,
+        Kind.SIGNAL_TIMED_OUT,
+        Kind.CHILD_STARTED,
+        Kind.CHILD_ENDED,
+        Kind.MAP_ENDED,
+        Kind.SIGNAL_SENT,
+        Kind.CANCEL_SENT,
+        Kind.CANCEL_REQUESTED,
+    }
+)
+"""The kinds that a program is fed: what a command came to, and the request to stop."""
+
+
+class Event(msgspec.Struct):
+    """One line of a run's history. ``step`` is the stable identity of the command that it belongs to."""
+
+    kind: str
+    step: str | None = None
+    data: bytes | None = None
+    error: bytes | None = None
+    attempt: int = 1
+    started_at: int | None = None
+    at: int = 0
+    seq: int = 0
+
+
+class Signal(msgspec.Struct):
+    """A message to a run that no wait has taken yet."""
+
+    id: int
+    name: str
+    payload: bytes
+    at: int
+
+
+class Child(msgspec.Struct):
+    """How a child stands, as its parent sees it."""
+
+    id: str
+    parent_step: str
+    parent_index: int | None
+    status: Status
+    result: bytes | None
+    error: bytes | None
+
+
+class Fanout(msgspec.Struct):
+    """The children that one ``map`` started: how many are still open, and what wakes the parent."""
+
+    step: str
+    remaining: int
+    eager: bool
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """A worker process that holds leases as long as it heartbeats."""
+
+    id: str
+    worker: str
+    host: str
+    pid: int
+    slot: int
+    started_at: int
+    beat_at: int
+    expires_at: int
+    serves: bytes
+
+
+class Lane(msgspec.Struct, kw_only=True):
+    """A named queue and its limits."""
+
+    name: str
+    concurrency: int | None = None
+    rate_limit: int | None = None
+    rate_per: int | None = None
+    free_at: int = 0
+    paused: bool = False
+
+
+class ErrorInfo(msgspec.Struct):
+    """An exception as data: what was raised, never the object itself."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+    facts: dict[str, object] = {}

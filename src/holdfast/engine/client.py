@@ -1,0 +1,254 @@
+"""What can be asked of a store by whoever is no worker: start, signal, cancel, look, repair.
+
+A request is a transition and what its answer means, so that blocking and asynchronous callers share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.core import duration
+from holdfast.core.codec import Codec
+from holdfast.core.duration import Duration
+from holdfast.core.rate import parse_rate
+from holdfast.core.records import Event, Kind, Lane, NewRun, Route, Run
+from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.engine import past
+from holdfast.engine.failure import as_error
+from holdfast.engine.ids import new_id
+from holdfast.errors import BadOption, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
+from holdfast.store import contract as c
+
+Moment = Duration | datetime
+Lease = Callable[[Route], str | None]
+
+
+class Request(NamedTuple):
+    """A transition, and what to make of its answer."""
+
+    op: c.Transition
+    understand: Callable[[Any], Any]
+
+
+class Client:
+    """Turns what people ask into transitions, and reads what is stored."""
+
+    def __init__(self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str) -> None:
+        self.store, self.codec, self.definitions, self.namespace = store, codec, definitions, namespace
+
+    # Starting
+
+    def start(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any], lease: Lease) -> tuple[list[NewRun], Request]:  # noqa: E501
+        """Start one run; the answer is its id."""
+        runs = [self._new_run(workflow, args, kwargs, options, lease)]
+        return runs, Request(c.StartRuns(runs), lambda answer: answer)
+
+    def start_many(self, workflow: Any, items: Iterable[Any], options: Mapping[str, Any], lease: Lease) -> tuple[list[NewRun], Request]:
+        """Start one run per item, all or none; the answer is their ids."""
+        if options.get("id") is not None or options.get("key") is not None:
+            raise BadOption(option="id", why="many runs cannot share an id or a key: start them one by one")
+        runs = [self._new_run(workflow, (item,), {}, options, lease) for item in items]
+        return runs, Request(c.StartRuns(runs), lambda answer: answer)
+
+    def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any], lease: Lease) -> NewRun:
+        route, data = self._route(workflow, options), self._input(workflow, args, kwargs)
+        now = self.store.now()
+        delay = options.get("delay")
+        return NewRun(
+            id=_text("id", options.get("id")) or new_id(),
+            route=route,
+            input=data,
+            priority=_priority(options.get("priority", 0)),
+            key=_text("key", options.get("key")),
+            tags=checked_tags(options.get("tags") or {}),
+            available_at=None if delay is None else instant(delay, now),
+            deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
+            session_id=None if delay is not None else lease(route),
+        )
+
+    def _route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+        if isinstance(workflow, str):
+            known = self.definitions().get(workflow)
+            name, version, lane, capabilities = workflow, "1", "default", ()
+        else:
+            known, name, version, lane, capabilities = workflow, "", "", "", ()
+        if known is not None:
+            if not hasattr(known, "program"):
+                raise UnknownWorkflow(workflow=getattr(known, "__name__", repr(known)), why="it is no @workflow")
+            name, version, lane, capabilities = known.name, known.version, known.lane, known.capabilities
+        wanted = options.get("capabilities")
+        return Route(
+            _text("namespace", options.get("namespace")) or self.namespace,
+            name,
+            str(options.get("version") or version),
+            _text("lane", options.get("lane")) or lane,
+            tuple(capabilities) if wanted is None else tuple(sorted(set(wanted))),
+        )
+
+    def _input(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        known = self.definitions().get(workflow) if isinstance(workflow, str) else workflow
+        signature = getattr(known, "signature", None)
+        if signature is None:
+            return self.codec.encode({"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args), what="the arguments")
+        data: bytes = signature.encode_args(self.codec, tuple(args), dict(kwargs))
+        signature.check_args(self.codec, data)
+        return data
+
+    # Touching a run
+
+    def signal(self, run_id: str, name: str, payload: Any, key: str | None) -> Request:
+        """Send a signal; the answer is False when the key came before."""
+        if not isinstance(name, str) or not name:
+            raise BadOption(option="name", value=name, why="a signal has a name")
+        data = self.codec.encode(payload, what=f"signal {name!r}")
+        return Request(c.SignalRun(run_id, name, data, _text("key", key)), bool)
+
+    def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
+        """Ask a run to stop; the answer is its status."""
+        return Request(c.RequestCancel(run_id, reason, force), Status)
+
+    def resume(self, run_id: str) -> Request:
+        """Put a stuck run back to work."""
+        return Request(c.ResumeRun(run_id), Status)
+
+    def replay(self, run_id: str, from_step: str | None) -> Request:
+        """Put a finished run back to work: what completed stands, what failed is done again."""
+        run = self.get(run_id)
+        if run.status not in FINAL:
+            raise RunNotFinished(run=run_id, status=run.status.value)
+        void = past.voided_by_replay(self.store.history(run_id), from_step)
+        if void is None:
+            raise StepNotFound(run=run_id, step=from_step)
+        return Request(c.ReplayRun(run_id, void), Status)
+
+    def fork(self, run_id: str, from_step: str | None) -> Request:
+        """Make a new run with the history of another up to, and without, a step."""
+        run = self.get(run_id)
+        events = past.valid(self.store.history(run_id))
+        if from_step is not None:
+            cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
+            if cut is None:
+                raise StepNotFound(run=run_id, step=from_step)
+            events = events[:cut]
+        else:
+            events = []
+        kept = self._without_open_children(events)
+        data = msgspec.json.encode({"run": run_id, "step": from_step})
+        kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
+        for seq, event in enumerate(kept, start=1):
+            event.seq = seq
+        fork = Run(
+            id=new_id(), namespace=run.namespace, workflow=run.workflow, version=run.version, lane=run.lane,
+            capabilities=run.capabilities, status=Status.PENDING, priority=run.priority, input=run.input, generation=0,
+            revision=0, crashes=0, created_at=self.store.now(), forked_from=run_id, started_at=run.started_at,
+        )  # fmt: skip
+        return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
+
+    def _without_open_children(self, events: list[Event]) -> list[Event]:
+        """A child that has not ended tells its own parent, not the fork: the fork starts one of its own."""
+        return [event for event in events if event.kind != Kind.CHILD_STARTED or self._has_ended(event)]
+
+    def _has_ended(self, event: Event) -> bool:
+        child = self.store.run(msgspec.json.decode(event.data or b"{}").get("run", ""))
+        return child is not None and child.status in FINAL
+
+    # Looking
+
+    def get(self, run_id: str) -> Run:
+        """Return a run. Raises RunNotFound."""
+        run = self.store.run(run_id) if isinstance(run_id, str) else None
+        if run is None:
+            raise RunNotFound(run=run_id)
+        return run
+
+    def find(self, **filters: Any) -> list[Run]:
+        """Return the runs that match, from new to old."""
+        return self.store.runs(self._filter(filters))
+
+    def _filter(self, given: dict[str, Any]) -> c.Filter:
+        status = given.pop("status", None)
+        statuses = [status] if isinstance(status, str) else list(status or ())
+        unknown = [one for one in statuses if one not in set(Status)]
+        if unknown:
+            raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
+        for name in ("since", "until"):
+            if given.get(name) is not None:
+                given[name] = moment(given[name], self.store.now(), sign=-1)
+        given = {name: value for name, value in given.items() if value is not None}
+        try:
+            return c.Filter(statuses=statuses, **given)
+        except TypeError as error:
+            raise BadOption(option="filter", why=str(error)) from None
+
+    def value(self, run: Run) -> Any:
+        """Return the result of a finished run, or raise why there is none."""
+        if run.status is not Status.COMPLETED:
+            raise as_error(run)
+        definition = self.definitions().get(run.workflow)
+        signature = getattr(definition, "signature", None)
+        if signature is None:
+            return self.codec.decode(run.result or b"null")
+        return signature.decode_result(self.codec, run.result or b"null")
+
+    # Keeping house
+
+    def prune(self, older_than: Moment, statuses: Sequence[str], *, batch: int, after: str) -> Request:
+        """Delete a batch of old finished runs; the answer is Pruned."""
+        wrong = [status for status in statuses if status in LIVE or status not in set(Status)]
+        if wrong:
+            raise BadOption(option="status", value=wrong[0], why="only finished runs can be pruned")
+        before = moment(older_than, self.store.now(), sign=-1)
+        wanted = list(statuses) or sorted(FINAL)
+        return Request(c.Prune(before, wanted, limit=batch, namespace=None, after=after), lambda answer: answer)
+
+    def lane(self, name: str, concurrency: int | None, rate: str | None, *, paused: bool) -> Request:
+        """Set the limits of a lane."""
+        if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 0):
+            raise BadOption(option="concurrency", value=concurrency, why="it is a number of runs")
+        limits = None if rate is None else parse_rate(rate)
+        lane = Lane(
+            name=name, concurrency=concurrency, rate_limit=limits.limit if limits else None,
+            rate_per=limits.per if limits else None, paused=paused,
+        )  # fmt: skip
+        return Request(c.SetLane(lane), lambda answer: None)
+
+
+def instant(when: Moment, now: int) -> int:
+    """Return the instant that lies *when* after now, or that *when* is."""
+    return moment(when, now, sign=1)
+
+
+def moment(when: Moment, now: int, *, sign: int) -> int:
+    """Return a datetime as an instant, or the instant that lies a duration before or after now."""
+    if isinstance(when, datetime):
+        aware = when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)
+        return int(aware.timestamp() * 1_000_000)
+    return now + sign * duration.parse(when)
+
+
+def checked_tags(tags: Mapping[str, Any]) -> dict[str, str]:
+    """Return tags as text; refuse what is none."""
+    if not isinstance(tags, Mapping):
+        raise BadOption(option="tags", value=tags, why='give names and values, such as {"customer": "7"}')
+    for name, value in tags.items():
+        if not isinstance(name, str) or not name or not isinstance(value, str | int):
+            raise BadOption(option="tags", value={name: value}, why="a tag has a name and a text")
+    return {name: str(value) for name, value in tags.items()}
+
+
+def _text(option: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value:
+        raise BadOption(option=option, value=value, why="it must be a text of one line, 1 to 200 characters")
+    return value
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
+        raise BadOption(option="priority", value=value, why="it is a whole number from -1000 to 1000")
+    return value

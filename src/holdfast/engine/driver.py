@@ -1,0 +1,557 @@
+"""One run while a worker holds it: its program alive in memory, fed one outcome after another.
+
+A turn takes what has happened, feeds it to the program, does what the program then wants, and commits all of it at once: the
+outcomes, what they led to, and where the run stands. Only then are new steps launched. Feeding before the commit is safe
+because a program does nothing by itself; a program that does (``speculative`` is false) is fed after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from holdfast.core.program import Command, Definition, Finish, Program, RunStep, StepInfo
+from holdfast.core.records import OUTCOMES, Event, Fanout, Kind, NewRun, Run, Signal
+from holdfast.core.status import FINAL, Status
+from holdfast.engine import past
+from holdfast.engine.alarms import Alarm
+from holdfast.engine.attempts import attempt, event_of
+from holdfast.engine.commands import handle, start_more
+from holdfast.engine.failure import as_data
+from holdfast.engine.host import Host
+from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want
+from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError, UsageError
+from holdfast.store.contract import Advance, Advanced, Changed
+
+log = logging.getLogger("holdfast")
+DEADLINE = "deadline"
+_ENDED = {
+    Status.COMPLETED: Kind.RUN_COMPLETED,
+    Status.FAILED: Kind.RUN_FAILED,
+    Status.CANCELLED: Kind.RUN_CANCELLED,
+    Status.EXPIRED: Kind.RUN_EXPIRED,
+}
+
+
+class Batch:
+    """What the next commit has to say."""
+
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.children: list[NewRun] = []
+        self.fanouts: list[Fanout] = []
+        self.taken: list[int] = []
+        self.signals: list[tuple[str, str, bytes, str]] = []
+        self.cancels: list[tuple[str, str]] = []
+        self.finish: Finish | None = None
+
+    def says_something(self) -> bool:
+        return bool(self.events or self.children or self.finish or self.cancels or self.signals or self.taken)
+
+
+class Driver:
+    """Holds one run."""
+
+    def __init__(self, run: Run, definition: Definition, host: Host) -> None:
+        self.run, self.definition, self.host = run, definition, host
+        self.wants: dict[str, Want] = {}
+        self.launches: list[Step] = []
+        self.batch = Batch()
+        self.progress = past.Progress([])
+        self.had_children = False
+        self.replayed = False
+        self.waiting = False
+        self._program: Program | None = None
+        self._seq = 0
+        self._revision = run.revision
+        self._cancel_seen = False
+        self._cancelling = run.status is Status.CANCELLING
+        self._expiring = False
+        self._over = False
+        self._knocked = False
+        self._inbox: deque[Event] = deque()
+        self._early: dict[str, tuple[Any, Exception | None, int | None]] = {}
+        self._dropped: set[str] = set()
+        self._signals: list[Signal] = []
+        self._woken: asyncio.Future[None] | None = None
+        self._due: int | None = None
+        self._alarm: Alarm | None = None
+        self._waits_since = 0
+
+    def now(self) -> int:
+        return self.host.store.now()
+
+    # The life of a held run
+
+    async def live(self, history: list[Event], *, fresh: bool) -> None:
+        """Go on with the run until it ends, parks, or is lost."""
+        try:
+            await self._begin(history, fresh=fresh)
+            while not self._over:
+                events = self._collect()
+                if events or self.batch.says_something() or self.launches:
+                    await self._turn(events)
+                elif self._should_let_go():
+                    await self._let_go()
+                else:
+                    await self._sleep()
+        except (LeaseLost, EngineClosed):
+            log.debug("run %s is no longer ours", self.run.id)
+        except (Diverged, UsageError, StoreError) as error:
+            await self._stick(error)
+        finally:
+            self.close()
+
+    async def _begin(self, history: list[Event], *, fresh: bool) -> None:
+        events = past.valid(history)
+        self.replayed = not fresh
+        self._seq = history[-1].seq if history else 0
+        self.progress = past.Progress(events)
+        self._cancel_seen = self.progress.cancelled is not None
+        self._expiring = self.progress.cancelled == DEADLINE
+        self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
+        self.due_at(self.run.deadline)
+        program = self._program = self.definition.program(self.run, self.host.codec)
+        program.report = self._reported
+        commands = await program.begin(events)
+        if not fresh:
+            self._signals = self.host.store.signals(self.run.id)
+            if self._cancelling and not self._cancel_seen:
+                self.knock()
+        await self._do(commands)
+
+    async def _turn(self, events: list[Event]) -> None:
+        assert self._program is not None
+        self._stamp(events)
+        self.batch.events.extend(events)
+        outcomes = [event for event in events if event.kind in OUTCOMES]
+        if outcomes and not self._program.speculative:
+            await self._commit(rest=False)
+        await self._do(await self._program.feed(outcomes) if outcomes else [])
+
+    async def _do(self, commands: list[Command]) -> None:
+        """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
+        assert self._program is not None
+        while commands:
+            answers = [event for command in commands if (event := handle(self, command)) is not None]
+            if self.batch.finish is not None:
+                break
+            self._stamp(answers)
+            self.batch.events.extend(answers)
+            if answers and not self._program.speculative:
+                await self._commit(rest=False)
+            commands = await self._program.feed(answers) if answers else []
+        await self._commit(rest=True)
+        await self._launch()
+
+    def _stamp(self, events: list[Event]) -> None:
+        """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
+        now = self.now()
+        for event in events:
+            event.at = event.at or now
+
+    # What has happened
+
+    def _collect(self) -> list[Event]:
+        """Return what has happened since the last turn, in order."""
+        events: list[Event] = []
+        while self._inbox:
+            self._heed(self._inbox.popleft(), events)
+        if self._due is not None and self._due <= self.now():
+            self._collect_due(events)
+        if self._knocked:
+            self._knocked = False
+            self._look(events)
+        return events
+
+    def _heed(self, event: Event, events: list[Event]) -> None:
+        want = self.wants.get(event.step or "")
+        if not isinstance(want, Step):
+            return  # it was dropped meanwhile
+        if event.kind == Kind.STEP_RETRIED:
+            want.attempt, want.task = event.attempt + 1, None
+            want.again_at = msgspec.json.decode(event.data or b"{}")["until"]
+            self.due_at(want.again_at)
+        elif event.kind != Kind.STEP_STARTED:
+            del self.wants[event.step or ""]
+        events.append(event)
+
+    def _collect_due(self, events: list[Event]) -> None:
+        now, self._due = self.now(), None
+        for step, want in list(self.wants.items()):
+            if isinstance(want, Timer) and want.until <= now:
+                del self.wants[step]
+                events.append(Event(Kind.TIMER_FIRED, step))
+            elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
+                self._knocked = True  # a signal that is there already comes first: look, then see
+                self._expire_signal(step, want, events)
+            elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
+                want.again_at = None
+                self.launches.append(want)
+            else:
+                self.due_at(_until(want))
+        if self.run.deadline is not None and not self._cancel_seen:
+            self._check_deadline(now, events)
+
+    def _expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
+        self._signals = self.host.store.signals(self.run.id)
+        found = self.take_signal(step, want.command.name)
+        del self.wants[step]
+        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
+
+    def _check_deadline(self, now: int, events: list[Event]) -> None:
+        assert self.run.deadline is not None
+        if self.run.deadline <= now:
+            self._ask_to_stop(DEADLINE, events)
+        else:
+            self.due_at(self.run.deadline)
+
+    def _ask_to_stop(self, reason: str, events: list[Event]) -> None:
+        self._cancel_seen = self._cancelling = True
+        self._expiring = reason == DEADLINE
+        events.append(Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": reason})))
+
+    def _look(self, events: list[Event]) -> None:
+        """Something reached the run from outside: see what."""
+        run = self.host.store.run(self.run.id)
+        if run is None or run.generation != self.run.generation:
+            raise LeaseLost(run=self.run.id, generation=self.run.generation)
+        self._revision = run.revision
+        self._cancelling = self._cancelling or run.status is Status.CANCELLING
+        if run.status is Status.CANCELLING and not self._cancel_seen:
+            self._ask_to_stop(run.cancel_reason or "", events)
+        self._signals = [signal for signal in self.host.store.signals(run.id) if signal.id not in self.batch.taken]
+        for step, want in list(self.wants.items()):
+            found = self._outcome_from_outside(step, want)
+            if found is not None:
+                del self.wants[step]
+                events.append(found)
+
+    def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+        if isinstance(want, Signalled):
+            return self.take_signal(step, want.command.name)
+        if isinstance(want, ChildEnd):
+            children = self.host.store.children(self.run.id, [want.command.start])
+            return want.outcome(children[0]) if children else None
+        if isinstance(want, MapEnd):
+            children = self.host.store.children(self.run.id, [step])
+            outcome = want.outcome(children)
+            if outcome is None:
+                start_more(self, want, want.room(children))
+            elif want.ended < len(want.command.inputs):
+                self.cancel_map(step, "one of its siblings failed")
+            return outcome
+        return None
+
+    def take_signal(self, step: str, name: str) -> Event | None:
+        """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
+        for place, signal in enumerate(self._signals):
+            if signal.name == name:
+                del self._signals[place]
+                self.batch.taken.append(signal.id)
+                return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)
+        return None
+
+    def cancel_map(self, step: str, reason: str) -> None:
+        """Ask the open children of a map to stop, with the next commit."""
+        for child in self.host.store.children(self.run.id, [step]):
+            if child.status not in FINAL:
+                self.batch.cancels.append((child.id, reason))
+
+    # Being told
+
+    def ended(self, step: str, value: Any, error: Exception | None, started_at: int | None) -> None:
+        """An attempt at a step has ended."""
+        want = self.wants.get(step)
+        if isinstance(want, Step):
+            self._inbox.append(event_of(self, want, value, error, started_at))
+            self._poke()
+        elif step not in self._dropped:
+            self._early[step] = (value, error, started_at)  # the program was quicker than its own command
+
+    def begun_by_itself(self, want: Step) -> None:
+        """The program makes this attempt itself; it may have ended already."""
+        want.started_at = self.now()
+        early = self._early.pop(want.command.id, None)
+        if early is not None:
+            self.ended(want.command.id, *early)
+
+    def forget(self, step: str) -> Want | None:
+        """Nobody waits for this any more."""
+        self._dropped.add(step)
+        return self.wants.pop(step, None)
+
+    def _reported(self, step: str, value: Any, error: Exception | None, started_at: int) -> None:
+        """An attempt that the program made by itself, in a thread of its own, has ended."""
+        if not self.host.loop.is_closed():
+            self.host.loop.call_soon_threadsafe(self.ended, step, value, error, started_at)
+
+    def note_started(self, want: Step) -> None:
+        """A step takes long: let the history say that it has begun."""
+        if want.running and not want.noted and not self._over:
+            want.noted = True
+            self._inbox.append(Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at))
+            self._poke()
+
+    def knock(self) -> None:
+        """Something reached the run from outside: look."""
+        self._knocked = True
+        self._poke()
+
+    def _poke(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def due_at(self, instant: int | None) -> None:
+        """Look again at *instant* at the latest."""
+        if instant is not None and (self._due is None or instant < self._due):
+            self._due = instant
+
+    async def _sleep(self) -> None:
+        """Wait until something happens, or something is due."""
+        self._woken = self.host.loop.create_future()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        wake_at = self._due
+        if self.waiting:
+            let_go_at = self._waits_since + self.host.linger
+            wake_at = let_go_at if wake_at is None else min(wake_at, let_go_at)
+        if wake_at is not None:
+            self._alarm = self.host.alarms.at(wake_at, self._poke)
+        if not (self._inbox or self._knocked):
+            await self._woken
+        self._woken = None
+
+    # Writing
+
+    async def _commit(self, *, rest: bool) -> None:
+        """Write what the batch says and, when the program rests, where the run stands."""
+        batch, self.batch = self.batch, Batch()
+        if batch.finish is None and rest and not self.wants and not self.launches:
+            raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
+        op = self._operation(batch, parks=rest and batch.finish is None and self._only_waits())
+        if op is None:
+            return
+        answer = await self._write(op)
+        if isinstance(answer, Changed):
+            self._revision = answer.revision
+            self.knock()
+            if not batch.says_something():
+                return
+            answer = await self._write(self._without_parking(op))
+        self._settle(op, batch, answer)
+
+    def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
+        op = Advance(
+            run_id=self.run.id, generation=self.run.generation, events=batch.events, children=batch.children,
+            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels,
+        )  # fmt: skip
+        if batch.finish is not None:
+            self._conclude(op, batch.finish)
+        elif parks:
+            self._park(op)
+        elif self.waiting:
+            op.status, op.revision = self._at_work(), self._revision
+        elif not batch.says_something():
+            return None
+        elif not batch.events:
+            op.status, op.revision = self._at_work(), self._revision
+        for event in op.events:
+            self._seq += 1
+            event.seq = self._seq
+        return op
+
+    def _at_work(self) -> Status:
+        return Status.CANCELLING if self._cancelling else Status.RUNNING
+
+    def _conclude(self, op: Advance, finish: Finish) -> None:
+        status = Status(finish.status)
+        if status is Status.CANCELLED and self._expiring:
+            status = Status.EXPIRED
+        failed = getattr(self._program, "failed_undos", None)
+        facts = {"undo_failed": list(failed)} if failed else {}
+        if finish.error is not None:
+            op.error = as_data(finish.error, **facts)
+        elif status is not Status.COMPLETED:
+            op.error = msgspec.json.encode({"type": status.value, "message": self._why_stopped(), "facts": facts})
+        op.status, op.result, op.had_children = status, finish.result, self.had_children
+        if self.run.parent_id is not None:
+            op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
+        op.events.append(Event(_ENDED[status], error=op.error))
+
+    def _why_stopped(self) -> str:
+        run = self.host.store.run(self.run.id)
+        return DEADLINE if self._expiring else (run.cancel_reason if run is not None else None) or "cancelled"
+
+    def _park(self, op: Advance) -> None:
+        waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
+        op.status = Status.CANCELLING if self._cancelling else Status.WAITING
+        op.waits = msgspec.json.encode(waits)
+        op.wake_at = min((wait["until"] for wait in waits if wait.get("until") is not None), default=None)
+        op.revision = self._revision
+        op.keep = self._worth_keeping(op.wake_at)
+
+    def _worth_keeping(self, wake_at: int | None) -> bool:
+        """A short wait stays in memory, and so does one that may end any moment; a long one costs rows and nothing else."""
+        if self.host.stopping or not self.host.keeps_waiting(self.run.lane):
+            return False
+        timed_only = all(isinstance(want, Timer | Step) for want in self.wants.values())
+        return not timed_only or (wake_at is not None and wake_at - self.now() <= self.host.linger)
+
+    def _without_parking(self, op: Advance) -> Advance:
+        op.status = op.revision = op.waits = op.wake_at = None
+        op.keep = True
+        if not op.events or self.waiting:
+            op.status = self._at_work() if not self._is_cancelled_outside() else Status.CANCELLING
+        return op
+
+    def _is_cancelled_outside(self) -> bool:
+        run = self.host.store.run(self.run.id)
+        return run is not None and run.status is Status.CANCELLING
+
+    async def _write(self, op: Advance) -> Advanced | Changed:
+        """Write, and try again for as long as the store is in trouble: nothing is lost by waiting."""
+        pause = 0.05
+        while True:
+            try:
+                answer: Advanced | Changed = await self.host.writer.submit(op)
+                return answer
+            except EngineClosed:
+                raise
+            except RunExists as error:
+                return await self._fail(op, error)
+            except StoreError as error:
+                log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 5.0)
+
+    async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
+        """A child that was asked for under the id of another run cannot be: the workflow fails."""
+        self._seq = op.events[0].seq - 1 if op.events else self._seq
+        failed = Advance(run_id=op.run_id, generation=op.generation)
+        self._conclude(failed, Finish("failed", error=error))
+        for event in failed.events:
+            self._seq += 1
+            event.seq = self._seq
+        op.children, op.status = (), failed.status
+        self._over = True
+        answer: Advanced | Changed = await self.host.writer.submit(failed)
+        return answer
+
+    def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:
+        """The write stands: take note of where the run is now."""
+        was_waiting, self.waiting = self.waiting, op.waits is not None
+        if self.waiting and not was_waiting:
+            self._waits_since = self.now()
+        self._over = self._over or op.status in FINAL or not op.keep
+        for child in op.children:
+            if child.session_id is not None:
+                self.host.adopt(child, answer.now)
+
+    def _only_waits(self) -> bool:
+        return not self.launches and not any(isinstance(want, Step) and want.running for want in self.wants.values())
+
+    def _should_let_go(self) -> bool:
+        if self.host.stopping:
+            return self._only_waits()
+        return self.waiting and self.now() >= self._waits_since + self.host.linger
+
+    async def _let_go(self) -> None:
+        """Park for good, or hand the run back: it costs rows and nothing else from here on."""
+        op = Advance(run_id=self.run.id, generation=self.run.generation)
+        self._park(op)
+        op.keep = False
+        if not self.wants:
+            op.status, op.waits = self._at_work(), None
+        answer = await self._write(op)
+        if isinstance(answer, Changed):
+            self._revision = answer.revision
+            self.knock()
+        else:
+            self._over = True
+
+    async def _launch(self) -> None:
+        """Start the steps that are wanted, now that all before them is recorded."""
+        if self._over:
+            return
+        if self.host.stopping and self.launches:
+            await self._hand_back()
+            return
+        launches, self.launches = self.launches, []
+        for want in launches:
+            if want.command.transactional:
+                await self._transact(want)
+            else:
+                want.task = self.host.loop.create_task(attempt(self, want))
+
+    async def _hand_back(self) -> None:
+        """The worker stops: let another one go on from here."""
+        if any(isinstance(want, Step) and want.task is not None for want in self.wants.values()):
+            self.launches.clear()
+            return  # the steps at work end first; what they lead to is not launched
+        status = Status.CANCELLING if self._cancelling else Status.PENDING
+        op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
+        await self._write(op)
+        self._over = True
+
+    async def _transact(self, want: Step) -> None:
+        """Run a step inside the transaction that records it."""
+        command, started_at = want.command, self.now()
+        event = Event(Kind.STEP_COMPLETED, command.id, attempt=want.attempt, started_at=started_at, seq=self._seq + 1)
+        event.at = started_at
+        op = Advance(run_id=self.run.id, generation=self.run.generation, events=[event], body=self._body(want))
+        try:
+            answer = await self.host.writer.submit(op)
+        except (LeaseLost, EngineClosed):
+            raise
+        except Exception as error:
+            self.ended(command.id, None, error, started_at)
+            return
+        self._seq += 1
+        event.data = answer.data
+        del self.wants[command.id]
+        assert self._program is not None
+        await self._do(await self._program.feed([event]))
+
+    def _body(self, want: Step) -> Any:
+        command: RunStep = want.command
+        info = StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
+        what = f"the result of step {command.name!r}"
+        return lambda connection: self.host.codec.encode(command.call(info, connection), what=what)
+
+    async def _stick(self, error: HoldfastError) -> None:
+        """The run cannot go on without a person: say why, and lose nothing."""
+        log.error("run %s of %s is stuck: %s", self.run.id, self.run.workflow, error)
+        self._seq = max(self._seq, max((event.seq for event in self.host.store.history(self.run.id)), default=0)) + 1
+        data = as_data(error)
+        op = Advance(
+            run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,
+            events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)],
+        )  # fmt: skip
+        try:
+            await self._write(op)
+        except LeaseLost:
+            return
+
+    def close(self) -> None:
+        """Leave memory; nothing is recorded by that."""
+        self._over = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for want in self.wants.values():
+            if isinstance(want, Step) and want.task is not None:
+                want.task.cancel()
+        if self._program is not None:
+            self._program.close()
+
+
+def _until(want: Want) -> int | None:
+    if isinstance(want, Timer | Signalled):
+        return want.until
+    return want.again_at if isinstance(want, Step) else None

@@ -1,0 +1,49 @@
+"""Exceptions as data, and back again as what a caller sees."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import ErrorInfo, Run
+from holdfast.core.status import Status
+from holdfast.errors import HoldfastError, RunCancelled, RunExpired, RunFailed, RunStuck
+
+LONGEST = 8000
+"""Characters of a traceback that are kept, from its end."""
+
+_RAISED: Mapping[Status, type[RunFailed]] = {
+    Status.CANCELLED: RunCancelled,
+    Status.EXPIRED: RunExpired,
+    Status.STUCK: RunStuck,
+}
+
+
+def as_data(error: BaseException, **facts: object) -> bytes:
+    """Return what is kept of an exception: its type, message and traceback, never the object."""
+    kept = {**(error.facts if isinstance(error, HoldfastError) else {}), **facts}
+    text = "".join(traceback.format_exception(error))[-LONGEST:]
+    info = ErrorInfo(type(error).__name__, str(error), text, {name: _plain(value) for name, value in kept.items()})
+    return msgspec.json.encode(info)
+
+
+def _plain(value: object) -> object:
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError):
+        return repr(value)
+
+
+def as_error(run: Run) -> RunFailed:
+    """Return what ``result()`` raises for a run that did not complete."""
+    facts: dict[str, Any] = {"run": run.id, "workflow": run.workflow}
+    if run.error is not None:
+        info = msgspec.json.decode(run.error)
+        facts |= {"type": info.get("type"), "message": info.get("message")}
+        raised = _RAISED.get(run.status, RunFailed)(**facts)
+        raised.facts["error"] = info
+        return raised
+    return _RAISED.get(run.status, RunFailed)(**facts)

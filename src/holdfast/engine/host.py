@@ -1,0 +1,37 @@
+"""What a driver needs of the worker that holds its run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from holdfast.core.codec import Codec
+from holdfast.core.records import NewRun, Route
+from holdfast.engine.alarms import Alarms
+from holdfast.engine.threads import Threads
+from holdfast.engine.writer import Writer
+from holdfast.store.contract import Store
+
+
+class Host(Protocol):
+    """The worker, as its drivers see it."""
+
+    store: Store
+    writer: Writer
+    codec: Codec
+    alarms: Alarms
+    threads: Threads
+    loop: asyncio.AbstractEventLoop
+    session_id: str
+    stopping: bool
+    linger: int
+    """Microseconds for which a waiting run stays in memory."""
+
+    def lease_for(self, route: Route) -> str | None:
+        """Return this session's id if a new run of that route can be born leased to it."""
+
+    def adopt(self, run: NewRun, created_at: int) -> None:
+        """Go on with a run that was born leased to this session."""
+
+    def keeps_waiting(self, lane: str) -> bool:
+        """Say whether runs of that lane may stay in memory while they wait."""

@@ -1,0 +1,45 @@
+"""Ids that sort by the time at which they were made: 26 characters, digits and small letters."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_guard = threading.Lock()
+_last_ms = 0
+_tail = 0
+_head = ""
+
+
+def new_id() -> str:
+    """Return an id greater than all that this process made before."""
+    global _last_ms, _tail, _head
+    with _guard:
+        ms = time.time_ns() // 1_000_000
+        if ms > _last_ms:
+            _last_ms, _head = ms, _encode(ms, 10)
+            _tail = int.from_bytes(os.urandom(10), "big") >> 1  # room to count up within the millisecond
+        else:
+            _tail += 1
+        return _head + _encode(_tail, 16)
+
+
+def _encode(number: int, length: int) -> str:
+    parts = []
+    for _ in range(length // 2):
+        parts.append(_PAIRS[number & 1023])
+        number >>= 10
+    return "".join(reversed(parts))
+
+
+def after_fork() -> None:
+    """Make sure that a forked process does not repeat the ids of its parent."""
+    global _last_ms
+    _last_ms = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork)

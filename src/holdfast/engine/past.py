@@ -1,0 +1,76 @@
+"""What a stored history says to whoever goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Event, Kind
+
+UNDONE = "undo "
+
+
+def valid(history: Sequence[Event]) -> list[Event]:
+    """Return the events that count: those that no replay has declared void."""
+    void: set[int] = set()
+    for event in history:
+        if event.kind == Kind.RUN_REPLAYED:
+            void.update(msgspec.json.decode(event.data or b"{}").get("void", ()))
+    return [event for event in history if event.seq not in void]
+
+
+def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[int] | None:
+    """Say which events no longer count when a finished run is replayed; None if it has no step *from_step*.
+
+    Failures and the end of the run are void, and all that came after *from_step*. When something was undone, everything is.
+    """
+    events = valid(history)
+    if any(event.kind == Kind.STEP_COMPLETED and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE) for event in events):
+        return [event.seq for event in events]
+    start = None
+    if from_step is not None:
+        start = next((event.seq for event in events if event.step == from_step), None)
+        if start is None:
+            return None
+    return [event.seq for event in events if _fails(event) or (start is not None and event.seq >= start)]
+
+
+_ENDS = {
+    Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.CANCEL_REQUESTED, Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED,
+    Kind.RUN_EXPIRED, Kind.RUN_STUCK, Kind.SIGNAL_TIMED_OUT,
+}  # fmt: skip
+
+
+def _fails(event: Event) -> bool:
+    return event.kind in _ENDS or (event.kind == Kind.CHILD_ENDED and event.error is not None)
+
+
+class Progress:
+    """What had begun and not ended, by step."""
+
+    def __init__(self, history: Sequence[Event]) -> None:
+        self.attempts: dict[str, int] = {}
+        self.until: dict[str, int] = {}
+        self.cancelled: str | None = None
+        self.maps: set[str] = set()
+        for event in history:
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        step = event.step or ""
+        if event.kind == Kind.STEP_RETRIED:
+            self.attempts[step] = event.attempt
+            self.until[step] = _data(event)["until"]
+        elif event.kind in (Kind.TIMER_SET, Kind.SIGNAL_AWAITED):
+            self.until[step] = _data(event)["until"]
+        elif event.kind == Kind.MAP_STARTED:
+            self.maps.add(step)
+        elif event.kind == Kind.CANCEL_REQUESTED:
+            self.cancelled = _data(event).get("reason", "")
+
+
+def _data(event: Event) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(event.data or b"{}")
+    return found

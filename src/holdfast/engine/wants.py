@@ -1,0 +1,122 @@
+"""What a held run waits for, command by command."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from holdfast.core.program import AwaitChild, AwaitSignal, RunStep, SetTimer, StartMap
+from holdfast.core.records import Child, Event, Kind
+from holdfast.core.status import FINAL, Status
+
+
+class Step:
+    """A step that is running, or waits for its next attempt."""
+
+    __slots__ = ("again_at", "attempt", "command", "noted", "started_at", "task")
+
+    def __init__(self, command: RunStep, attempt: int, again_at: int | None) -> None:
+        self.command, self.attempt, self.again_at = command, attempt, again_at
+        self.started_at: int | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.noted = False
+
+    @property
+    def running(self) -> bool:
+        return self.again_at is None
+
+    def wait(self) -> dict[str, Any] | None:
+        if self.again_at is None:
+            return None
+        return {"kind": "retry", "step": self.command.id, "until": self.again_at, "attempt": self.attempt}
+
+
+class Timer:
+    """A timer that has not fired."""
+
+    __slots__ = ("command", "until")
+
+    def __init__(self, command: SetTimer, until: int) -> None:
+        self.command, self.until = command, until
+
+    def wait(self) -> dict[str, Any]:
+        return {"kind": "timer", "step": self.command.id, "until": self.until}
+
+
+class Signalled:
+    """A wait for a signal."""
+
+    __slots__ = ("command", "until")
+
+    def __init__(self, command: AwaitSignal, until: int | None) -> None:
+        self.command, self.until = command, until
+
+    def wait(self) -> dict[str, Any]:
+        return {"kind": "signal", "step": self.command.id, "name": self.command.name, "until": self.until}
+
+
+class ChildEnd:
+    """A wait for one child."""
+
+    __slots__ = ("command",)
+
+    def __init__(self, command: AwaitChild) -> None:
+        self.command = command
+
+    def wait(self) -> dict[str, Any]:
+        return {"kind": "child", "step": self.command.id, "run": self.command.run_id}
+
+    def outcome(self, child: Child) -> Event | None:
+        """Return what the end of the child is to its parent, if it has ended."""
+        if child.status not in FINAL:
+            return None
+        return Event(Kind.CHILD_ENDED, self.command.id, data=child.result, error=_error(child))
+
+
+class MapEnd:
+    """A wait for all children of a map."""
+
+    __slots__ = ("command", "ended", "started")
+
+    def __init__(self, command: StartMap, started: int) -> None:
+        self.command, self.started = command, started
+        self.ended = 0
+
+    def wait(self) -> dict[str, Any]:
+        left = len(self.command.inputs) - self.ended
+        return {"kind": "children", "step": self.command.id, "open": left, "of": len(self.command.inputs)}
+
+    def room(self, children: list[Child]) -> int:
+        """Say how many more children may be started now."""
+        self.ended = sum(child.status in FINAL for child in children)
+        left = len(self.command.inputs) - self.started
+        limit = self.command.max_parallel
+        return left if limit is None else max(min(left, limit - (self.started - self.ended)), 0)
+
+    def outcome(self, children: list[Child]) -> Event | None:
+        """Return what the children came to, if all have ended or one too many has failed."""
+        self.ended = sum(child.status in FINAL for child in children)
+        failed = [child for child in children if child.status in FINAL and child.status is not Status.COMPLETED]
+        if failed and self.command.fail_fast:
+            ends = [_end(failed[0])]
+        elif self.ended == len(self.command.inputs):
+            ends = [_end(child) for child in sorted(children, key=lambda child: child.parent_index or 0)]
+        else:
+            return None
+        return Event(Kind.MAP_ENDED, self.command.id, data=msgspec.json.encode(ends))
+
+
+def _end(child: Child) -> tuple[str, msgspec.Raw | None, msgspec.Raw | None]:
+    error = _error(child)
+    return (child.id, None if child.result is None else msgspec.Raw(child.result), None if error is None else msgspec.Raw(error))
+
+
+def _error(child: Child) -> bytes | None:
+    if child.status is Status.COMPLETED:
+        return None
+    return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
+
+
+Want = Step | Timer | Signalled | ChildEnd | MapEnd

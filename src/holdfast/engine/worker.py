@@ -1,0 +1,329 @@
+"""A worker: a session that claims runs and holds them, one driver each.
+
+It looks when it is told to (a commit in this process, another process's commit, an alarm) and, slowly, when it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.program import Definition
+from holdfast.core.records import Event, NewRun, Route, Run, Session
+from holdfast.core.status import Status
+from holdfast.engine.alarms import Alarm, Alarms
+from holdfast.engine.driver import Driver
+from holdfast.engine.ids import new_id
+from holdfast.engine.threads import Threads
+from holdfast.engine.writer import Writer
+from holdfast.errors import EngineClosed, HoldfastError, StoreError
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Beat, Claim, EndSession, ExpireRuns, Hints, OpenSession, Store
+
+log = logging.getLogger("holdfast")
+
+BATCH = 200
+"""How many runs are claimed at once."""
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    """How a worker works. Times are microseconds."""
+
+    name: str = ""
+    namespace: str | None = None
+    lanes: tuple[str, ...] | None = None
+    capabilities: tuple[str, ...] = ()
+    concurrency: int = 1000
+    lifetime: int = 15_000_000
+    linger: int = 5_000_000
+    crash_limit: int = 5
+    poll: int = 1_000_000
+    watch: float = 0.002
+    idle_watch: float = 0.02
+    grace: float = 30.0
+
+
+class Worker:
+    """Claims runs for one session and drives them on one loop."""
+
+    def __init__(self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock, settings: Settings) -> None:  # noqa: E501
+        self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
+        self.definitions, self.clock = definitions, clock
+        self.session_id = ""
+        self.stopping = False
+        self.linger = settings.linger
+        self.drivers: dict[str, Driver] = {}
+        self.threads = Threads()
+        self.loop: asyncio.AbstractEventLoop
+        self.alarms: Alarms
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: list[asyncio.Task[None]] = []
+        self._ready = asyncio.Event()
+        self._slot = -1
+        self._seen_knock = 0
+        self._wake: Alarm | None = None
+        self._servable: dict[Route, bool] = {}
+        self._limited: dict[str, bool] = {}
+        self._served: tuple[str, ...] = ()
+
+    # Starting and stopping
+
+    async def start(self) -> None:
+        """Open a session and begin to work."""
+        self.loop = asyncio.get_running_loop()
+        self.writer.attach(self.loop)
+        self.alarms = Alarms(self.clock, self.loop)
+        self.writer.listeners.append(self._hinted)
+        self._slot = self.store.take_slot()
+        await self._open_session()
+        await self._take_over()
+        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self._look_after_others_forever)
+        self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
+
+    async def stop(self, *, grace: float | None = None) -> None:
+        """Claim nothing more, let steps at work end, park or hand back what is held, and end the session."""
+        self.stopping = True
+        for driver in list(self.drivers.values()):
+            driver.knock()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.settings.grace if grace is None else grace)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Stop at once; what was held is free for others."""
+        self.stopping = True
+        for job in self._jobs:
+            job.cancel()
+        for driver in list(self.drivers.values()):
+            driver.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._jobs, *self._tasks, return_exceptions=True)
+        if self._hinted in self.writer.listeners:
+            self.writer.listeners.remove(self._hinted)
+        try:
+            if self.session_id:
+                await self.writer.submit(EndSession(self.session_id, crashed=False))
+        except HoldfastError as error:
+            log.warning("the session could not be ended and will expire: %s", error)
+        finally:
+            self.store.free_slot(self._slot)
+            self.alarms.close()
+            self.threads.close()
+
+    async def _open_session(self) -> None:
+        self.session_id = new_id()
+        self._seen_knock = 0
+        await self.writer.submit(OpenSession(self._session()))
+
+    def _session(self) -> Session:
+        now = self.store.now()
+        serves = {
+            "workflows": {name: _serves(one) for name, one in self.definitions().items()},
+            "lanes": self.settings.lanes,
+            "capabilities": self.settings.capabilities,
+            "namespace": self.settings.namespace,
+            "concurrency": self.settings.concurrency,
+        }
+        self._served = tuple(sorted(self.definitions()))
+        return Session(
+            id=self.session_id, worker=self.settings.name or f"{socket.gethostname()}-{os.getpid()}", host=os.uname().nodename,
+            pid=os.getpid(), slot=self._slot, started_at=now, beat_at=now, expires_at=now + self.settings.lifetime,
+            serves=msgspec.json.encode(serves),
+        )  # fmt: skip
+
+    async def _guarded(self, job: Callable[[], Any]) -> None:
+        """Keep a duty going whatever happens to it; trouble is logged and tried again."""
+        while True:
+            try:
+                await job()
+                return
+            except EngineClosed:
+                return
+            except StoreError as error:
+                log.warning("the store is in trouble, will try again: %s", error)
+            except Exception:
+                log.exception("a duty of the worker failed and is taken up again")
+            await asyncio.sleep(0.5)
+
+    # Being told
+
+    def _hinted(self, hints: Hints) -> None:
+        """A commit of this process touched something. May come from any thread."""
+        if not (hints.ready or hints.runs):
+            return
+        try:
+            self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs))
+        except RuntimeError:  # the loop is closed: nobody is here to look
+            return
+
+    def _look(self, ready: bool, runs: Iterable[str]) -> None:
+        if ready:
+            self._ready.set()
+        for run_id in runs:
+            driver = self.drivers.get(run_id)
+            if driver is not None:
+                driver.knock()
+
+    async def _watch_forever(self) -> None:
+        """Notice commits of other processes."""
+        quiet = 0
+        while True:
+            await asyncio.sleep(self.settings.watch if quiet < 500 else self.settings.idle_watch)
+            if not self.store.changed():
+                quiet += 1
+                continue
+            quiet = 0
+            self._ready.set()
+            for number, run_id in self.store.knocks(self.session_id, self._seen_knock):
+                self._seen_knock = number
+                self._look(False, [run_id])
+
+    # Claiming
+
+    async def _claim_forever(self) -> None:
+        while not self.stopping:
+            self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
+            await self._claim()
+            self._wake_for_timers()
+            try:
+                await asyncio.wait_for(self._ready.wait(), self.settings.poll / 1_000_000)
+            except TimeoutError:
+                continue
+
+    async def _claim(self) -> None:
+        """Claim as long as there is work and room."""
+        while not self.stopping:
+            room = min(self.room(), BATCH)
+            routes = [(number, route.lane) for number, route in self.store.routes().items() if self.serves(route)]
+            if room <= 0 or not routes:
+                return
+            self._limited = {lane.name: lane.concurrency is not None or lane.paused for lane in self.store.lanes()}
+            runs: list[Run] = await self.writer.submit(Claim(self.session_id, routes, room))
+            if not runs:
+                return
+            histories = self.store.histories([run.id for run in runs if run.generation > 1 or run.forked_from])
+            for run in runs:
+                self.hold(run, histories.get(run.id, []), fresh=False)
+            await asyncio.sleep(0)
+
+    def room(self) -> int:
+        """Say how many more runs may be held at work; those that wait take no room."""
+        at_work = sum(not driver.waiting for driver in self.drivers.values()) if len(self.drivers) >= self.settings.concurrency else len(self.drivers)  # noqa: E501
+        return self.settings.concurrency - at_work
+
+    def serves(self, route: Route) -> bool:
+        """Say whether this worker can go on with runs of that route."""
+        definition = self.definitions().get(route.workflow)
+        mine = self.settings
+        return (
+            definition is not None
+            and (definition.serves is None or route.version in definition.serves)
+            and (mine.lanes is None or route.lane in mine.lanes)
+            and (mine.namespace is None or route.namespace == mine.namespace)
+            and set(route.capabilities) <= set(mine.capabilities)
+        )
+
+    def lease_for(self, route: Route) -> str | None:
+        """Return this session's id if a new run of that route can be born leased to it."""
+        if self.stopping or self._limited.get(route.lane) or len(self.drivers) >= self.settings.concurrency:
+            return None
+        return self.session_id if self.serves(route) else None
+
+    def keeps_waiting(self, lane: str) -> bool:
+        """Say whether runs of that lane may stay in memory while they wait: not where they would take a limited place."""
+        return not self._limited.get(lane) and len(self.drivers) < 10 * self.settings.concurrency
+
+    def adopt(self, run: NewRun, created_at: int) -> None:
+        """Go on with a run that was born leased to this session."""
+        route = run.route
+        whole = Run(
+            id=run.id, namespace=route.namespace, workflow=route.workflow, version=route.version, lane=route.lane,
+            capabilities=route.capabilities, status=Status.RUNNING, priority=run.priority, input=run.input, generation=1,
+            revision=0, crashes=0, created_at=created_at, key=run.key, deadline=run.deadline, session_id=run.session_id,
+            parent_id=run.parent_id, parent_step=run.parent_step, parent_index=run.parent_index, root_id=run.root_id,
+            on_parent_end=run.on_parent_end, started_at=created_at,
+        )  # fmt: skip
+        self.hold(whole, [], fresh=True)
+
+    def hold(self, run: Run, history: list[Event], *, fresh: bool) -> None:
+        """Drive a run that this session has leased."""
+        if run.session_id != self.session_id:
+            return  # the session ended meanwhile, and the run with it
+        driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self)
+        task = self.loop.create_task(driver.live(history, fresh=fresh))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._let_go(run.id, driver, done))
+
+    def _let_go(self, run_id: str, driver: Driver, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self.drivers.get(run_id) is driver:
+            del self.drivers[run_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run %s could not be driven on; its lease is given back", run_id, exc_info=error)
+            self._ready.set()
+        if len(self.drivers) < self.settings.concurrency:
+            self._ready.set()
+
+    # Time
+
+    def _wake_for_timers(self) -> None:
+        """Look again when the next timer of a parked run, or the next deadline, is due."""
+        if self._wake is not None:
+            self._wake.cancel()
+        next_wake = self.store.next_wake()
+        if next_wake is not None:
+            self._wake = self.alarms.at(max(next_wake, self.store.now() + 1000), self._ready.set)
+
+    async def _beat_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.lifetime / 3_000_000)
+            if tuple(sorted(self.definitions())) != self._served:
+                await self.writer.submit(OpenSession(self._session()))
+            alive = await self.writer.submit(Beat(self.session_id, self.settings.lifetime, self._seen_knock))
+            if not alive:
+                await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        """This session was taken over while the process hung: all that it held belongs to others now."""
+        log.warning("session %s was taken over; its %d runs go on elsewhere", self.session_id, len(self.drivers))
+        for driver in list(self.drivers.values()):
+            driver.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await self._open_session()
+        self._ready.set()
+
+    async def _look_after_others_forever(self) -> None:
+        while True:
+            await asyncio.sleep(min(self.settings.lifetime / 3_000_000, 0.5))
+            await self._take_over()
+            next_wake = self.store.next_wake()
+            if next_wake is not None and next_wake <= self.store.now():
+                await self.writer.submit(ExpireRuns())
+
+    async def _take_over(self) -> None:
+        """End the sessions whose process is gone, or silent for too long; what they held can be claimed."""
+        now = self.store.now()
+        for session in self.store.sessions():
+            if session.id != self.session_id and is_dead(self.store, session, now):
+                freed = await self.writer.submit(EndSession(session.id, crashed=True, limit=self.settings.crash_limit))
+                if freed:
+                    log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
+                self._ready.set()
+
+
+def is_dead(store: Store, session: Session, now: int) -> bool:
+    """Say whether a session is over: its process is gone, or its heartbeat has stopped."""
+    return store.is_alive(session) is False or session.expires_at < now
+
+
+def _serves(definition: Definition) -> list[str] | None:
+    return None if definition.serves is None else sorted(definition.serves)

@@ -1,0 +1,125 @@
+"""Group commit: whatever transitions are queued share one transaction.
+
+It never waits for company. On the engine's loop everything that one turn of the loop submits is committed at its end, right
+there: a lone run pays for no hop to another thread. A caller in another thread commits in its own thread, together with
+whatever else is queued by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.errors import EngineClosed
+from holdfast.store.contract import Hints, Store, Transition
+
+LARGEST = 2000
+"""How many transitions share a transaction at most."""
+
+
+class _Entry:
+    __slots__ = ("answer", "done", "future", "op")
+
+    def __init__(self, op: Transition, future: asyncio.Future[Any] | None) -> None:
+        self.op, self.future = op, future
+        self.answer: Any = None
+        self.done = False
+
+
+class Writer:
+    """The one way to write to a store from this process."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.listeners: list[Callable[[Hints], None]] = []
+        self._queue: deque[_Entry] = deque()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._scheduled = False
+        self._dead: EngineClosed | None = None
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit for this loop, in its own thread, at the end of each of its turns."""
+        self._loop, self._thread = loop, threading.get_ident()
+
+    def submit(self, op: Transition) -> asyncio.Future[Any]:
+        """Queue a transition, on the loop's thread; the future has its answer, or raises it."""
+        assert self._loop is not None
+        future = self._loop.create_future()
+        self._queue.append(_Entry(op, future))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def call(self, op: Transition) -> Any:
+        """Commit a transition in this thread and return its answer, or raise it."""
+        entry = _Entry(op, None)
+        self._queue.append(entry)
+        with self._lock:
+            while not entry.done:
+                self._commit()
+        if isinstance(entry.answer, BaseException):
+            raise entry.answer
+        return entry.answer
+
+    def close(self) -> None:
+        """Refuse whatever still comes."""
+        self._dead = self._dead or EngineClosed(database=self.store.url)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        with self._lock:
+            self._commit()
+        if self._queue and self._loop is not None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _commit(self) -> None:
+        batch: list[_Entry] = []
+        while self._queue and len(batch) < LARGEST:
+            batch.append(self._queue.popleft())
+        if not batch:
+            return
+        try:
+            if self._dead is not None:
+                raise self._dead
+            answers = self.store.apply([entry.op for entry in batch])
+        except Exception as error:
+            answers = [error] * len(batch)
+        except BaseException as crash:  # a simulated crash: this engine is dead from here on
+            self._dead = EngineClosed(why=f"the engine crashed: {crash}")
+            self._deliver(batch, [self._dead] * len(batch))
+            raise
+        self._deliver(batch, answers)
+        hints = self.store.hints()
+        for listener in self.listeners:
+            listener(hints)
+
+    def _deliver(self, batch: list[_Entry], answers: list[Any]) -> None:
+        futures = []
+        for entry, answer in zip(batch, answers, strict=True):
+            entry.answer, entry.done = answer, True
+            if entry.future is not None:
+                futures.append(entry)
+        if not futures:
+            return
+        if threading.get_ident() == self._thread:
+            _resolve(futures)
+        elif self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _resolve(entries: list[_Entry]) -> None:
+    for entry in entries:
+        future = entry.future
+        if future is None or future.done():
+            continue
+        if isinstance(entry.answer, BaseException):
+            future.set_exception(entry.answer)
+        else:
+            future.set_result(entry.answer)

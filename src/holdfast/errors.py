@@ -1,0 +1,239 @@
+"""Every error that Holdfast raises. The docstring is the message; the facts follow it.
+
+HoldfastError
+├── UsageError                 the caller can fix it; nothing was written
+│   ├── BadOption              an argument, option or setting makes no sense
+│   ├── BadDuration            a duration cannot be read
+│   ├── NotEncodable           a value cannot be stored
+│   ├── WrongType              a value does not fit the annotation
+│   ├── NotInWorkflow          called outside a running workflow
+│   ├── UnknownWorkflow        no such workflow in this process
+│   ├── WorkflowExists         two workflows want one name
+│   ├── RunNotFound            no such run
+│   ├── RunExists              the id or key belongs to a run with other input
+│   ├── RunFinished            the run has ended
+│   ├── RunNotFinished         the run has not ended
+│   ├── StepNotFound           the run has no such step
+│   └── EngineClosed           the engine was closed
+├── RunFailed                  what ``result()`` raises when a run did not complete
+│   ├── RunCancelled
+│   ├── RunExpired
+│   └── RunStuck
+├── StepFailed                 what a workflow sees when a step has used up its retries
+├── StepTimeout                an attempt took longer than its timeout
+├── ChildFailed                what a workflow sees when a child run did not complete
+├── TooManyFailures            a ``map`` had fewer successes than it needs
+├── Fail                       raised by user code: do not retry
+├── Retry                      raised by user code: try again, after a while
+├── ResultTimeout              ``result(timeout=...)`` waited long enough
+├── LeaseLost                  another worker owns the run now; the write changed nothing
+├── IllegalMove                this cannot happen to a run in this status
+├── Diverged                   the code no longer matches the history that it replays
+└── StoreError                 the database said no
+    ├── StoreBusy              somebody else kept the write lock too long
+    ├── StoreFull              no room left; nothing was written
+    ├── StoreReadOnly          the file cannot be written
+    ├── StoreCorrupt           this is not a sound Holdfast database
+    ├── StoreTooNew            a newer Holdfast wrote this database
+    ├── StoreForeign           this database belongs to something else
+    ├── StoreUnavailable       the database cannot be reached
+    ├── BadUrl                 the database URL cannot be understood
+    ├── CodecMismatch          the data was written with another codec
+    └── BadData                stored data cannot be read
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        sentence = " ".join((type(self).__doc__ or "").split())
+        told = ", ".join(f"{name}={_shown(value)}" for name, value in facts.items())
+        super().__init__(f"{sentence} ({told})" if told else sentence)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.facts))
+
+
+def _rebuild(kind: type[HoldfastError], facts: dict[str, object]) -> HoldfastError:
+    return kind(**facts)
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) and value and " " in value else repr(value)
+
+
+class UsageError(HoldfastError):
+    """Holdfast was called in a way that cannot work."""
+
+
+class BadOption(UsageError):
+    """This option cannot be used like that."""
+
+
+class BadDuration(UsageError):
+    """This is no duration: use seconds, a timedelta, "50ms", "1h30m", "2d" or ISO 8601 like "PT5M"."""
+
+
+class NotEncodable(UsageError):
+    """This value cannot be stored: use plain data, dataclasses, msgspec or pydantic models, datetimes, UUIDs, enums or bytes."""
+
+
+class WrongType(UsageError):
+    """This value does not fit the annotation."""
+
+
+class NotInWorkflow(UsageError):
+    """This works only inside a running workflow."""
+
+
+class UnknownWorkflow(UsageError):
+    """No workflow of that name is known to this process: import the module that defines it."""
+
+
+class WorkflowExists(UsageError):
+    """Two workflows want the same name: give one of them name=... in its decorator."""
+
+
+class RunNotFound(UsageError):
+    """There is no such run: `holdfast runs` lists what there is."""
+
+
+class RunExists(UsageError):
+    """This id or key already belongs to a run with other input: choose another one, or start with the same input."""
+
+
+class RunFinished(UsageError):
+    """The run has ended: `holdfast replay` or `holdfast fork` can start from it again."""
+
+
+class RunNotFinished(UsageError):
+    """The run has not ended yet: cancel it first, or wait."""
+
+
+class StepNotFound(UsageError):
+    """The run has no such step: `holdfast show RUN` lists its steps."""
+
+
+class EngineClosed(UsageError):
+    """The engine was closed: open a new one."""
+
+
+class RunFailed(HoldfastError):
+    """The run did not complete."""
+
+    @property
+    def error(self) -> dict[str, object] | None:
+        """What the failing code raised: type, message, traceback."""
+        error = self.facts.get("error")
+        return error if isinstance(error, dict) else None
+
+
+class RunCancelled(RunFailed):
+    """The run was cancelled."""
+
+
+class RunExpired(RunFailed):
+    """The run passed its deadline."""
+
+
+class RunStuck(RunFailed):
+    """The run cannot go on without a person: `holdfast why RUN` says what to do."""
+
+
+class StepFailed(HoldfastError):
+    """A step failed and will not be tried again."""
+
+
+class StepTimeout(HoldfastError):
+    """The step took longer than its timeout."""
+
+
+class ChildFailed(HoldfastError):
+    """A child run did not complete."""
+
+
+class TooManyFailures(HoldfastError):
+    """Too many of the mapped calls failed."""
+
+
+class Fail(HoldfastError):
+    """The step says that trying again is of no use."""
+
+    def __init__(self, message: str = "", **facts: object) -> None:
+        super().__init__(**({"message": message} if message else {}), **facts)
+
+
+class Retry(HoldfastError):
+    """The step asks to be tried again."""
+
+    def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
+        self.after = after
+        told = {"message": message} if message else {}
+        super().__init__(**told, **({"after": after} if after is not None else {}), **facts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Retry, (str(self.facts.get("message", "")),))
+
+
+class ResultTimeout(HoldfastError, TimeoutError):
+    """The run has not ended within the time given; it goes on."""
+
+
+class LeaseLost(HoldfastError):
+    """Another worker owns this run now: the write was refused and changed nothing."""
+
+
+class IllegalMove(HoldfastError):
+    """This cannot happen to a run in this status."""
+
+
+class Diverged(HoldfastError):
+    """The code no longer matches the recorded history."""
+
+
+class StoreError(HoldfastError):
+    """The database refused."""
+
+
+class StoreBusy(StoreError):
+    """Another process kept the write lock of the database for too long: nothing was written, try again."""
+
+
+class StoreFull(StoreError):
+    """The disk or database is full: nothing was written; make room and try again."""
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written: check the permissions of the file and its folder."""
+
+
+class StoreCorrupt(StoreError):
+    """This file is not a sound database: restore it from a backup."""
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer Holdfast: upgrade this one."""
+
+
+class StoreForeign(StoreError):
+    """The tables in this database were changed by something else."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened: check that it is there and may be read."""
+
+
+class BadUrl(StoreError):
+    """This is no database that Holdfast knows: use a path, sqlite:///path or postgresql://host/name."""
+
+
+class CodecMismatch(StoreError):
+    """The data in this database was written with another codec: open it with that one."""
+
+
+class BadData(StoreError):
+    """Stored data cannot be read."""

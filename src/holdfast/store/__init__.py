@@ -1,0 +1,1 @@
+"""The store: a contract, the transitions written once, and two databases that keep the contract."""

@@ -1,0 +1,59 @@
+"""Named queries from the .sql files, in one dialect.
+
+In the files the schema is written ``holdfast.table`` and parameters are ``:name``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*")
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+
+
+@cache
+def common() -> dict[str, str]:
+    """Return every query that both databases are asked in the same words."""
+    return _named("common")
+
+
+@cache
+def load(dialect: str) -> dict[str, str]:
+    """Return every query of *dialect* by name: the common ones and its own."""
+    own = _named(dialect)
+    if twice := common().keys() & own.keys():
+        raise ValueError(f"these queries are there twice: {sorted(twice)}")
+    return common() | own
+
+
+@cache
+def laws() -> dict[str, str]:
+    """Return every law as a query for what breaks it."""
+    return _named("laws")
+
+
+def _named(file: str) -> dict[str, str]:
+    parts = _NAME.split(read(f"sql/{file}.sql"))
+    texts = zip(parts[1::2], parts[2::2], strict=True)
+    return {name: " ".join(_COMMENT.sub("", text).split()).rstrip(";") for name, text in texts}
+
+
+def parameters(query: str) -> list[str]:
+    """Return the names of the parameters of *query*, each once."""
+    return sorted(set(_PARAMETER.findall(query)))
+
+
+def read(path: str) -> str:
+    """Return the text of a file of this package."""
+    return resources.files("holdfast.store").joinpath(path).read_text(encoding="utf-8")
+
+
+@cache
+def migrations(dialect: str) -> list[tuple[int, str, str]]:
+    """Return (number, name, text) of every migration of *dialect*, in order."""
+    folder = resources.files("holdfast.store").joinpath(f"migrations/{dialect}")
+    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return [(int(name[:4]), name[:-4], read(f"migrations/{dialect}/{name}")) for name in files]

@@ -1,0 +1,304 @@
+-- What both databases understand. One named query each; parameters are :name; the schema is `holdfast`.
+
+-- name: insert_run
+INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+VALUES (:id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
+        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at)
+    ON CONFLICT DO NOTHING;
+
+-- name: run_by_key
+SELECT id, input, route_id FROM holdfast.run WHERE key = :key;
+
+-- name: run_identity
+SELECT id, input, route_id FROM holdfast.run WHERE id = :id;
+
+-- name: insert_tag
+INSERT INTO holdfast.tag (name, value, run_id) VALUES (:name, :value, :run_id) ON CONFLICT DO NOTHING;
+
+-- name: find_route
+SELECT id FROM holdfast.route
+ WHERE namespace = :namespace AND workflow = :workflow AND version = :version AND lane = :lane AND capabilities = :capabilities;
+
+-- name: insert_route
+INSERT INTO holdfast.route (namespace, workflow, version, lane, capabilities)
+VALUES (:namespace, :workflow, :version, :lane, :capabilities)
+    ON CONFLICT DO NOTHING;
+
+-- name: append_guarded
+-- The lease is checked by the write itself: no row, no lease. A run that its holder let go has no session.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
+  FROM holdfast.run
+ WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL;
+
+-- name: append
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
+
+-- name: finish_run
+UPDATE holdfast.run
+   SET status = :status, result = :result, error = :error, finished_at = :now,
+       session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
+ WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL;
+
+-- name: move_run
+-- Where a held run stands; its holder keeps it in memory. It is not written over a status that the holder does not know of.
+UPDATE holdfast.run
+   SET status = :status, waits = :waits, wake_at = :wake_at, seen_revision = :seen
+ WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL AND status <> :unless
+   AND (revision = :revision OR :revision < 0);
+
+-- name: release_run
+-- The holder lets go.
+UPDATE holdfast.run
+   SET status = :status, waits = :waits, wake_at = :wake_at, rank = :ready_at - priority * :step, error = :error,
+       session_id = NULL
+ WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL AND status <> :unless
+   AND (revision = :revision OR :revision < 0);
+
+-- name: lease_of
+SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id;
+
+-- name: load_state
+SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+       finished_at
+  FROM holdfast.run
+ WHERE id = :run_id;
+
+-- name: wake_run
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, revision = revision + 1
+ WHERE id = :run_id;
+
+-- name: bump_revision
+UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
+
+-- name: save_cancel
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason, revision = revision + 1
+ WHERE id = :run_id;
+
+-- name: end_run
+-- Ended by somebody other than its holder: whoever held it holds nothing now.
+UPDATE holdfast.run
+   SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, generation = generation + 1,
+       session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
+ WHERE id = :run_id;
+
+-- name: last_seq
+SELECT COALESCE(MAX(seq), 0) AS seq FROM holdfast.event WHERE run_id = :run_id;
+
+-- name: live_children
+SELECT id FROM holdfast.run WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL;
+
+-- name: insert_fanout
+INSERT INTO holdfast.fanout AS fanout (run_id, step, remaining, eager) VALUES (:run_id, :step, :remaining, :eager)
+    ON CONFLICT (run_id, step) DO UPDATE SET remaining = fanout.remaining + excluded.remaining;
+
+-- name: count_down
+UPDATE holdfast.fanout SET remaining = remaining - 1 WHERE run_id = :run_id AND step = :step
+RETURNING remaining, eager;
+
+-- name: count_up
+UPDATE holdfast.fanout SET remaining = remaining + 1 WHERE run_id = :run_id AND step = :step;
+
+-- name: insert_knock
+INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);
+
+-- name: knocks
+SELECT id, run_id FROM holdfast.knock WHERE session_id = :session_id AND id > :after ORDER BY id;
+
+-- name: delete_knocks
+DELETE FROM holdfast.knock WHERE session_id = :session_id AND id <= :seen;
+
+-- name: forget_knocks
+DELETE FROM holdfast.knock WHERE session_id = :session_id;
+
+-- name: insert_signal
+INSERT INTO holdfast.signal (run_id, name, payload, key, at) VALUES (:run_id, :name, :payload, :key, :at)
+    ON CONFLICT DO NOTHING;
+
+-- name: signal_by_key
+SELECT id FROM holdfast.signal WHERE run_id = :run_id AND key = :key;
+
+-- name: take_signal
+UPDATE holdfast.signal SET taken = 1 WHERE id = :id;
+
+-- name: signals
+SELECT id, name, payload, at FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
+
+-- name: due
+SELECT 1 AS due FROM holdfast.run WHERE wake_at <= :now AND session_id IS NULL LIMIT 1;
+
+-- name: promote
+-- In portions: a million timers that are due at once must not make one transaction of a minute.
+UPDATE holdfast.run
+   SET status = :status, rank = wake_at - priority * :step, wake_at = NULL, waits = NULL, revision = revision + 1
+ WHERE id IN (SELECT id FROM holdfast.run
+               WHERE wake_at <= :now AND session_id IS NULL AND status = :was
+               ORDER BY wake_at LIMIT :limit);
+
+-- name: ready
+SELECT id, rank FROM holdfast.run WHERE route_id = :route_id AND rank IS NOT NULL ORDER BY rank LIMIT :limit;
+
+-- name: lanes
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused FROM holdfast.lane ORDER BY name;
+
+-- name: held_by_lane
+SELECT route.lane AS lane, COUNT(*) AS held
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE session_id IS NOT NULL AND status <> 'waiting'
+ GROUP BY route.lane;
+
+-- name: save_lane
+INSERT INTO holdfast.lane (name, concurrency, rate_limit, rate_per, paused)
+VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused)
+    ON CONFLICT (name) DO UPDATE
+   SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused;
+
+-- name: spend_rate
+UPDATE holdfast.lane SET free_at = :free_at WHERE name = :name;
+
+-- name: insert_session
+INSERT INTO holdfast.session (id, worker, host, pid, slot, started_at, beat_at, expires_at, serves)
+VALUES (:id, :worker, :host, :pid, :slot, :started_at, :beat_at, :expires_at, :serves)
+    ON CONFLICT (id) DO UPDATE SET serves = excluded.serves, beat_at = excluded.beat_at, expires_at = excluded.expires_at;
+
+-- name: beat
+UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = :session_id;
+
+-- name: session
+SELECT id FROM holdfast.session WHERE id = :session_id;
+
+-- name: may_lease_at_birth
+-- Nobody is there to work for a session that was ended; and whoever starts runs must not get round the limits of a lane.
+SELECT id FROM holdfast.session
+ WHERE id = :session_id
+   AND NOT EXISTS (SELECT 1 FROM holdfast.lane
+                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1));
+
+-- name: delete_session
+DELETE FROM holdfast.session WHERE id = :session_id;
+
+-- name: sessions
+SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves FROM holdfast.session ORDER BY id;
+
+-- name: held_states
+SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
+  FROM holdfast.run
+ WHERE session_id = :session_id
+ ORDER BY id;
+
+-- name: free_run
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, waits = :waits, wake_at = :wake_at, crashes = :crashes, crash_seq = :crash_seq,
+       error = COALESCE(:error, error), session_id = NULL, generation = generation + 1
+ WHERE id = :run_id AND session_id = :session_id;
+
+-- name: overdue
+-- One that is being cancelled already was asked to stop: to ask again would only wake it, without end.
+SELECT id FROM holdfast.run
+ WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
+ ORDER BY deadline LIMIT :limit;
+
+-- name: resume_run
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, error = NULL, crashes = 0, crash_seq = NULL,
+       revision = revision + 1
+ WHERE id = :run_id;
+
+-- name: replay_run
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, result = NULL, error = NULL, finished_at = NULL,
+       cancel_reason = NULL, deadline = NULL, crashes = 0, crash_seq = NULL, generation = generation + 1, revision = revision + 1
+ WHERE id = :run_id;
+
+-- name: has_live_descendant
+SELECT 1 AS live FROM holdfast.run WHERE root_id = :run_id AND finished_at IS NULL LIMIT 1;
+
+-- name: descendants
+SELECT id FROM holdfast.run WHERE root_id = :run_id;
+
+-- name: delete_run
+DELETE FROM holdfast.run WHERE id = :run_id;
+
+-- name: delete_events
+DELETE FROM holdfast.event WHERE run_id = :run_id;
+
+-- name: delete_signals
+DELETE FROM holdfast.signal WHERE run_id = :run_id;
+
+-- name: delete_tags
+DELETE FROM holdfast.tag WHERE run_id = :run_id;
+
+-- name: delete_fanouts
+DELETE FROM holdfast.fanout WHERE run_id = :run_id;
+
+-- name: import_run
+INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
+                          error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+                          cancel_reason, crashes, created_at, started_at, finished_at)
+VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
+        :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
+        :cancel_reason, :crashes, :created_at, :started_at, :finished_at)
+    ON CONFLICT DO NOTHING;
+
+-- name: run
+SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, started_at, finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE run.id = :run_id;
+
+-- name: history
+SELECT seq, kind, step, attempt, data, error, started_at, at
+  FROM holdfast.event
+ WHERE run_id = :run_id AND seq > :after
+ ORDER BY seq;
+
+-- name: children
+SELECT id, parent_step, parent_index, status, result, error
+  FROM holdfast.run
+ WHERE parent_id = :run_id
+ ORDER BY parent_step, parent_index, id;
+
+-- name: children_of_step
+SELECT id, parent_step, parent_index, status, result, error
+  FROM holdfast.run
+ WHERE parent_id = :run_id AND parent_step = :step
+ ORDER BY parent_index, id;
+
+-- name: tags
+SELECT name, value FROM holdfast.tag WHERE run_id = :run_id ORDER BY name;
+
+-- name: route
+SELECT namespace, workflow FROM holdfast.route WHERE id = :route_id;
+
+-- name: routes
+SELECT id, namespace, workflow, version, lane, capabilities FROM holdfast.route ORDER BY id;
+
+-- name: held
+SELECT id, generation, revision FROM holdfast.run WHERE session_id = :session_id;
+
+-- name: next_wake
+SELECT MIN(wake_at) AS wake_at FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL;
+
+-- name: next_deadline
+SELECT MIN(deadline) AS deadline FROM holdfast.run
+ WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling';
+
+-- name: counts
+SELECT status, COUNT(*) AS runs FROM holdfast.run GROUP BY status ORDER BY status;
+
+-- name: setting
+SELECT value FROM holdfast.setting WHERE name = :name;
+
+-- name: save_setting
+INSERT INTO holdfast.setting (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING;
+
+-- name: newest
+-- The latest instants that were written: the clock of whoever opens the database next must not be behind them.
+SELECT (SELECT at FROM holdfast.event ORDER BY id DESC LIMIT 1) AS event_at,
+       (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
+       (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;

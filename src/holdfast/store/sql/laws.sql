@@ -1,0 +1,76 @@
+-- Laws that SQL can check. Each query returns the ids of those that break it; its name is the law, in words.
+
+-- name: a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody
+SELECT id FROM holdfast.run
+ WHERE rank IS NOT NULL AND (status NOT IN ('pending', 'cancelling') OR session_id IS NOT NULL);
+
+-- name: a_run_that_can_be_claimed_waits_for_nothing
+SELECT id FROM holdfast.run WHERE rank IS NOT NULL AND (waits IS NOT NULL OR wake_at IS NOT NULL);
+
+-- name: a_pending_run_can_be_claimed_now_or_later
+SELECT id FROM holdfast.run WHERE status = 'pending' AND rank IS NULL AND wake_at IS NULL;
+
+-- name: a_run_that_is_being_cancelled_is_held_or_can_be_claimed_or_waits
+SELECT id FROM holdfast.run
+ WHERE status = 'cancelling' AND session_id IS NULL AND rank IS NULL AND wake_at IS NULL AND waits IS NULL;
+
+-- name: a_running_run_is_held
+SELECT id FROM holdfast.run WHERE status = 'running' AND session_id IS NULL;
+
+-- name: a_held_run_is_at_work
+SELECT id FROM holdfast.run WHERE session_id IS NOT NULL AND status NOT IN ('running', 'waiting', 'cancelling');
+
+-- name: a_held_run_is_held_by_a_session_that_exists
+SELECT id FROM holdfast.run
+ WHERE session_id IS NOT NULL AND session_id NOT IN (SELECT id FROM holdfast.session);
+
+-- name: a_waiting_run_waits_for_something
+SELECT id FROM holdfast.run WHERE status = 'waiting' AND waits IS NULL;
+
+-- name: a_finished_run_has_ended_and_only_that
+SELECT id FROM holdfast.run
+ WHERE (status IN ('completed', 'failed', 'cancelled', 'expired', 'skipped')) <> (finished_at IS NOT NULL);
+
+-- name: a_finished_run_holds_nothing
+SELECT id FROM holdfast.run
+ WHERE finished_at IS NOT NULL AND (session_id IS NOT NULL OR rank IS NOT NULL OR wake_at IS NOT NULL OR waits IS NOT NULL);
+
+-- name: a_completed_run_has_no_error
+SELECT id FROM holdfast.run WHERE status = 'completed' AND error IS NOT NULL;
+
+-- name: a_run_that_did_not_complete_has_no_result
+SELECT id FROM holdfast.run WHERE status <> 'completed' AND result IS NOT NULL;
+
+-- name: a_stuck_run_says_why
+SELECT id FROM holdfast.run WHERE status = 'stuck' AND error IS NULL;
+
+-- name: a_run_at_work_has_a_generation
+SELECT id FROM holdfast.run WHERE session_id IS NOT NULL AND generation < 1;
+
+-- name: a_run_has_a_route
+SELECT id FROM holdfast.run WHERE route_id NOT IN (SELECT id FROM holdfast.route);
+
+-- name: a_history_has_no_gaps
+SELECT run_id FROM holdfast.event GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
+
+-- name: an_event_belongs_to_a_run
+SELECT DISTINCT run_id FROM holdfast.event WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+
+-- name: a_step_completes_once
+SELECT run_id FROM holdfast.event WHERE kind = 'step_completed'
+   AND run_id NOT IN (SELECT run_id FROM holdfast.event WHERE kind = 'run_replayed')
+ GROUP BY run_id, step HAVING COUNT(*) > 1;
+
+-- name: a_child_has_a_parent
+SELECT id FROM holdfast.run WHERE parent_id IS NOT NULL AND parent_id NOT IN (SELECT id FROM holdfast.run);
+
+-- name: a_signal_belongs_to_a_run
+SELECT DISTINCT run_id FROM holdfast.signal WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+
+-- name: a_tag_belongs_to_a_run
+SELECT DISTINCT run_id FROM holdfast.tag WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+
+-- name: a_fanout_counts_its_open_children
+SELECT fanout.run_id FROM holdfast.fanout AS fanout
+ WHERE fanout.remaining <> (SELECT COUNT(*) FROM holdfast.run AS run
+                             WHERE run.parent_id = fanout.run_id AND run.parent_step = fanout.step AND run.finished_at IS NULL);

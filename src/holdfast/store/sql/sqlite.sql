@@ -1,0 +1,32 @@
+-- What SQLite says in its own way.
+
+-- name: claim_runs
+-- Differs from Postgres: no row locks (BEGIN IMMEDIATE admits one writer) and lists travel as JSON.
+UPDATE holdfast.run
+   SET status = :status, session_id = :session_id, generation = generation + 1, rank = NULL,
+       started_at = COALESCE(started_at, :now)
+ WHERE id IN (SELECT value FROM json_each(:ids)) AND rank IS NOT NULL AND status = :was;
+
+-- name: runs_by_id
+-- Differs from Postgres: lists travel as JSON.
+SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, started_at, finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE run.id IN (SELECT value FROM json_each(:ids));
+
+-- name: histories
+-- Differs from Postgres: lists travel as JSON.
+SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+  FROM holdfast.event
+ WHERE run_id IN (SELECT value FROM json_each(:ids))
+ ORDER BY run_id, seq;
+
+-- name: prunable
+-- Differs from Postgres: lists travel as JSON.
+SELECT run.id
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at < :before AND status IN (SELECT value FROM json_each(:statuses))
+   AND (namespace = :namespace OR :namespace IS NULL) AND run.id > :after
+ ORDER BY run.id
+ LIMIT :limit;

@@ -1,0 +1,93 @@
+"""A user's own connection to the same file, on which runs are started within the user's own transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from holdfast.core.records import Route
+from holdfast.errors import BadOption, StoreBusy
+from holdfast.store.contract import Hints
+from holdfast.store.sqlite.driver import Busy, translate
+from holdfast.store.sqlite.sql import SQL, as_list, route_values
+
+SAVEPOINT = "holdfast_start"
+
+
+class BorrowedTransaction:
+    """The caller's transaction, as the transitions see it."""
+
+    def __init__(self, connection: Any, path: str, now: int) -> None:
+        self._raw, self._path = _raw(connection), path
+        self.now, self.hints = now, Hints()
+        files = {os.path.realpath(row["file"]) for row in self._execute("PRAGMA database_list", ()) if row["file"]}
+        if os.path.realpath(path) not in files:
+            raise BadOption(option="connection", why=f"it is open on another database than {path}")
+
+    def __enter__(self) -> BorrowedTransaction:
+        if not self._raw.in_transaction:
+            if getattr(self._raw, "isolation_level", None) is None:
+                raise BadOption(option="connection", why="it has no open transaction that the runs could be part of")
+            self._execute("BEGIN", ())  # as sqlite3 does by itself before the first write
+        self._execute(f"SAVEPOINT {SAVEPOINT}", ())
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if not self._raw.in_transaction:
+            return  # the database itself has rolled everything back
+        if kind is not None:
+            self._execute(f"ROLLBACK TO {SAVEPOINT}", ())
+        self._execute(f"RELEASE {SAVEPOINT}", ())
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        return self._execute(SQL[query], values)
+
+    def change(self, query: str, **values: object) -> int:
+        before = self._total_changes()
+        self._execute(SQL[query], values)
+        return self._total_changes() - before
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        return sum(self.change(query, **each) for each in values)
+
+    def route_id(self, route: Route) -> int:
+        self.change("insert_route", **route_values(route))
+        found: int = self.rows("find_route", **route_values(route))[0]["id"]
+        return found
+
+    def as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        return body(self._raw)
+
+    def _total_changes(self) -> int:
+        found: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]
+        return found
+
+    def _execute(self, sql: str, values: Any) -> list[Any]:
+        """Execute on a cursor of our own, whatever rows the user wants to see on theirs."""
+        cursor = self._raw.cursor()
+        if hasattr(cursor, "row_factory"):
+            cursor.row_factory = None
+        try:
+            cursor.execute(sql, values)
+            first = cursor.fetchone()
+            if first is None:
+                return []
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in (first, *cursor.fetchall())]
+        except Exception as error:
+            try:
+                translate(error, self._path)
+            except Busy:
+                raise StoreBusy(path=self._path) from error
+
+
+def _raw(connection: Any) -> Any:
+    """Return the driver's connection: the user may hold one of sqlite3, of apsw, or of SQLAlchemy."""
+    raw = getattr(getattr(connection, "connection", None), "driver_connection", connection)
+    if not all(hasattr(raw, name) for name in ("cursor", "in_transaction")):
+        raise BadOption(option="connection", why=f"{type(connection).__name__} is no connection of sqlite3, apsw or SQLAlchemy")
+    return raw

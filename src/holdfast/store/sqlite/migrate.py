@@ -1,0 +1,113 @@
+"""Opening a SQLite file: settings, numbered forward migrations with checksums, refusals in clear words."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+
+from holdfast.errors import CodecMismatch, StoreBusy, StoreCorrupt, StoreForeign, StoreTooNew, StoreUnavailable
+from holdfast.store import queries
+from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, statements
+from holdfast.store.sqlite.sql import SQL, spelled
+
+Begin = Callable[[Connection], None]
+PATIENCE = 30.0
+"""Seconds for which opening waits for others who open or close the same file."""
+
+TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
+
+
+def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, codec: str) -> Connection:
+    """Open the one writing connection of this process, and bring the schema up to date."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise StoreUnavailable(path=path, why=f"there is no folder {folder}")
+    if os.path.isdir(path):
+        raise StoreUnavailable(path=path, why="it is a folder, not a file")
+    db = connect(path)
+    try:
+        _settle(db)
+        _migrate(db, path, begin)
+        _check_codec(db, path, begin, codec)
+        db.rows("PRAGMA busy_timeout = 0")  # from here on the lock is taken by short tries
+    except BaseException as error:
+        if db.in_transaction():
+            db.change(ROLLBACK)
+        db.close()
+        if isinstance(error, Busy):
+            raise StoreBusy(path=path) from error
+        raise
+    return db
+
+
+def _settle(db: Connection) -> None:
+    """Choose durability first. A WAL that is checkpointed at its usual size is reused in place, which is fastest."""
+    db.rows("PRAGMA busy_timeout = 2000")
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            db.rows("PRAGMA journal_mode = WAL")
+            break
+        except Busy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.001)  # another process is switching the same new file
+    db.rows("PRAGMA synchronous = FULL")
+    db.rows("PRAGMA foreign_keys = OFF")
+    db.rows("PRAGMA temp_store = MEMORY")
+    db.rows("PRAGMA cache_size = -16000")
+
+
+def _migrate(db: Connection, path: str, begin: Begin) -> None:
+    if _applied(db, path) == [number for number, _, _ in queries.migrations("sqlite")]:
+        return
+    begin(db)
+    db.change(TABLE)
+    done = _applied(db, path)
+    for number, name, text in queries.migrations("sqlite"):
+        if number not in done:
+            for statement in statements(spelled(text)):
+                db.change(statement)
+            record = (number, name, checksum(text), time.time_ns() // 1000)
+            db.change("INSERT INTO holdfast_migration VALUES (?, ?, ?, ?)", record)
+    db.change(COMMIT)
+
+
+def _applied(db: Connection, path: str) -> list[int]:
+    """Return the numbers of the migrations that this file has had; refuse one that we cannot understand."""
+    if not _has_table(db, "holdfast_migration"):
+        if _has_table(db, "holdfast_run"):
+            raise StoreCorrupt(path=path, why="the table holdfast_migration is missing")
+        return []
+    known = {number: checksum(text) for number, _, text in queries.migrations("sqlite")}
+    rows = db.rows("SELECT number, name, checksum FROM holdfast_migration ORDER BY number")
+    for row in rows:
+        if row["number"] not in known:
+            raise StoreTooNew(path=path, schema=row["number"], known=max(known))
+        if row["checksum"] != known[row["number"]]:
+            raise StoreForeign(path=path, migration=row["name"])
+    return [row["number"] for row in rows]
+
+
+def _has_table(db: Connection, name: str) -> bool:
+    return bool(db.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)))
+
+
+def checksum(text: str) -> str:
+    """Return what a migration is recognised by."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_codec(db: Connection, path: str, begin: Begin, codec: str) -> None:
+    """Hold on to the codec that the file was first written with."""
+    found = db.rows(SQL["setting"], {"name": "codec"})
+    if not found:
+        begin(db)
+        db.change(SQL["save_setting"], {"name": "codec", "value": codec})
+        db.change(COMMIT)
+        found = db.rows(SQL["setting"], {"name": "codec"})
+    if found[0]["value"] != codec:
+        raise CodecMismatch(path=path, stored=found[0]["value"], given=codec)

@@ -1,0 +1,255 @@
+"""Runs in a SQLite file: WAL, full sync, one writing connection per process, short tries for the lock between processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.records import NewRun, Route, Session
+from holdfast.errors import HoldfastError, StoreBusy, StoreError
+from holdfast.store import contract as c
+from holdfast.store import transitions
+from holdfast.store.clock import Clock, WallClock
+from holdfast.store.sqlite import fork, migrate
+from holdfast.store.sqlite.borrowed import BorrowedTransaction
+from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, connection_type, translate
+from holdfast.store.sqlite.reader import SqliteReader
+from holdfast.store.sqlite.slots import slots_of
+from holdfast.store.sqlite.sql import SQL, as_list, route_values
+
+LOCK_PATIENCE = 30.0
+"""Seconds for which a process tries to get the write lock before it says so."""
+
+FORK_PATIENCE = 5.0
+"""Seconds for which a fork waits for the end of a transaction."""
+
+
+class SqliteTransaction:
+    """What the transitions see of an open transaction."""
+
+    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "now")
+
+    def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
+        self._db, self.now, self._known_routes = db, now, known_routes
+        self.hints = c.Hints()
+        self.new_routes: dict[Route, int] = {}
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        return self._db.rows(SQL[query], values)
+
+    def change(self, query: str, **values: object) -> int:
+        return self._db.change(SQL[query], values)
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        return self._db.many(SQL[query], values) if values else 0
+
+    def route_id(self, route: Route) -> int:
+        known = self._known_routes.get(route) or self.new_routes.get(route)
+        if known is not None:
+            return known
+        values = route_values(route)
+        self._db.change(SQL["insert_route"], values)
+        found: int = self._db.rows(SQL["find_route"], values)[0]["id"]
+        self.new_routes[route] = found
+        return found
+
+    def as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        data = self._db.call(body)
+        if not self._db.in_transaction():  # a full disk does that; the body cannot
+            raise StoreError(reason="the transaction was rolled back while a transactional step was running")
+        return data
+
+
+class SqliteStore(SqliteReader):
+    """A store in a SQLite file."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, clock: Clock | None = None, driver: str | None = None, codec: str = "json"
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.url = f"sqlite:///{self.path}"
+        self.clock = clock or WallClock()
+        self.commits = 0
+        self._connect = connection_type(driver)
+        super().__init__(self.path, self._connect)
+        self._lock, self._quiet = threading.RLock(), False
+        self._routes: dict[Route, int] = {}
+        self._hints, self._hints_guard = c.Hints(), threading.Lock()
+        self._db = migrate.open_writer(self._connect, self.path, self._begin, codec)
+        self._db.guard()
+        self._version = self._data_version()
+        newest = self._db.rows(SQL["newest"])[0]
+        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
+        fork.watch(self)
+
+    def now(self) -> int:
+        """The time by which this store lives."""
+        return self.clock.now()
+
+    def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
+        """Apply all transitions in one transaction, and answer each."""
+        self._refuse_when_closed()
+        with self._lock:
+            try:
+                return self._transaction(batch)
+            except (HoldfastError, MemoryError):
+                raise
+            except Exception:
+                if len(batch) == 1:
+                    raise
+            return [self._alone(op) for op in batch]
+
+    def _alone(self, op: c.Transition) -> Any:
+        """One of a batch is faulty in an unforeseen way: find out which, so that the others are not harmed."""
+        try:
+            return self._transaction([op])[0]
+        except Exception as error:
+            return error
+
+    def _transaction(self, batch: Sequence[c.Transition]) -> list[Any]:
+        self._refuse_when_closed()
+        self._begin(self._db)
+        try:
+            tx = SqliteTransaction(self._db, self.now(), self._routes)
+            answers = [self._answer(tx, op) for op in batch]
+            self._db.change(COMMIT)
+        except BaseException as error:
+            self._undo()
+            if isinstance(error, Busy):
+                raise StoreBusy(path=self.path) from error
+            raise
+        self.commits += 1
+        self._routes.update(tx.new_routes)
+        with self._hints_guard:
+            _merge(self._hints, tx.hints)
+        return answers
+
+    def _answer(self, tx: SqliteTransaction, op: c.Transition) -> Any:
+        """Apply one transition; a refused one leaves nothing behind."""
+        if transitions.may_refuse_late(op, self._routes):
+            return self._answer_carefully(tx, op)
+        try:
+            return transitions.APPLY[type(op)](tx, op)
+        except StoreError:
+            raise
+        except HoldfastError as refused:
+            return refused
+
+    def _answer_carefully(self, tx: SqliteTransaction, op: c.Transition) -> Any:
+        hints, routes = c.Hints(tx.hints.ready, set(tx.hints.runs), set(tx.hints.finished)), dict(tx.new_routes)
+        self._db.change("SAVEPOINT holdfast_op")
+        try:
+            answer = transitions.APPLY[type(op)](tx, op)
+        except StoreError:
+            raise
+        except Exception as refused:
+            if not self._db.in_transaction():
+                translate(refused, self.path)  # the database itself has rolled everything back
+            self._db.change("ROLLBACK TO holdfast_op")
+            tx.hints, tx.new_routes, answer = hints, routes, refused
+        self._db.change("RELEASE holdfast_op")
+        return answer
+
+    def _begin(self, db: Connection) -> None:
+        """Take the write lock by short tries: SQLite's own waiting lets one of two writers starve."""
+        deadline = time.monotonic() + LOCK_PATIENCE
+        pause = 0.0001
+        while True:
+            try:
+                db.change("BEGIN IMMEDIATE")
+                return
+            except Busy:
+                if time.monotonic() > deadline:
+                    raise StoreBusy(path=self.path, waited=f"{LOCK_PATIENCE:g} s") from None
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 1.2, 0.002)
+
+    def _undo(self) -> None:
+        try:
+            if self._db.in_transaction():
+                self._db.change(ROLLBACK)
+        except Exception:  # the transaction is gone already, with the error that is being raised
+            return
+
+    def hints(self) -> c.Hints:
+        """What the commits since the last call touched."""
+        with self._hints_guard:
+            hints, self._hints = self._hints, c.Hints()
+        return hints
+
+    def changed(self) -> bool:
+        """Whether another connection committed since the last call."""
+        with self._lock:
+            self._refuse_when_closed()
+            version = self._data_version()
+            if version == self._version:
+                return False
+            self._version = version
+            return True
+
+    def _data_version(self) -> int:
+        try:
+            found: int = self._db.rows("PRAGMA data_version")[0]["data_version"]
+        except Busy:
+            return -1  # somebody is busy with the file: look
+        return found
+
+    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
+        """Create runs in the caller's own open transaction on the same file. None is born leased: who knows when it commits?"""
+        unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
+        with BorrowedTransaction(connection, self.path, self.now()) as tx:
+            return transitions.start_runs(tx, c.StartRuns(unleased))
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Whether the process of a session lives."""
+        return slots_of(self.path).is_alive(session.slot) if session.host == socket.gethostname() else None
+
+    def take_slot(self) -> int:
+        """Lock a byte by which others see that this process lives."""
+        return slots_of(self.path).take()
+
+    def free_slot(self, slot: int) -> None:
+        """Unlock it."""
+        slots_of(self.path).free(slot)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._closed is not None:
+            return
+        with self._lock:
+            super().close()
+            self._db.close()
+
+    def before_fork(self) -> None:
+        """Wait for the end of a transaction that another thread is in."""
+        self._quiet = self._lock.acquire(timeout=FORK_PATIENCE)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on; in the child let go of the file, unless somebody was in the middle of a transaction: that is the parent's."""
+        if in_child and self._closed is None:
+            super().close()
+            self._closed = "the process was forked: open it anew in the child"
+            if self._quiet and not self._db.in_transaction():
+                self._db.close()
+        if self._quiet:
+            self._lock.release()
+
+
+def _merge(into: c.Hints, hints: c.Hints) -> None:
+    into.ready |= hints.ready
+    into.runs |= hints.runs
+    into.finished |= hints.finished
+
+
+if TYPE_CHECKING:
+    _promise: type[c.Store] = SqliteStore

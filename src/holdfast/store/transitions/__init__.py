@@ -1,0 +1,50 @@
+"""Every transition, written once for both databases: load, let the core decide, save.
+
+They run inside a transaction that somebody else commits, many of them in one. A transition that must refuse does so before
+its first write and its first hint, or is run inside a savepoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+from holdfast.core.records import Route
+from holdfast.store import contract as c
+from holdfast.store.transitions.advancing import advance
+from holdfast.store.transitions.claiming import claim
+from holdfast.store.transitions.operating import import_run, prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.sessions import beat, end_session, open_session
+from holdfast.store.transitions.starting import start_runs
+from holdfast.store.transitions.stopping import expire_runs, request_cancel
+from holdfast.store.transitions.touching import signal_run
+from holdfast.store.transitions.transaction import Row, Transaction, run_from
+
+APPLY: dict[type, Callable[[Any, Any], Any]] = {
+    c.StartRuns: start_runs,
+    c.Advance: advance,
+    c.Claim: claim,
+    c.OpenSession: open_session,
+    c.Beat: beat,
+    c.EndSession: end_session,
+    c.ExpireRuns: expire_runs,
+    c.SignalRun: signal_run,
+    c.RequestCancel: request_cancel,
+    c.ResumeRun: resume_run,
+    c.ReplayRun: replay_run,
+    c.Prune: prune,
+    c.SetLane: set_lane,
+    c.ImportRun: import_run,
+}
+
+
+def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
+    """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes* are those that exist."""
+    if type(op) is c.Advance:
+        return op.body is not None or bool(op.children)
+    if type(op) is c.StartRuns:
+        return len(op.runs) != 1 or op.runs[0].route not in routes
+    return type(op) is c.ImportRun
+
+
+__all__ = ["APPLY", "Row", "Transaction", "may_refuse_late", "run_from", "start_runs"]

@@ -1,0 +1,145 @@
+"""The holder's write: events, where the run stands after them, and all that goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core import claims
+from holdfast.core.status import FINAL, Move, Status, after
+from holdfast.errors import LeaseLost, RunFinished, RunNotFound
+from holdfast.store import contract as c
+from holdfast.store.transitions.starting import start_runs
+from holdfast.store.transitions.stopping import cancel_children, request_cancel
+from holdfast.store.transitions.touching import signal_run, tell_parent
+from holdfast.store.transitions.transaction import Row, Transaction, append
+
+_AT_WORK = (Status.RUNNING, Status.WAITING, Status.PENDING)
+
+
+def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
+    """Record what the holder of a run has to say."""
+    data = None
+    if op.body is not None:
+        changed = _changed(op, _lease(tx, op))  # before user code runs: what is refused must leave no trace
+        if changed is not None:
+            return changed
+        data = op.events[0].data = tx.call(op.body)
+    if op.status is None:
+        _append_guarded(tx, op)
+    else:
+        changed = _move(tx, op, op.status)
+        if changed is not None:
+            return changed
+        append(tx, op.run_id, op.events)
+    return c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+
+
+def _append_guarded(tx: Transaction, op: c.Advance) -> None:
+    first, *rest = op.events
+    first.at = first.at or tx.now
+    written = tx.change(
+        "append_guarded", run_id=op.run_id, generation=op.generation, seq=first.seq, kind=first.kind, step=first.step,
+        attempt=first.attempt, data=first.data, error=first.error, started_at=first.started_at, at=first.at,
+    )  # fmt: skip
+    if not written:
+        raise LeaseLost(run=op.run_id, generation=op.generation)
+    append(tx, op.run_id, rest)
+
+
+def _lease(tx: Transaction, op: c.Advance) -> Row:
+    found = tx.rows("lease_of", run_id=op.run_id)
+    if not found or found[0]["generation"] != op.generation or found[0]["session_id"] is None:
+        raise LeaseLost(run=op.run_id, generation=op.generation)
+    return found[0]
+
+
+def _changed(op: c.Advance, lease: Row) -> c.Changed | None:
+    if op.revision is None or op.revision == lease["revision"]:
+        return None
+    return c.Changed(revision=lease["revision"])
+
+
+def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
+    """Write where the run stands now; the lease is checked by the write itself."""
+    if status in FINAL:
+        _finish(tx, op, status)
+        return None
+    if _place(tx, op, status, unless=Status.CANCELLING if status in _AT_WORK else None):
+        return None
+    changed = _changed(op, _lease(tx, op))
+    if changed is None:  # somebody asked the run to stop, and its holder has not heard of it yet
+        _place(tx, op, after(Status.CANCELLING, Move.PARK if status is Status.WAITING else Move.GO_ON), asked=True)
+    return changed
+
+
+def _finish(tx: Transaction, op: c.Advance, status: Status) -> None:
+    written = tx.change(
+        "finish_run", run_id=op.run_id, generation=op.generation, status=status, result=op.result, error=op.error, now=tx.now
+    )
+    if not written:
+        raise LeaseLost(run=op.run_id, generation=op.generation)
+    tx.hints.finished.add(op.run_id)
+
+
+def _place(tx: Transaction, op: c.Advance, status: Status, *, unless: Status | None = None, asked: bool = False) -> int:
+    place: dict[str, Any] = {
+        "run_id": op.run_id,
+        "generation": op.generation,
+        "revision": -1 if op.revision is None else op.revision,
+        "status": status,
+        "unless": unless or "",
+        "waits": op.waits,
+        "wake_at": op.wake_at,
+    }
+    if op.keep:
+        return tx.change("move_run", **place, seen=op.revision)
+    if status is Status.RUNNING:  # nobody runs what nobody holds
+        status = place["status"] = after(status, Move.RELEASE)
+    if asked:
+        place |= {"waits": None, "wake_at": None}
+    sleeps = place["waits"] is not None or place["wake_at"] is not None or status is Status.STUCK
+    ready_at = None if sleeps else tx.now
+    written = tx.change("release_run", **place, ready_at=ready_at, step=claims.PRIORITY_STEP, error=op.error)
+    if written and not sleeps:
+        tx.hints.ready = True
+    return written
+
+
+def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
+    started = _start_children(tx, op) if op.children or op.fanouts else []
+    if op.taken:
+        tx.many("take_signal", [{"id": signal} for signal in op.taken])
+    for run_id, name, payload, key in op.signals:
+        _send(tx, run_id, name, payload, key)
+    for run_id, reason in op.cancels:
+        _cancel_if_live(tx, run_id, reason)
+    if op.status in FINAL:
+        if op.had_children:
+            cancel_children(tx, op.run_id, "its parent ended")
+        if op.parent is not None:
+            tell_parent(tx, op.parent, completed=op.status == Status.COMPLETED)
+    return started
+
+
+def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:
+    """Start children and count them; one that was there before, as after a replay, is not counted again."""
+    started = start_runs(tx, c.StartRuns(op.children))
+    old = [child.parent_step for child, answer in zip(op.children, started, strict=True) if not answer.created]
+    for fanout in op.fanouts:
+        remaining = fanout.remaining - old.count(fanout.step)
+        tx.change("insert_fanout", run_id=op.run_id, step=fanout.step, remaining=remaining, eager=int(fanout.eager))
+    return started
+
+
+def _send(tx: Transaction, run_id: str, name: str, payload: bytes, key: str) -> None:
+    try:
+        signal_run(tx, c.SignalRun(run_id, name, payload, key))
+    except (RunNotFound, RunFinished):
+        return  # the one it was meant for is gone; the sender goes on
+
+
+def _cancel_if_live(tx: Transaction, run_id: str, reason: str) -> None:
+    try:
+        request_cancel(tx, c.RequestCancel(run_id, reason))
+    except (RunNotFound, RunFinished):
+        return

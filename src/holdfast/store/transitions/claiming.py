@@ -1,0 +1,50 @@
+"""Claiming: what waited until now becomes ready, and the best of what is ready is leased to a session."""
+
+from __future__ import annotations
+
+from holdfast.core import claims
+from holdfast.core.records import Lane, Run
+from holdfast.core.status import CLAIMABLE, Move, Status, after
+from holdfast.store import contract as c
+from holdfast.store.transitions.transaction import Transaction, run_from
+
+PROMOTED_AT_ONCE = 5000
+"""How many due runs one claim makes ready at most; the next claim goes on."""
+
+
+def claim(tx: Transaction, op: c.Claim) -> list[Run]:
+    """Lease ready runs to a session, best rank first, within the limits of their lanes."""
+    if not tx.rows("session", session_id=op.session_id):
+        return []  # it was taken for dead, and what it leased now nobody would ever free
+    _promote(tx)
+    lanes = {row["name"]: Lane(**{**dict(row), "paused": bool(row["paused"])}) for row in tx.rows("lanes")}
+    held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
+    ready: list[claims.Ready] = []
+    for route_id, lane in op.routes:
+        rows = tx.rows("ready", route_id=route_id, limit=op.limit)
+        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane) for row in rows]
+    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit)
+    for name, free_at in spent.items():
+        tx.change("spend_rate", name=name, free_at=free_at)
+    return _lease(tx, op.session_id, [run.id for run in chosen])
+
+
+def _promote(tx: Transaction) -> None:
+    """Make claimable what waited until now."""
+    if not tx.rows("due", now=tx.now):
+        return
+    for was in (Status.PENDING, Status.WAITING, Status.CANCELLING):
+        status = after(was, Move.WAKE)
+        tx.change("promote", now=tx.now, was=was, status=status, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE)
+
+
+def _lease(tx: Transaction, session_id: str, ids: list[str]) -> list[Run]:
+    if not ids:
+        return []
+    wanted = tx.as_list(ids)
+    for was in sorted(CLAIMABLE):
+        status = after(was, Move.CLAIM)
+        tx.change("claim_runs", ids=wanted, session_id=session_id, now=tx.now, was=was, status=status)
+    order = {run_id: place for place, run_id in enumerate(ids)}
+    runs = [run_from(row) for row in tx.rows("runs_by_id", ids=wanted) if row["session_id"] == session_id]
+    return sorted(runs, key=lambda run: order[run.id])

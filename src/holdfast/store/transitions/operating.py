@@ -1,0 +1,102 @@
+"""What people do to runs and lanes: resume, replay, prune, set limits, bring runs from elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.core.records import Event, Kind, Route, Run
+from holdfast.core.status import CLAIMABLE, Move, Status, after
+from holdfast.errors import IllegalMove, RunExists, RunFinished, RunNotFinished
+from holdfast.store import contract as c
+from holdfast.store.transitions.starting import stored_key
+from holdfast.store.transitions.transaction import Transaction, append, last_seq, load
+
+
+def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
+    """Put a stuck run back to work; one that was being cancelled goes on with that."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is not None:
+        raise RunFinished(run=op.run_id, status=state["status"])
+    try:
+        status = after(Status(state["status"]), Move.RESUME)
+    except IllegalMove:
+        raise IllegalMove(run=op.run_id, status=state["status"], move="resume") from None
+    if state["cancel_reason"] is not None:
+        status = after(status, Move.CANCEL)
+    _note(tx, op.run_id, Kind.RUN_RESUMED)
+    tx.change("resume_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
+    tx.hints.ready = True
+    return status
+
+
+def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
+    """Put a finished run back to work, without the events that no longer count."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is None:
+        raise RunNotFinished(run=op.run_id, status=state["status"])
+    status = after(Status(state["status"]), Move.REPLAY)
+    _note(tx, op.run_id, Kind.RUN_REPLAYED, {"void": list(op.void)})
+    tx.change("replay_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
+    if state["parent_index"] is not None:
+        tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
+    tx.hints.ready = True
+    return status
+
+
+def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
+    told = None if data is None else msgspec.json.encode(data)
+    append(tx, run_id, [Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told)])
+
+
+def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
+    """Delete finished trees, roots first found first gone; a tree with a live branch stays."""
+    found = tx.rows(
+        "prunable", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, after=op.after, limit=op.limit
+    )
+    gone = 0
+    for root in found:
+        if tx.rows("has_live_descendant", run_id=root["id"]):
+            continue
+        doomed = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
+        for query in ("delete_events", "delete_signals", "delete_tags", "delete_fanouts", "delete_run"):
+            tx.many(query, [{"run_id": run_id} for run_id in doomed])
+        gone += len(doomed)
+    return c.Pruned(runs=gone, last=found[-1]["id"] if len(found) == op.limit else None)
+
+
+def set_lane(tx: Transaction, op: c.SetLane) -> None:
+    """Create a lane or change its limits."""
+    lane = op.lane
+    tx.change(
+        "save_lane", name=lane.name, concurrency=lane.concurrency, rate_limit=lane.rate_limit, rate_per=lane.rate_per,
+        paused=int(lane.paused),
+    )  # fmt: skip
+    tx.hints.ready = True
+
+
+def import_run(tx: Transaction, op: c.ImportRun) -> None:
+    """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
+    if not tx.change("import_run", **_imported(tx, op.run)):
+        raise RunExists(run=op.run.id)
+    tx.many("insert_tag", [{"name": name, "value": value, "run_id": op.run.id} for name, value in op.tags.items()])
+    columns = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
+    tx.many("append", [{"run_id": op.run.id, **{name: getattr(event, name) for name in columns}} for event in op.events])
+    for signal in op.signals:
+        tx.change("insert_signal", run_id=op.run.id, name=signal.name, payload=signal.payload, key=None, at=signal.at)
+    tx.hints.ready = True
+
+
+def _imported(tx: Transaction, run: Run) -> dict[str, object]:
+    route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
+    values = msgspec.structs.asdict(run)
+    for name in ("namespace", "workflow", "version", "lane", "capabilities", "session_id"):
+        del values[name]
+    if run.status is Status.RUNNING:
+        values |= {"status": after(run.status, Move.RELEASE), "wake_at": None}
+    if values["status"] is Status.PENDING:
+        values["waits"] = None
+    sleeps = values["waits"] is not None or values["wake_at"] is not None
+    claimable = values["status"] in CLAIMABLE and not sleeps
+    values["rank"] = claims.rank(tx.now, run.priority) if claimable else None
+    return values | {"route_id": tx.route_id(route), "key": stored_key(route, run.key)}

@@ -1,0 +1,46 @@
+"""Sessions: they open, beat and end, and what an ended one held goes back to the others."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.core.records import Event, Kind
+from holdfast.store import contract as c
+from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq
+
+
+def open_session(tx: Transaction, op: c.OpenSession) -> None:
+    """Register a worker, or what it serves by now."""
+    tx.change("insert_session", **msgspec.structs.asdict(op.session))
+
+
+def beat(tx: Transaction, op: c.Beat) -> bool:
+    """Prolong a session and forget the knocks it has answered."""
+    if op.seen_knock:
+        tx.change("delete_knocks", session_id=op.session_id, seen=op.seen_knock)
+    return tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime) == 1
+
+
+def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
+    """Free all that a session held. Those who crash it again and again without any progress are stuck."""
+    tx.change("delete_session", session_id=op.session_id)
+    tx.change("forget_knocks", session_id=op.session_id)
+    held = tx.rows("held_states", session_id=op.session_id)
+    for state in held:
+        _free(tx, op, state)
+    return [state["id"] for state in held]
+
+
+def _free(tx: Transaction, op: c.EndSession, state: Row) -> None:
+    seq = last_seq(tx, state["id"])
+    fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=op.limit, now=tx.now)
+    if fate.stuck is not None:
+        append(tx, state["id"], [Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)])
+    sleeps = fate.rank is None and fate.stuck is None
+    tx.change(
+        "free_run", run_id=state["id"], session_id=op.session_id, status=fate.status, rank=fate.rank,
+        waits=state["waits"] if sleeps else None, wake_at=state["wake_at"] if sleeps else None,
+        crashes=fate.crashes, crash_seq=fate.crash_seq, error=fate.stuck,
+    )  # fmt: skip
+    tx.hints.ready = True

@@ -1,0 +1,79 @@
+"""Starting runs: those that are new are created, the others recognised."""
+
+from __future__ import annotations
+
+from holdfast.core import claims
+from holdfast.core.records import NewRun, Route
+from holdfast.errors import RunExists
+from holdfast.store import contract as c
+from holdfast.store.transitions.transaction import Transaction
+
+
+def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
+    """Create the runs that are new and recognise the others."""
+    leases: dict[tuple[str, str], bool] = {}
+    return [_start(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
+
+
+def _is_leased(tx: Transaction, run: NewRun, known: dict[tuple[str, str], bool]) -> bool:
+    if run.session_id is None or _is_delayed(tx, run):
+        return False
+    asked = (run.session_id, run.route.lane)
+    if asked not in known:
+        known[asked] = bool(tx.rows("may_lease_at_birth", session_id=run.session_id, lane=run.route.lane))
+    return known[asked]
+
+
+def _is_delayed(tx: Transaction, run: NewRun) -> bool:
+    return run.available_at is not None and run.available_at > tx.now
+
+
+def _start(tx: Transaction, run: NewRun, *, leased: bool) -> c.Started:
+    row = _row(tx, run, leased=leased)
+    if not tx.change("insert_run", **row):
+        return _recognised(tx, run, row["key"])
+    if run.tags:
+        tx.many("insert_tag", [{"name": name, "value": value, "run_id": run.id} for name, value in run.tags.items()])
+    if not leased:
+        tx.hints.ready = True
+    return c.Started(id=run.id, created=True, leased=leased, now=tx.now)
+
+
+def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
+    delayed = _is_delayed(tx, run)
+    return {
+        "id": run.id,
+        "route_id": tx.route_id(run.route),
+        "status": "running" if leased else "pending",
+        "priority": run.priority,
+        "generation": 1 if leased else 0,
+        "session_id": run.session_id if leased else None,
+        "rank": None if leased or delayed else claims.rank(tx.now, run.priority),
+        "wake_at": run.available_at if delayed else None,
+        "deadline": run.deadline,
+        "input": run.input,
+        "key": stored_key(run.route, run.key),
+        "parent_id": run.parent_id,
+        "parent_step": run.parent_step,
+        "parent_index": run.parent_index,
+        "on_parent_end": run.on_parent_end if run.parent_id else None,
+        "root_id": run.root_id,
+        "forked_from": run.forked_from,
+        "created_at": tx.now,
+        "started_at": tx.now if leased else None,
+    }
+
+
+def stored_key(route: Route, key: str | None) -> str | None:
+    """A key is unique within its namespace and workflow."""
+    return None if key is None else f"{route.namespace}\n{route.workflow}\n{key}"
+
+
+def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
+    found = tx.rows("run_by_key", key=key) if key is not None else []
+    old = (found or tx.rows("run_identity", id=run.id))[0]
+    route = tx.rows("route", route_id=old["route_id"])[0]
+    same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
+    if bytes(old["input"]) != run.input or not same_workflow:
+        raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))
+    return c.Started(id=old["id"], created=False, leased=False, now=tx.now)

@@ -1,0 +1,82 @@
+"""Stopping runs from outside: cancelled by somebody, or past their deadline."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.core.records import Event, Kind
+from holdfast.core.status import Move, Status, after
+from holdfast.errors import RunFinished
+from holdfast.store import contract as c
+from holdfast.store.transitions.touching import knock, tell_parent
+from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq, load
+
+DEADLINE = "deadline"
+
+
+def request_cancel(tx: Transaction, op: c.RequestCancel) -> Status:
+    """Ask a run to stop, and its children; end it at once when nothing of it was ever done, or when forced."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is not None:
+        raise RunFinished(run=op.run_id, status=state["status"])
+    status = _stop(tx, state, op.reason, force=op.force)
+    cancel_children(tx, op.run_id, op.reason)
+    return status
+
+
+def cancel_children(tx: Transaction, run_id: str, reason: str) -> None:
+    """Ask all below a run to stop, but those that were started to outlive their parent."""
+    parents = [run_id]
+    while parents:
+        for child in tx.rows("live_children", run_id=parents.pop()):
+            _stop(tx, load(tx, child["id"]), reason)
+            parents.append(child["id"])
+
+
+def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
+    """End what is past its deadline: at once if it never ran, else through its own undoing."""
+    overdue = [load(tx, row["id"]) for row in tx.rows("overdue", now=tx.now, limit=op.limit)]
+    for state in overdue:
+        if state["started_at"] is None or state["status"] == Status.STUCK:
+            _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, DEADLINE)
+        else:
+            _ask_to_stop(tx, state, DEADLINE)
+        cancel_children(tx, state["id"], DEADLINE)
+    return len(overdue)
+
+
+def _stop(tx: Transaction, state: Row, reason: str, *, force: bool = False) -> Status:
+    if force or (state["started_at"] is None and state["session_id"] is None):
+        return _end(tx, state, Move.END_CANCELLED, Kind.RUN_CANCELLED, reason)
+    return _ask_to_stop(tx, state, reason)
+
+
+def _ask_to_stop(tx: Transaction, state: Row, reason: str) -> Status:
+    status = after(Status(state["status"]), Move.CANCEL)
+    if state["status"] == status:
+        return status  # it was asked before, and the first reason stands
+    held = state["session_id"] is not None
+    tx.change(
+        "save_cancel", run_id=state["id"], status=status, rank=None if held else claims.rank(tx.now, state["priority"]),
+        wake_at=state["wake_at"] if held else None, waits=state["waits"] if held else None, reason=reason,
+    )  # fmt: skip
+    if held:
+        knock(tx, state["session_id"], state["id"])
+    else:
+        tx.hints.ready = True
+    return status
+
+
+def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Status:
+    """End a run without its program: nothing ran, nobody holds it, or somebody insists."""
+    status = after(Status(state["status"]), move)
+    error = msgspec.json.encode({"type": status.value, "message": reason})
+    append(tx, state["id"], [Event(kind=kind, seq=last_seq(tx, state["id"]) + 1, error=error)])
+    tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
+    tx.hints.finished.add(state["id"])
+    if state["session_id"] is not None:
+        knock(tx, state["session_id"], state["id"])
+    if state["parent_id"] is not None:
+        tell_parent(tx, (state["parent_id"], state["parent_step"], state["parent_index"]), completed=False)
+    return status

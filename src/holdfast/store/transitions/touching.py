@@ -1,0 +1,54 @@
+"""What reaches a run from outside: a signal, the end of a child, a knock."""
+
+from __future__ import annotations
+
+from holdfast.core import claims
+from holdfast.core.status import Move, Status, after
+from holdfast.errors import RunFinished
+from holdfast.store import contract as c
+from holdfast.store.transitions.transaction import Row, Transaction, load
+
+
+def touch(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
+    """Something reached a run: its holder must look, or, if nobody holds it, somebody must claim it."""
+    run_id = state["id"]
+    if state["session_id"] is not None:
+        tx.change("bump_revision", run_id=run_id)
+        knock(tx, state["session_id"], run_id)
+    elif wakes and claims.is_parked(state):
+        status = after(Status(state["status"]), Move.WAKE)
+        tx.change("wake_run", run_id=run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
+        tx.hints.ready = True
+    else:
+        tx.change("bump_revision", run_id=run_id)
+
+
+def knock(tx: Transaction, session_id: str, run_id: str) -> None:
+    """Tell the holder of a run to look."""
+    tx.change("insert_knock", session_id=session_id, run_id=run_id)
+    tx.hints.runs.add(run_id)
+
+
+def tell_parent(tx: Transaction, parent: tuple[str, str, int | None], *, completed: bool) -> None:
+    """A child has ended: wake its parent, or only count when the parent waits for many."""
+    run_id, step, index = parent
+    if index is not None:
+        left = tx.rows("count_down", run_id=run_id, step=step)
+        if left and left[0]["remaining"] > 0 and not left[0]["eager"] and completed:
+            return
+    found = tx.rows("load_state", run_id=run_id)
+    if found and found[0]["finished_at"] is None:
+        touch(tx, found[0])
+
+
+def signal_run(tx: Transaction, op: c.SignalRun) -> bool:
+    """Leave a signal and wake the run if it waits for it."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is not None:
+        if op.key is not None and tx.rows("signal_by_key", run_id=op.run_id, key=op.key):
+            return False
+        raise RunFinished(run=op.run_id, status=state["status"])
+    if not tx.change("insert_signal", run_id=op.run_id, name=op.name, payload=op.payload, key=op.key, at=tx.now):
+        return False
+    touch(tx, state, wakes=claims.waits_for_signal(state["waits"], op.name))
+    return True

@@ -1,0 +1,74 @@
+"""What the transitions need of a database, and the few things that all of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from holdfast.core.records import Event, Route, Run
+from holdfast.core.status import Status
+from holdfast.errors import RunNotFound
+from holdfast.store.contract import Hints
+
+Row = Any
+
+
+class Transaction(Protocol):
+    """An open transaction in one of the databases."""
+
+    now: int
+    hints: Hints
+
+    def rows(self, query: str, **values: object) -> list[Row]:
+        """Run a named query and return its rows, addressed by column name."""
+
+    def change(self, query: str, **values: object) -> int:
+        """Run a named query and return how many rows it changed."""
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        """Run a named query once per set of values and return how many rows changed in all."""
+
+    def route_id(self, route: Route) -> int:
+        """Return the id of a route, creating it when it is new."""
+
+    def as_list(self, items: Iterable[object]) -> object:
+        """Return *items* as this database wants a list."""
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        """Let a user's function write in this transaction. It can neither commit nor roll back."""
+
+
+def load(tx: Transaction, run_id: str) -> Row:
+    """Return what decides about a run. Raises RunNotFound."""
+    found = tx.rows("load_state", run_id=run_id)
+    if not found:
+        raise RunNotFound(run=run_id)
+    return found[0]
+
+
+def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
+    """Add lines to the history of a run, dated now."""
+    for event in events:
+        event.at = event.at or tx.now
+        tx.change(
+            "append", run_id=run_id, seq=event.seq, kind=event.kind, step=event.step, attempt=event.attempt, data=event.data,
+            error=event.error, started_at=event.started_at, at=event.at,
+        )  # fmt: skip
+
+
+def last_seq(tx: Transaction, run_id: str) -> int:
+    """Return the number of the last line of a history, 0 when there is none."""
+    found: int = tx.rows("last_seq", run_id=run_id)[0]["seq"]
+    return found
+
+
+def run_from(row: Row) -> Run:
+    """Return the run that a row holds."""
+    values = dict(row)
+    values["status"] = Status(values["status"])
+    values["capabilities"] = tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
+    values["key"] = values["key"].split("\n", 2)[2] if values["key"] else None
+    values["on_parent_end"] = values["on_parent_end"] or "cancel"
+    for name in ("input", "result", "error", "waits"):
+        values[name] = None if values[name] is None else bytes(values[name])
+    return Run(**values)
