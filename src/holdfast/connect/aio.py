@@ -11,7 +11,8 @@ from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
-from holdfast.core.records import Event, Lane, Run as Record, Session
+from holdfast.core.records import Event, Lane, Session
+from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request
@@ -98,7 +99,9 @@ class AsyncEngine:
         self._parts.close()
 
     @overload
-    async def start(self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[T]: ...  # noqa: E501
+    async def start(
+        self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any
+    ) -> AsyncRun[T]: ...
     @overload
     async def start(self, workflow: Workflow[..., T], *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[T]: ...
     @overload

@@ -13,7 +13,8 @@ from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
-from holdfast.core.records import Event, Lane, Run as Record, Session
+from holdfast.core.records import Event, Lane, Session
+from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request
@@ -138,7 +139,9 @@ class Engine:
     # Starting
 
     @overload
-    def start(self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any) -> Run[T]: ...
+    def start(
+        self, workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, connection: Any = None, **kwargs: Any
+    ) -> Run[T]: ...
     @overload
     def start(self, workflow: Workflow[..., T], *args: Any, connection: Any = None, **kwargs: Any) -> Run[T]: ...
     @overload

@@ -69,7 +69,7 @@ class Parts:
         worker = self.worker
         born = [(run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased]
         if worker is not None and born:
-            worker.loop.call_soon_threadsafe(lambda: [worker.adopt(run, now) for run, now in born])
+            worker.loop.call_soon_threadsafe(worker.adopt_all, born)
 
     def close(self) -> None:
         """Let go of the store."""

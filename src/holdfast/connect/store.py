@@ -18,7 +18,7 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec
         raise BadUrl(url=text)
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme in ("", "sqlite"):
-        from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - a program loads only the store that it uses
+        from holdfast.store.sqlite import SqliteStore
 
         return SqliteStore(_sqlite_path(text), clock=clock, codec=codec, **options)
     raise BadUrl(url=text.split("@")[-1])

@@ -6,7 +6,7 @@ A request is a transition and what its answer means, so that blocking and asynch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,7 @@ from holdfast.store import contract as c
 
 Moment = Duration | datetime
 Lease = Callable[[Route], str | None]
+Options = Mapping[str, Any]
 
 
 class Request(NamedTuple):
@@ -32,6 +33,9 @@ class Request(NamedTuple):
 
     op: c.Transition
     understand: Callable[[Any], Any]
+
+
+Start = tuple[list[NewRun], Request]
 
 
 class Client:
@@ -42,19 +46,19 @@ class Client:
 
     # Starting
 
-    def start(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any], lease: Lease) -> tuple[list[NewRun], Request]:  # noqa: E501
+    def start(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> Start:
         """Start one run; the answer is its id."""
         runs = [self._new_run(workflow, args, kwargs, options, lease)]
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
-    def start_many(self, workflow: Any, items: Iterable[Any], options: Mapping[str, Any], lease: Lease) -> tuple[list[NewRun], Request]:
+    def start_many(self, workflow: Any, items: Iterable[Any], options: Options, lease: Lease) -> Start:
         """Start one run per item, all or none; the answer is their ids."""
         if options.get("id") is not None or options.get("key") is not None:
             raise BadOption(option="id", why="many runs cannot share an id or a key: start them one by one")
         runs = [self._new_run(workflow, (item,), {}, options, lease) for item in items]
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
-    def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any], lease: Lease) -> NewRun:
+    def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> NewRun:
         route, data = self._route(workflow, options), self._input(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
@@ -225,7 +229,7 @@ def instant(when: Moment, now: int) -> int:
 def moment(when: Moment, now: int, *, sign: int) -> int:
     """Return a datetime as an instant, or the instant that lies a duration before or after now."""
     if isinstance(when, datetime):
-        aware = when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)
+        aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
         return int(aware.timestamp() * 1_000_000)
     return now + sign * duration.parse(when)
 

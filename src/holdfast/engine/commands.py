@@ -3,75 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
+from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer
 
-if TYPE_CHECKING:
-    from holdfast.engine.driver import Driver
 
-
-def handle(driver: Driver, command: p.Command) -> Event | None:
+def handle(held: Held, command: p.Command) -> Event | None:
     """Do what *command* says; return its outcome if it has one already."""
-    return HANDLERS[type(command)](driver, command)
+    return HANDLERS[type(command)](held, command)
 
 
-def _run_step(driver: Driver, command: p.RunStep) -> None:
-    attempts = driver.progress.attempts.pop(command.id, 0)
-    again_at = driver.progress.until.pop(command.id, None) if attempts else None
-    want = Step(command, attempts + 1, again_at if again_at is not None and again_at > driver.now() else None)
-    driver.wants[command.id] = want
+def _run_step(held: Held, command: p.RunStep) -> None:
+    attempts = held.progress.attempts.pop(command.id, 0)
+    again_at = held.progress.until.pop(command.id, None) if attempts else None
+    want = Step(command, attempts + 1, again_at if again_at is not None and again_at > held.now() else None)
+    held.wants[command.id] = want
     if not want.running:
-        driver.due_at(want.again_at)
+        held.due_at(want.again_at)
     elif not command.own:
-        driver.launches.append(want)
+        held.launches.append(want)
     else:
-        driver.begun_by_itself(want)
+        held.begun_by_itself(want)
 
 
-def _set_timer(driver: Driver, command: p.SetTimer) -> Event | None:
-    until = driver.progress.until.pop(command.id, None)
+def _set_timer(held: Held, command: p.SetTimer) -> Event | None:
+    until = held.progress.until.pop(command.id, None)
     if until is None:
-        until = driver.now() + command.after
-        driver.batch.events.append(Event(Kind.TIMER_SET, command.id, msgspec.json.encode({"until": until})))
-    if until <= driver.now():
+        until = held.now() + command.after
+        held.batch.events.append(Event(Kind.TIMER_SET, command.id, msgspec.json.encode({"until": until})))
+    if until <= held.now():
         return Event(Kind.TIMER_FIRED, command.id)
-    driver.wants[command.id] = Timer(command, until)
-    driver.due_at(until)
+    held.wants[command.id] = Timer(command, until)
+    held.due_at(until)
     return None
 
 
-def _await_signal(driver: Driver, command: p.AwaitSignal) -> Event | None:
-    found = driver.take_signal(command.id, command.name)
+def _await_signal(held: Held, command: p.AwaitSignal) -> Event | None:
+    found = held.take_signal(command.id, command.name)
     if found is not None:
         return found
-    until = driver.progress.until.pop(command.id, None)
+    until = held.progress.until.pop(command.id, None)
     if until is None and command.timeout is not None:
-        until = driver.now() + command.timeout
+        until = held.now() + command.timeout
         data = msgspec.json.encode({"until": until, "name": command.name})
-        driver.batch.events.append(Event(Kind.SIGNAL_AWAITED, command.id, data))
-    if until is not None and until <= driver.now():
+        held.batch.events.append(Event(Kind.SIGNAL_AWAITED, command.id, data))
+    if until is not None and until <= held.now():
         return Event(Kind.SIGNAL_TIMED_OUT, command.id)
-    driver.wants[command.id] = Signalled(command, until)
-    driver.due_at(until)
+    held.wants[command.id] = Signalled(command, until)
+    held.due_at(until)
     return None
 
 
-def _start_child(driver: Driver, command: p.StartChild) -> Event:
-    child = new_child(driver, command, command.input, None)
-    driver.batch.children.append(child)
-    driver.had_children = True
+def _start_child(held: Held, command: p.StartChild) -> Event:
+    child = new_child(held, command, command.input, None)
+    held.batch.children.append(child)
+    held.had_children = True
     return Event(Kind.CHILD_STARTED, command.id, msgspec.json.encode({"run": child.id, "workflow": command.route.workflow}))
 
 
-def new_child(driver: Driver, command: p.StartChild | p.StartMap, data: bytes, index: int | None) -> NewRun:
-    """Return a run below the driver's own, to be created with its next commit."""
-    options, run, now = command.options, driver.run, driver.now()
+def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index: int | None) -> NewRun:
+    """Return a run below the one that is held, to be created with its next commit."""
+    options, run, now = command.options, held.run, held.now()
     delay, deadline = options.get("delay"), options.get("deadline")
     latest = [limit for limit in (run.deadline, None if deadline is None else now + deadline) if limit is not None]
     return NewRun(
@@ -82,7 +80,7 @@ def new_child(driver: Driver, command: p.StartChild | p.StartMap, data: bytes, i
         tags=options.get("tags") or {},
         available_at=None if delay is None else now + delay,
         deadline=min(latest, default=None),
-        session_id=driver.host.lease_for(command.route),
+        session_id=held.host.lease_for(command.route),
         parent_id=run.id,
         parent_step=command.id,
         parent_index=index,
@@ -91,72 +89,72 @@ def new_child(driver: Driver, command: p.StartChild | p.StartMap, data: bytes, i
     )
 
 
-def _await_child(driver: Driver, command: p.AwaitChild) -> Event | None:
+def _await_child(held: Held, command: p.AwaitChild) -> Event | None:
     want = ChildEnd(command)
-    driver.wants[command.id] = want
-    if driver.replayed:
-        driver.knock()
+    held.wants[command.id] = want
+    if held.replayed:
+        held.knock()
     return None
 
 
-def _start_map(driver: Driver, command: p.StartMap) -> Event | None:
+def _start_map(held: Held, command: p.StartMap) -> Event | None:
     if not command.inputs:
         return Event(Kind.MAP_ENDED, command.id, b"[]")
-    driver.had_children = True
-    begun = command.id in driver.progress.maps
+    held.had_children = True
+    begun = command.id in held.progress.maps
     want = MapEnd(command, 0)
-    driver.wants[command.id] = want
+    held.wants[command.id] = want
     if begun:
-        want.started = len(driver.host.store.children(driver.run.id, [command.id]))
-        driver.knock()
+        want.started = len(held.host.store.children(held.run.id, [command.id]))
+        held.knock()
         return None
     data = msgspec.json.encode({"count": len(command.inputs), "workflow": command.route.workflow})
-    driver.batch.events.append(Event(Kind.MAP_STARTED, command.id, data))
-    start_more(driver, want, want.room([]))
+    held.batch.events.append(Event(Kind.MAP_STARTED, command.id, data))
+    start_more(held, want, want.room([]))
     return None
 
 
-def start_more(driver: Driver, want: MapEnd, count: int) -> None:
+def start_more(held: Held, want: MapEnd, count: int) -> None:
     """Start the next *count* children of a map."""
     if count == 0:
         return
     command = want.command
     places = range(want.started, want.started + count)
-    driver.batch.children.extend(new_child(driver, command, command.inputs[place], place) for place in places)
-    driver.batch.fanouts.append(Fanout(command.id, count, eager=command.max_parallel is not None))
+    held.batch.children.extend(new_child(held, command, command.inputs[place], place) for place in places)
+    held.batch.fanouts.append(Fanout(command.id, count, eager=command.max_parallel is not None))
     want.started += count
 
 
-def _mark(driver: Driver, command: p.Mark) -> None:
-    driver.batch.events.append(Event(Kind.MARKED, command.id, msgspec.json.encode(command.value)))
+def _mark(held: Held, command: p.Mark) -> None:
+    held.batch.events.append(Event(Kind.MARKED, command.id, msgspec.json.encode(command.value)))
 
 
-def _send_signal(driver: Driver, command: p.SendSignal) -> Event:
-    key = f"{driver.run.id}:{command.id}"
-    driver.batch.signals.append((command.run_id, command.name, command.payload, key))
+def _send_signal(held: Held, command: p.SendSignal) -> Event:
+    key = f"{held.run.id}:{command.id}"
+    held.batch.signals.append((command.run_id, command.name, command.payload, key))
     return Event(Kind.SIGNAL_SENT, command.id, msgspec.json.encode({"run": command.run_id, "name": command.name}))
 
 
-def _cancel_run(driver: Driver, command: p.CancelRun) -> Event:
-    driver.batch.cancels.append((command.run_id, command.reason))
+def _cancel_run(held: Held, command: p.CancelRun) -> Event:
+    held.batch.cancels.append((command.run_id, command.reason))
     return Event(Kind.CANCEL_SENT, command.id, msgspec.json.encode({"run": command.run_id}))
 
 
-def _drop(driver: Driver, command: p.Drop) -> None:
-    want = driver.forget(command.id)
+def _drop(held: Held, command: p.Drop) -> None:
+    want = held.forget(command.id)
     if isinstance(want, Step):
-        if want in driver.launches:
-            driver.launches.remove(want)
+        if want in held.launches:
+            held.launches.remove(want)
         if want.task is not None:
             want.task.cancel()
     elif isinstance(want, ChildEnd) and want.command.owned:
-        driver.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
+        held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
     elif isinstance(want, MapEnd):
-        driver.cancel_map(command.id, "nobody waits for it any more")
+        held.cancel_map(command.id, "nobody waits for it any more")
 
 
-def _finish(driver: Driver, command: p.Finish) -> None:
-    driver.batch.finish = command
+def _finish(held: Held, command: p.Finish) -> None:
+    held.batch.finish = command
 
 
 HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {

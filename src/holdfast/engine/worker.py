@@ -53,7 +53,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 class Worker:
     """Claims runs for one session and drives them on one loop."""
 
-    def __init__(self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock, settings: Settings) -> None:  # noqa: E501
+    def __init__(
+        self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock,
+        settings: Settings,
+    ) -> None:  # fmt: skip
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
         self.definitions, self.clock = definitions, clock
         self.session_id = ""
@@ -216,8 +219,9 @@ class Worker:
 
     def room(self) -> int:
         """Say how many more runs may be held at work; those that wait take no room."""
-        at_work = sum(not driver.waiting for driver in self.drivers.values()) if len(self.drivers) >= self.settings.concurrency else len(self.drivers)  # noqa: E501
-        return self.settings.concurrency - at_work
+        if len(self.drivers) < self.settings.concurrency:
+            return self.settings.concurrency - len(self.drivers)
+        return self.settings.concurrency - sum(not driver.waiting for driver in self.drivers.values())
 
     def serves(self, route: Route) -> bool:
         """Say whether this worker can go on with runs of that route."""
@@ -252,6 +256,11 @@ class Worker:
             on_parent_end=run.on_parent_end, started_at=created_at,
         )  # fmt: skip
         self.hold(whole, [], fresh=True)
+
+    def adopt_all(self, born: list[tuple[NewRun, int]]) -> None:
+        """Go on with several."""
+        for run, created_at in born:
+            self.adopt(run, created_at)
 
     def hold(self, run: Run, history: list[Event], *, fresh: bool) -> None:
         """Drive a run that this session has leased."""

@@ -111,9 +111,25 @@ async def _start(program: AsyncProgram, workflow: Workflow[..., Any], wish: Wish
 
 
 @overload
-async def map(call: Workflow[[A], Coroutine[Any, Any, T]] | Step[[A], Coroutine[Any, Any, T]], items: Iterable[A], *, max_parallel: int | None = None, on_error: str = "fail_fast", min_success: int | None = None, **options: Any) -> list[T]: ...  # noqa: E501
+async def map(
+    call: Workflow[[A], Coroutine[Any, Any, T]] | Step[[A], Coroutine[Any, Any, T]],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
 @overload
-async def map(call: Workflow[[A], T] | Step[[A], T], items: Iterable[A], *, max_parallel: int | None = None, on_error: str = "fail_fast", min_success: int | None = None, **options: Any) -> list[T]: ...  # noqa: E501
+async def map(
+    call: Workflow[[A], T] | Step[[A], T],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
 async def map(
     call: Any, items: Iterable[Any], *, max_parallel: int | None = None, on_error: str = "fail_fast",
     min_success: int | None = None, **options: Any,
@@ -130,7 +146,9 @@ async def map(
     return await _map_steps(call, found, max_parallel, on_error, min_success)
 
 
-async def _map_steps(call: Callable[[Any], Awaitable[Any]], items: list[Any], limit: int | None, on_error: str, least: int | None) -> list[Any]:  # noqa: E501
+async def _map_steps(
+    call: Callable[[Any], Awaitable[Any]], items: list[Any], limit: int | None, on_error: str, least: int | None
+) -> list[Any]:
     gate = asyncio.Semaphore(limit or max(len(items), 1))
     tolerant = on_error == "collect" or least is not None
 

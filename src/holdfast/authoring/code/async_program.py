@@ -26,7 +26,9 @@ class AsyncProgram(CodeProgram):
         self._call = call
         self._cancelled = False
         self._main: asyncio.Task[bytes] | None = None
-        self.loop = WorkflowLoop(lambda: self.now / 1_000_000, self._set_timer)
+        self.loop = WorkflowLoop(  # type: ignore[abstract]
+            lambda: self.now / 1_000_000, self._set_timer
+        )
 
     async def _start(self) -> None:
         context = copy_context()

@@ -139,7 +139,9 @@ def _map_steps(program: SyncProgram, call: Any, items: list[Any], limit: int, on
                     raise
                 results[place] = error
 
-    hands = [(getattr(call, "name", "map"), partial(hand, start)) for start in range(min(limit, len(items)))]
+    hands: list[tuple[str, Callable[[], Any]]] = [
+        (getattr(call, "name", "map"), partial(hand, start)) for start in range(min(limit, len(items)))
+    ]
     for _, _, error in program.together(hands, enough=None):
         if error is not None:
             raise error

@@ -20,7 +20,7 @@ SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
 class WorkflowLoop(asyncio.AbstractEventLoop):
-    """A loop that goes as far as it can and then returns."""
+    """A loop that goes as far as it can and then returns. Whatever it does not offer is not for workflows."""
 
     def __init__(self, time: Callable[[], float], set_timer: SetTimer) -> None:
         self._ready: deque[asyncio.Handle] = deque()
@@ -39,7 +39,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         try:
             while ready:
                 handle = ready.popleft()
-                if not handle._cancelled:  # type: ignore[attr-defined]
+                if not handle._cancelled:
                     handle._run()
         finally:
             events._set_running_loop(outer)
@@ -49,7 +49,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._ready.append(handle)
         return handle
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]  # noqa: E501
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         handle = _DurableTimer(self.time() + delay, callback, args, self, context)
         if delay <= 0:
             self._ready.append(handle)
@@ -57,7 +59,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             handle.drop = self._set_timer(delay, lambda: self._ready.append(handle))
         return handle
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]  # noqa: E501
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
         return self.call_later(when - self.time(), callback, *args, context=context)
 
     def time(self) -> float:
@@ -67,7 +71,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **_: Any) -> asyncio.Task[Any]:  # type: ignore[override]  # noqa: E501
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None, **_: Any
+    ) -> asyncio.Task[Any]:
         context = copy_context() if context is None else context
         context.run(enter_branch, getattr(coro, "__name__", "task"))
         task = asyncio.Task(coro, loop=self, name=name, context=context)
@@ -96,7 +102,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         if drop is not None:
             drop()
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         raise NotInWorkflow(call="run_in_executor", why="a workflow has no threads: put the work into a step")
 
     def close(self) -> None:
@@ -105,8 +111,8 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             try:
-                coroutine.close()  # type: ignore[union-attr]
-            except BaseException:  # noqa: S112 - the workflow objects to leaving; it leaves all the same
+                coroutine.close()
+            except BaseException:  # the workflow objects to leaving; it leaves all the same
                 continue
         self._ready.clear()
 
@@ -115,6 +121,6 @@ class _DurableTimer(asyncio.TimerHandle):
     drop: Callable[[], None] | None = None
 
     def cancel(self) -> None:
-        if not self._cancelled and self.drop is not None:  # type: ignore[attr-defined]
+        if not self._cancelled and self.drop is not None:
             self.drop()
         super().cancel()

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
+import msgspec
+
 from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.sync_program import SyncProgram
@@ -20,8 +22,6 @@ from holdfast.core.records import ErrorInfo, Event, Kind
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption, NotInWorkflow, StepFailed
-
-import msgspec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -182,7 +182,16 @@ def step(
     timeout: Duration | None = None,
     transactional: bool = False,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
-def step(fn: Any = None, /, *, name: str | None = None, retries: Any = None, timeout: Any = None, transactional: bool = False, **policy: Any) -> Any:  # noqa: E501
+def step(
+    fn: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    retries: Any = None,
+    timeout: Any = None,
+    transactional: bool = False,
+    **policy: Any,
+) -> Any:
     """Make a function a step: its result is recorded and it never runs again once it is."""
 
     def decorate(fn: Callable[..., Any]) -> Step[..., Any]:

@@ -24,6 +24,10 @@ from holdfast.core.records import Event, Kind, Run
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+End = tuple[int, Any, BaseException | None]
+"""Which of several calls ended, with what value or error."""
+
+
 class _Waiter:
     """A thread of the workflow that waits for an answer."""
 
@@ -234,12 +238,14 @@ class SyncProgram(CodeProgram):
             else:
                 line.cancel = error
 
-    def together(self, calls: list[tuple[str, Callable[[], Any]]], *, enough: int | None) -> list[tuple[int, Any, BaseException | None]]:
+    def together(
+        self, calls: list[tuple[str, Callable[[], Any]]], *, enough: int | None
+    ) -> list[tuple[int, Any, BaseException | None]]:
         """Run calls side by side and return, in the order in which they ended, the first *enough* of them (all, if None),
         or up to the first that failed. The rest is stopped."""
         outer: _Line = _line.current
         branch = current_branch.get()
-        ended: list[tuple[int, Any, BaseException | None]] = []
+        ended: list[End] = []
         wanted = len(calls) if enough is None else enough
         joiner = _Waiter(outer)
         over = False

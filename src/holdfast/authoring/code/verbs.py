@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from holdfast.authoring.code.program import CodeProgram, Undo, current_program
@@ -86,8 +86,8 @@ def now() -> datetime:
     """Return the time of the run: the same in every replay. Outside a workflow, the time."""
     program = current_program.get()
     if program is None or current_step.get() is not None:
-        return datetime.now(timezone.utc)
-    return datetime.fromtimestamp(program.now / 1_000_000, timezone.utc)
+        return datetime.now(UTC)
+    return datetime.fromtimestamp(program.now / 1_000_000, UTC)
 
 
 def random() -> float:

@@ -1,0 +1,122 @@
+"""What a worker knows of a run that it holds: what the run waits for, what has happened, what is still to be written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from holdfast.core.program import Finish
+from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal
+from holdfast.core.status import FINAL
+from holdfast.engine import past
+from holdfast.engine.alarms import Alarm
+from holdfast.engine.host import Host
+from holdfast.engine.outcomes import event_of
+from holdfast.engine.wants import Step, Want
+
+
+class Batch:
+    """What the next commit has to say."""
+
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.children: list[NewRun] = []
+        self.fanouts: list[Fanout] = []
+        self.taken: list[int] = []
+        self.signals: list[tuple[str, str, bytes, str]] = []
+        self.cancels: list[tuple[str, str]] = []
+        self.finish: Finish | None = None
+
+    def says_something(self) -> bool:
+        return bool(self.events or self.children or self.finish or self.cancels or self.signals or self.taken)
+
+
+class Held:
+    """The state of a held run, and how others tell it what has happened."""
+
+    def __init__(self, run: Run, host: Host) -> None:
+        self.run, self.host = run, host
+        self.wants: dict[str, Want] = {}
+        self.launches: list[Step] = []
+        self.batch = Batch()
+        self.progress = past.Progress([])
+        self.had_children = False
+        self.replayed = False
+        self.waiting = False
+        self._over = False
+        self._knocked = False
+        self._inbox: deque[Event] = deque()
+        self._early: dict[str, tuple[Any, Exception | None, int | None]] = {}
+        self._dropped: set[str] = set()
+        self._signals: list[Signal] = []
+        self._woken: asyncio.Future[None] | None = None
+        self._due: int | None = None
+        self._alarm: Alarm | None = None
+
+    def now(self) -> int:
+        return self.host.store.now()
+
+    def ended(self, step: str, value: Any, error: Exception | None, started_at: int | None) -> None:
+        """An attempt at a step has ended."""
+        want = self.wants.get(step)
+        if isinstance(want, Step):
+            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now()))
+            self._poke()
+        elif step not in self._dropped:
+            self._early[step] = (value, error, started_at)  # the program was quicker than its own command
+
+    def begun_by_itself(self, want: Step) -> None:
+        """The program makes this attempt itself; it may have ended already."""
+        want.started_at = self.now()
+        early = self._early.pop(want.command.id, None)
+        if early is not None:
+            self.ended(want.command.id, *early)
+
+    def forget(self, step: str) -> Want | None:
+        """Nobody waits for this any more."""
+        self._dropped.add(step)
+        return self.wants.pop(step, None)
+
+    def reported(self, step: str, value: Any, error: Exception | None, started_at: int) -> None:
+        """An attempt that the program made by itself, in a thread of its own, has ended."""
+        if not self.host.loop.is_closed():
+            self.host.loop.call_soon_threadsafe(self.ended, step, value, error, started_at)
+
+    def note_started(self, want: Step) -> None:
+        """A step takes long: let the history say that it has begun."""
+        if want.running and not want.noted and not self._over:
+            want.noted = True
+            self._inbox.append(Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at))
+            self._poke()
+
+    def knock(self) -> None:
+        """Something reached the run from outside: look."""
+        self._knocked = True
+        self._poke()
+
+    def _poke(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def due_at(self, instant: int | None) -> None:
+        """Look again at *instant* at the latest."""
+        if instant is not None and (self._due is None or instant < self._due):
+            self._due = instant
+
+    def take_signal(self, step: str, name: str) -> Event | None:
+        """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
+        for place, signal in enumerate(self._signals):
+            if signal.name == name:
+                del self._signals[place]
+                self.batch.taken.append(signal.id)
+                return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)
+        return None
+
+    def cancel_map(self, step: str, reason: str) -> None:
+        """Ask the open children of a map to stop, with the next commit."""
+        for child in self.host.store.children(self.run.id, [step]):
+            if child.status not in FINAL:
+                self.batch.cancels.append((child.id, reason))

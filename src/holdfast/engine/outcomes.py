@@ -1,0 +1,31 @@
+"""What an attempt at a step comes to, as an event."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from holdfast.core import retry
+from holdfast.core.codec import Codec
+from holdfast.core.records import Event, Kind
+from holdfast.engine.failure import as_data
+from holdfast.engine.wants import Step
+
+
+def event_of(want: Step, value: Any, error: Exception | None, started_at: int | None, *, codec: Codec, now: int) -> Event:
+    """Return the event: completed, failed for good, or to be tried again at an instant."""
+    command, data = want.command, None
+    if error is None:
+        try:
+            data = codec.encode(value, what=f"the result of step {command.name!r}")
+        except Exception as refused:
+            error = refused
+    if error is None:
+        return Event(Kind.STEP_COMPLETED, command.id, data, None, want.attempt, started_at)
+    wait = retry.decide(command.policy, error, want.attempt, random.random())
+    if wait is None:
+        return Event(Kind.STEP_FAILED, command.id, None, as_data(error), want.attempt, started_at)
+    again = msgspec.json.encode({"until": now + wait})
+    return Event(Kind.STEP_RETRIED, command.id, again, as_data(error), want.attempt, started_at)
