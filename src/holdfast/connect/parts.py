@@ -58,6 +58,8 @@ class Parts:
     def new_worker(self) -> Worker:
         """Return a worker for this engine, not yet started."""
         self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings)
+        self.worker.watchers.append(self.results.changed)
+        self.results.watched = True
         return self.worker
 
     def lease(self, route: Route) -> str | None:

@@ -16,12 +16,19 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec
     text = os.fspath(url)
     if not isinstance(text, str) or not text:
         raise BadUrl(url=text)
-    scheme = urlsplit(text).scheme if "://" in text else ""
-    if scheme in ("", "sqlite"):
+    path = file_of(text)
+    if path is not None:
         from holdfast.store.sqlite import SqliteStore
 
-        return SqliteStore(_sqlite_path(text), clock=clock, codec=codec, **options)
+        return SqliteStore(path, clock=clock, codec=codec, **options)
     raise BadUrl(url=text.split("@")[-1])
+
+
+def file_of(url: str | os.PathLike[str]) -> str | None:
+    """Return the path of the file that *url* names; None when it names no file."""
+    text = os.fspath(url)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    return _sqlite_path(text) if scheme in ("", "sqlite") else None
 
 
 def _sqlite_path(text: str) -> str:

@@ -69,7 +69,7 @@ def _room(lane: Lane, held: int, now: int, limit: int) -> int:
     room = limit if lane.concurrency is None else min(limit, lane.concurrency - held)
     limits = rate_of(lane)
     if limits is not None and room > 0:
-        room, _ = rate.admit(limits, _free_at(lane, limits, now), now, room)
+        room, _ = rate.admit(limits, lane.free_at, now, room)
     return max(room, 0)
 
 
@@ -79,13 +79,8 @@ def _spent(chosen: list[Ready], lanes: Mapping[str, Lane], now: int) -> dict[str
         limits = rate_of(lane)
         taken = sum(1 for run in chosen if run.lane == name) if limits is not None else 0
         if limits is not None and taken:
-            _, spent[name] = rate.admit(limits, _free_at(lane, limits, now), now, taken)
+            _, spent[name] = rate.admit(limits, lane.free_at, now, taken)
     return spent
-
-
-def _free_at(lane: Lane, limits: rate.Rate, now: int) -> int:
-    """When the rate was made faster, what is owed is not more than one period of the new one."""
-    return min(lane.free_at, now + limits.per)
 
 
 def rate_of(lane: Lane) -> rate.Rate | None:

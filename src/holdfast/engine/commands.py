@@ -48,10 +48,11 @@ def _await_signal(held: Held, command: p.AwaitSignal) -> Event | None:
     found = held.take_signal(command.id, command.name)
     if found is not None:
         return found
-    until = held.progress.until.pop(command.id, None)
-    if until is None and command.timeout is not None:
-        until = held.now() + command.timeout
-        data = msgspec.json.encode({"until": until, "name": command.name})
+    if command.id in held.progress.until:
+        until = held.progress.until.pop(command.id)
+    else:
+        until = None if command.timeout is None else held.now() + command.timeout
+        data = msgspec.json.encode({"name": command.name, "until": until})
         held.batch.events.append(Event(Kind.SIGNAL_AWAITED, command.id, data))
     if until is not None and until <= held.now():
         return Event(Kind.SIGNAL_TIMED_OUT, command.id)

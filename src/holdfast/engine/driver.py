@@ -62,6 +62,8 @@ class Driver(Held):
                     await self._turn(events)
                 elif self._should_let_go():
                     await self._let_go()
+                elif not self.waiting and self._only_waits():
+                    await self._do([])  # it could not be parked when it should: something had reached it
                 else:
                     await self._sleep()
         except (LeaseLost, EngineClosed):
@@ -190,15 +192,23 @@ class Driver(Held):
         if run.status is Status.CANCELLING and not self._cancel_seen:
             self._ask_to_stop(run.cancel_reason or "", events)
         self._signals = [signal for signal in self.host.store.signals(run.id) if signal.id not in self.batch.taken]
+        self._hand_out_signals(events)
         for step, want in list(self.wants.items()):
             found = self._outcome_from_outside(step, want)
             if found is not None:
                 del self.wants[step]
                 events.append(found)
 
+    def _hand_out_signals(self, events: list[Event]) -> None:
+        """Give each signal, in the order in which they came, to the first that waits for its name."""
+        for name in [signal.name for signal in self._signals]:
+            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
+            step = next(waiting, None)
+            if step is not None and (found := self.take_signal(step, name)) is not None:
+                del self.wants[step]
+                events.append(found)
+
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
-        if isinstance(want, Signalled):
-            return self.take_signal(step, want.command.name)
         if isinstance(want, ChildEnd):
             children = self.host.store.children(self.run.id, [want.command.start])
             return want.outcome(children[0]) if children else None

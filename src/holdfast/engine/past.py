@@ -52,7 +52,7 @@ class Progress:
 
     def __init__(self, history: Sequence[Event]) -> None:
         self.attempts: dict[str, int] = {}
-        self.until: dict[str, int] = {}
+        self.until: dict[str, int | None] = {}
         self.cancelled: str | None = None
         self.maps: set[str] = set()
         for event in history:

@@ -11,6 +11,9 @@ from holdfast.core.status import FINAL, Status
 from holdfast.store.contract import Hints
 
 FASTEST, SLOWEST = 0.002, 0.05
+WATCHED = 0.5
+"""Seconds between looks when somebody tells us of the commits of other processes anyway."""
+
 DONE = FINAL | {Status.STUCK}
 
 
@@ -20,6 +23,8 @@ class Results:
     def __init__(self) -> None:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
         self._guard = threading.Lock()
+        self.watched = False
+        """Whether ``changed`` is called when another process has committed."""
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process ended some runs. May come from any thread."""
@@ -28,13 +33,19 @@ class Results:
                 for call in self._waiting.get(run_id, ()):
                     call()
 
+    def changed(self) -> None:
+        """Another process has committed: whoever waits may look."""
+        for calls in list(self._waiting.values()):
+            for call in calls:
+                call()
+
     def wait(self, run_id: str, look: Callable[[], Run], seconds: float | None, clock: Callable[[], float]) -> Run | None:
         """Block until the run has ended, or is stuck, and return it; None when time is up."""
         ended = threading.Event()
         self._enter(run_id, ended.set)
         try:
             limit = None if seconds is None else clock() + seconds
-            pause = FASTEST
+            pause = WATCHED if self.watched else FASTEST
             while True:
                 ended.clear()  # before looking, not after
                 run = look()
@@ -44,7 +55,7 @@ class Results:
                 if left <= 0:
                     return None
                 ended.wait(left)
-                pause = min(pause * 1.3, SLOWEST)
+                pause = self._longer(pause)
         finally:
             self._leave(run_id, ended.set)
 
@@ -59,7 +70,7 @@ class Results:
         self._enter(run_id, tell)
         try:
             limit = None if seconds is None else loop.time() + seconds
-            pause = FASTEST
+            pause = WATCHED if self.watched else FASTEST
             while True:
                 ended.clear()
                 run = look()
@@ -71,9 +82,12 @@ class Results:
                 try:
                     await asyncio.wait_for(ended.wait(), left)
                 except TimeoutError:
-                    pause = min(pause * 1.3, SLOWEST)
+                    pause = self._longer(pause)
         finally:
             self._leave(run_id, tell)
+
+    def _longer(self, pause: float) -> float:
+        return WATCHED if self.watched else min(pause * 1.3, SLOWEST)
 
     def _enter(self, run_id: str, call: Callable[[], None]) -> None:
         with self._guard:

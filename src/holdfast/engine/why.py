@@ -1,23 +1,111 @@
-"""Why a run does not move: the exact blocker, its holder, and the command that would unblock it."""
+"""Why a run does not move: the facts are gathered here, what they mean is said by the core."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from holdfast.core.records import Run
-from holdfast.store.contract import Store
+from holdfast.core.records import Run, Session
+from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.why.explain import explain
+from holdfast.core.why.facts import Blocker, Facts, Slot, Why
+from holdfast.core.why.serving import Life, Seen, life_of, offer_of
+from holdfast.engine.past import valid
+from holdfast.store.contract import Filter, Store
 
+__all__ = ["Blocker", "Why", "at_work", "look_at_workers", "why"]
 
-class Why(msgspec.Struct):
-    """What a run waits for."""
+DEEPEST = 4
+"""How far down a chain of children an explanation follows."""
 
-    run: str
-    status: str
-    reason: str
-    blockers: list[str] = []
-    remedy: str | None = None
+MOST = 3
+"""How many open children of a map are looked into."""
+
+PAGE = 200
+"""How many open children are counted."""
+
+PATIENCE = 5000
+"""How many held runs are looked at, at most, to see who takes the places of a lane."""
 
 
 def why(store: Store, run: Run) -> Why:
     """Explain where *run* stands."""
-    return Why(run=run.id, status=run.status.value, reason=run.status.value)
+    return _explain(store, run, look_at_workers(store), DEEPEST)
+
+
+def look_at_workers(store: Store) -> list[Seen]:
+    """Return all workers, the living and the dead, with how much each has at work."""
+    now = store.now()
+    return [_seen(store, session, now) for session in store.sessions()]
+
+
+def _seen(store: Store, session: Session, now: int) -> Seen:
+    life = life_of(session, process=store.is_alive(session), now=now)
+    return Seen(session=session, offer=offer_of(session), life=life)
+
+
+def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
+    """Return the runs that each session holds and that do not wait, by the session's id."""
+    found: dict[str, list[Run]] = {}
+    left = PATIENCE
+    for seen in workers:
+        held = store.held(seen.session.id)[:left]
+        left -= len(held)
+        runs = [run for run_id, _, _ in held if (run := store.run(run_id)) is not None]
+        found[seen.session.id] = [run for run in runs if run.status is not Status.WAITING]
+    return found
+
+
+def _explain(store: Store, run: Run, workers: list[Seen], depth: int) -> Why:
+    waits = _decoded(run.waits)
+    lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
+    facts = Facts(
+        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane,
+        signals=frozenset(signal.name for signal in store.signals(run.id)),
+        children={str(wait.get("step")): _open_children(store, run, wait, workers, depth) for wait in waits},
+    )  # fmt: skip
+    if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
+        _count(store, facts, workers)
+    return explain(facts)
+
+
+def _may_be_claimed(run: Run, workers: list[Seen]) -> bool:
+    holder = next((seen for seen in workers if seen.session.id == run.session_id), None)
+    return holder is None or holder.life is Life.GONE
+
+
+def _count(store: Store, facts: Facts, workers: list[Seen]) -> None:
+    """See who takes the places of the lane, and how busy the workers are."""
+    held = at_work(store, workers)
+    for seen in workers:
+        seen.at_work = len(held[seen.session.id])
+    names = {seen.session.id: seen.name for seen in workers}
+    lane = facts.run.lane
+    slots = [Slot(run.id, names[session]) for session, runs in held.items() for run in runs if run.lane == lane]
+    facts.slots = [slot for slot in slots if slot.run != facts.run.id]
+
+
+def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[Seen], depth: int) -> list[Why]:
+    """Explain the open children that a wait waits for; deep down only say how they stand."""
+    if wait.get("kind") == "child":
+        child = store.run(str(wait.get("run")))
+        found = [] if child is None or child.status in FINAL else [child]
+    elif wait.get("kind") == "children":
+        page = store.runs(Filter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
+        found = [child for child in page if child.parent_step == wait.get("step")]
+        wait["open"] = len(found) if len(page) < PAGE else f"{len(found)} or more"
+        found = found[:MOST]
+    else:
+        return []
+    if depth == 0:
+        return [Why(run=child.id, workflow=child.workflow, status=child.status.value, reason="and so on") for child in found]
+    return [_explain(store, child, workers, depth - 1) for child in found]
+
+
+def _decoded(waits: bytes | None) -> list[dict[str, Any]]:
+    try:
+        found = msgspec.json.decode(waits or b"[]")
+    except msgspec.DecodeError:
+        return []
+    return [wait for wait in found if isinstance(wait, dict)] if isinstance(found, list) else []

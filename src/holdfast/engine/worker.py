@@ -63,6 +63,8 @@ class Worker:
         self.stopping = False
         self.linger = settings.linger
         self.drivers: dict[str, Driver] = {}
+        self.watchers: list[Callable[[], None]] = []
+        """Called when another process has committed."""
         self.threads = Threads()
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
@@ -85,8 +87,12 @@ class Worker:
         self.alarms = Alarms(self.clock, self.loop)
         self.writer.listeners.append(self._hinted)
         self._slot = self.store.take_slot()
-        await self._open_session()
-        await self._take_over()
+        try:
+            await self._open_session()
+            await self._take_over()
+        except BaseException:  # nobody works here: others must not take this session for a living one
+            self._forget()
+            raise
         jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self._look_after_others_forever)
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
@@ -109,17 +115,21 @@ class Worker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._jobs, *self._tasks, return_exceptions=True)
-        if self._hinted in self.writer.listeners:
-            self.writer.listeners.remove(self._hinted)
         try:
             if self.session_id:
                 await self.writer.submit(EndSession(self.session_id, crashed=False))
         except HoldfastError as error:
             log.warning("the session could not be ended and will expire: %s", error)
         finally:
-            self.store.free_slot(self._slot)
-            self.alarms.close()
-            self.threads.close()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Let go of all that makes others believe that somebody works here."""
+        if self._hinted in self.writer.listeners:
+            self.writer.listeners.remove(self._hinted)
+        self.store.free_slot(self._slot)
+        self.alarms.close()
+        self.threads.close()
 
     async def _open_session(self) -> None:
         self.session_id = new_id()
@@ -185,6 +195,8 @@ class Worker:
                 continue
             quiet = 0
             self._ready.set()
+            for watcher in self.watchers:
+                watcher()
             for number, run_id in self.store.knocks(self.session_id, self._seen_knock):
                 self._seen_knock = number
                 self._look(False, [run_id])
@@ -194,6 +206,7 @@ class Worker:
     async def _claim_forever(self) -> None:
         while not self.stopping:
             self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
+            await self._expire()
             await self._claim()
             self._wake_for_timers()
             try:
@@ -314,9 +327,13 @@ class Worker:
         while True:
             await asyncio.sleep(min(self.settings.lifetime / 3_000_000, 0.5))
             await self._take_over()
-            next_wake = self.store.next_wake()
-            if next_wake is not None and next_wake <= self.store.now():
-                await self.writer.submit(ExpireRuns())
+            await self._expire()
+
+    async def _expire(self) -> None:
+        """End what is past its deadline and held by nobody."""
+        next_wake = self.store.next_wake()
+        if next_wake is not None and next_wake <= self.store.now():
+            await self.writer.submit(ExpireRuns())
 
     async def _take_over(self) -> None:
         """End the sessions whose process is gone, or silent for too long; what they held can be claimed."""

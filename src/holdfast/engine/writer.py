@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.errors import EngineClosed
+from holdfast.errors import BadOption, EngineClosed
 from holdfast.store.contract import Hints, Store, Transition
 
 LARGEST = 2000
@@ -39,6 +39,7 @@ class Writer:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
+        self._committing = 0
         self._scheduled = False
         self._dead: EngineClosed | None = None
 
@@ -58,6 +59,8 @@ class Writer:
 
     def call(self, op: Transition) -> Any:
         """Commit a transition in this thread and return its answer, or raise it."""
+        if self._committing == threading.get_ident():
+            raise BadOption(option="engine", why="a transactional step is part of a commit and cannot wait for another one")
         entry = _Entry(op, None)
         self._queue.append(entry)
         with self._lock:
@@ -73,8 +76,13 @@ class Writer:
 
     def _flush(self) -> None:
         self._scheduled = False
-        with self._lock:
-            self._commit()
+        try:
+            with self._lock:
+                self._commit()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
+            pass
         if self._queue and self._loop is not None and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -88,6 +96,7 @@ class Writer:
         try:
             if self._dead is not None:
                 raise self._dead
+            self._committing = threading.get_ident()
             answers = self.store.apply([entry.op for entry in batch])
         except Exception as error:
             answers = [error] * len(batch)
@@ -95,6 +104,8 @@ class Writer:
             self._dead = EngineClosed(why=f"the engine crashed: {crash}")
             self._deliver(batch, [self._dead] * len(batch))
             raise
+        finally:
+            self._committing = 0
         self._deliver(batch, answers)
         hints = self.store.hints()
         for listener in self.listeners:

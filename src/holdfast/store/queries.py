@@ -11,7 +11,7 @@ from importlib import resources
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
-_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 
 @cache

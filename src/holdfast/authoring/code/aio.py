@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
@@ -156,10 +157,14 @@ async def _map_steps(
         async with gate:
             return await made
 
-    tasks = [asyncio.ensure_future(one(call(item))) for item in items]
+    calls = [call(item) for item in items]
+    tasks = [asyncio.ensure_future(one(made)) for made in calls]
     try:
         results = await asyncio.gather(*tasks, return_exceptions=tolerant)
     finally:
         for task in tasks:
             task.cancel()
+        for made in calls:
+            if inspect.iscoroutine(made) and inspect.getcoroutinestate(made) == inspect.CORO_CREATED:
+                made.close()  # its turn never came
     return children.settle_map(list(results), on_error, least)

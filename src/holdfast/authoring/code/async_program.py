@@ -34,8 +34,7 @@ class AsyncProgram(CodeProgram):
         context = copy_context()
         context.run(current_program.set, self)
         context.run(current_branch.set, self.root)
-        self._main = asyncio.Task(self._whole(), loop=self.loop, context=context)
-        self.loop.tasks.add(self._main)
+        self._main = self.loop.own(asyncio.Task(self._whole(), loop=self.loop, context=context), context)
         self._main.add_done_callback(self._finished)
         self.loop.settle()
 
@@ -56,7 +55,6 @@ class AsyncProgram(CodeProgram):
                     return
 
     def _finished(self, main: asyncio.Task[bytes]) -> None:
-        self.loop.tasks.discard(main)
         if self.closing:
             main.cancelled() or main.exception()
         elif main.cancelled():

@@ -26,7 +26,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._time = time
         self._set_timer = set_timer
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: dict[asyncio.Task[Any], Context] = {}
         self.trouble: BaseException | None = None
 
     def settle(self) -> None:
@@ -76,9 +76,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Task[Any]:
         context = copy_context() if context is None else context
         context.run(enter_branch, getattr(coro, "__name__", "task"))
-        task = asyncio.Task(coro, loop=self, name=name, context=context)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        return self.own(asyncio.Task(coro, loop=self, name=name, context=context), context)
+
+    def own(self, task: asyncio.Task[Any], context: Context) -> asyncio.Task[Any]:
+        """Remember a task until it is done."""
+        self.tasks[task] = context
+        task.add_done_callback(lambda done: self.tasks.pop(done, None))
         return task
 
     def get_debug(self) -> bool:
@@ -107,11 +110,11 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""
-        for task in list(self.tasks):
+        for task, context in list(self.tasks.items()):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             try:
-                coroutine.close()
+                context.run(coroutine.close)  # type: ignore[union-attr]
             except BaseException:  # the workflow objects to leaving; it leaves all the same
                 continue
         self._ready.clear()

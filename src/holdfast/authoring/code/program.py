@@ -80,11 +80,12 @@ class CodeProgram(ABC):
         outcomes = [event for event in history if event.kind in OUTCOMES]
         self._recorded = {event.step for event in history if event.step is not None}
         self._marks = {event.step: msgspec.json.decode(event.data or b"null") for event in history if event.kind == Kind.MARKED}  # type: ignore[misc]
-        self.replaying = bool(outcomes)
+        last = max((event.seq for event in history if event.step is not None), default=0)
+        self.replaying = last > 0
         await self._start()
         self._raise_divergence()
-        for place, event in enumerate(outcomes):
-            self.replaying = place + 1 < len(outcomes)
+        for event in outcomes:
+            self.replaying = event.seq < last  # the run has been past this point if anything was recorded after it
             await self._take(event)
         self.replaying = False
         return self._commands()

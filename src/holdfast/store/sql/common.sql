@@ -157,6 +157,9 @@ VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused)
     ON CONFLICT (name) DO UPDATE
    SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused;
 
+-- name: forgive_rate
+UPDATE holdfast.lane SET free_at = :latest WHERE name = :name AND free_at > :latest;
+
 -- name: spend_rate
 UPDATE holdfast.lane SET free_at = :free_at WHERE name = :name;
 

@@ -9,7 +9,8 @@ from typing import Any
 from holdfast.core.records import Route
 from holdfast.errors import BadOption, StoreBusy
 from holdfast.store.contract import Hints
-from holdfast.store.sqlite.driver import Busy, translate
+from holdfast.store.sqlite.driver import Busy, Connection, translate
+from holdfast.store.sqlite.library import WHY
 from holdfast.store.sqlite.sql import SQL, as_list, route_values
 
 SAVEPOINT = "holdfast_start"
@@ -18,12 +19,14 @@ SAVEPOINT = "holdfast_start"
 class BorrowedTransaction:
     """The caller's transaction, as the transitions see it."""
 
-    def __init__(self, connection: Any, path: str, now: int) -> None:
-        self._raw, self._path = _raw(connection), path
+    def __init__(self, connection: Any, ours: Connection, now: int) -> None:
+        self._raw, self._path = _raw(connection), ours.path
         self.now, self.hints = now, Hints()
+        if not isinstance(self._raw, type(ours.raw)):
+            raise BadOption(option="connection", why=f"it is not one of {ours.kind}, and {WHY}")
         files = {os.path.realpath(row["file"]) for row in self._execute("PRAGMA database_list", ()) if row["file"]}
-        if os.path.realpath(path) not in files:
-            raise BadOption(option="connection", why=f"it is open on another database than {path}")
+        if os.path.realpath(self._path) not in files:
+            raise BadOption(option="connection", why=f"it is open on another database than {self._path}")
 
     def __enter__(self) -> BorrowedTransaction:
         if not self._raw.in_transaction:

@@ -1,4 +1,4 @@
-"""SQLite through apsw when it is installed, else through the standard library, behind one small face.
+"""SQLite through the standard library or, when asked for, through apsw, behind one small face.
 
 A connection here executes a statement and returns all its rows, addressed by column name. It never begins or commits by
 itself. Driver errors leave as ours.
@@ -207,13 +207,16 @@ Connection = StandardConnection | ApswConnection
 
 
 def connection_type(wanted: str | None = None) -> type[StandardConnection] | type[ApswConnection]:
-    """Return the best driver there is, or the wanted one. The setting HOLDFAST_SQLITE names one too."""
+    """Return the wanted driver; the setting HOLDFAST_SQLITE names one too, else it is that of the standard library.
+
+    apsw is not chosen unasked: it brings an SQLite of its own, and two of them in one process, one here and one that the
+    program itself opens the same file with, undo each other's locks and destroy the file."""
     wanted = wanted or os.environ.get("HOLDFAST_SQLITE") or None
     if wanted not in (None, "sqlite3", "apsw"):
         raise BadOption(option="driver", value=wanted, why="there are sqlite3 and apsw")
     if wanted == "apsw" and apsw is None:
         raise BadOption(option="driver", value=wanted, why="it is not installed: pip install 'holdfast[sqlite]'")
-    return StandardConnection if wanted == "sqlite3" or apsw is None else ApswConnection
+    return ApswConnection if wanted == "apsw" else StandardConnection
 
 
 def statements(sql: str) -> list[str]:

@@ -1,7 +1,7 @@
 """How processes on one host see each other die: each locks one byte of a file beside the database.
 
 The system lets go of the lock in the very moment in which a process ends, however it ends. POSIX locks belong to the process,
-and closing any descriptor of the file drops them all, so each process opens the file once and keeps it open.
+and closing any descriptor of the file drops them all, so each process opens the file once and keeps it open while it has one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import errno
 import os
 import random
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 try:
     import fcntl
@@ -30,14 +32,27 @@ class Slots:
         self.path = path
         self.pid = os.getpid()
         self.own: set[int] = set()
+        self.fd = -1
         self._guard = threading.Lock()
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Have the file open, for one thread. It stays open only while one of its bytes is ours."""
+        with self._guard:
+            if self.fd < 0:
+                self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+            try:
+                yield
+            finally:
+                if not self.own:
+                    os.close(self.fd)
+                    self.fd = -1
 
     def take(self) -> int:
         """Lock a free byte and return its place, or -1 where the system has no such locks."""
         if fcntl is None:
             return -1
-        with self._guard:
+        with self._opened():
             for _ in range(_TRIES):
                 place = _lot.randrange(SLOTS)
                 if place not in self.own and self._lock(place):
@@ -47,16 +62,17 @@ class Slots:
 
     def free(self, place: int) -> None:
         """Unlock a byte of ours."""
-        with self._guard:
-            if fcntl is not None and place in self.own:
-                self.own.discard(place)
-                fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, place)
+        if fcntl is None or place not in self.own:
+            return
+        with self._opened():
+            self.own.discard(place)
+            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1, place)
 
     def is_alive(self, place: int) -> bool | None:
         """Say whether the process that locked *place* lives; None when that cannot be told."""
         if fcntl is None or place < 0:
             return None
-        with self._guard:
+        with self._opened():
             if place in self.own:
                 return True
             locked = self._lock(place)

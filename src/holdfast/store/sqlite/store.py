@@ -17,9 +17,9 @@ from holdfast.errors import HoldfastError, StoreBusy, StoreError
 from holdfast.store import contract as c
 from holdfast.store import transitions
 from holdfast.store.clock import Clock, WallClock
-from holdfast.store.sqlite import fork, migrate
+from holdfast.store.sqlite import fork, library, migrate
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
-from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, connection_type, translate
+from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
 from holdfast.store.sqlite.sql import SQL, as_list, route_values
@@ -80,12 +80,15 @@ class SqliteStore(SqliteReader):
         self.url = f"sqlite:///{self.path}"
         self.clock = clock or WallClock()
         self.commits = 0
-        self._connect = connection_type(driver)
-        super().__init__(self.path, self._connect)
+        super().__init__(self.path, library.enter(self.path, driver))
         self._lock, self._quiet = threading.RLock(), False
         self._routes: dict[Route, int] = {}
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
-        self._db = migrate.open_writer(self._connect, self.path, self._begin, codec)
+        try:
+            self._db = migrate.open_writer(self._open, self.path, self._begin, codec)
+        except BaseException:
+            library.leave(self.path, self._open.kind)
+            raise
         self._db.guard()
         self._version = self._data_version()
         newest = self._db.rows(SQL["newest"])[0]
@@ -207,7 +210,7 @@ class SqliteStore(SqliteReader):
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
         """Create runs in the caller's own open transaction on the same file. None is born leased: who knows when it commits?"""
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
-        with BorrowedTransaction(connection, self.path, self.now()) as tx:
+        with BorrowedTransaction(connection, self._db, self.now()) as tx:
             return transitions.start_runs(tx, c.StartRuns(unleased))
 
     def is_alive(self, session: Session) -> bool | None:
@@ -229,6 +232,7 @@ class SqliteStore(SqliteReader):
         with self._lock:
             super().close()
             self._db.close()
+        library.leave(self.path, self._db.kind)
 
     def before_fork(self) -> None:
         """Wait for the end of a transaction that another thread is in."""
@@ -241,6 +245,7 @@ class SqliteStore(SqliteReader):
             self._closed = "the process was forked: open it anew in the child"
             if self._quiet and not self._db.in_transaction():
                 self._db.close()
+                library.leave(self.path, self._db.kind)
         if self._quiet:
             self._lock.release()
 

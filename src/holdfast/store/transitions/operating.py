@@ -72,6 +72,8 @@ def set_lane(tx: Transaction, op: c.SetLane) -> None:
         "save_lane", name=lane.name, concurrency=lane.concurrency, rate_limit=lane.rate_limit, rate_per=lane.rate_per,
         paused=int(lane.paused),
     )  # fmt: skip
+    if lane.rate_per is not None:  # what is owed at the old rate is at most one period of the new one
+        tx.change("forgive_rate", name=lane.name, latest=tx.now + lane.rate_per)
     tx.hints.ready = True
 
 

@@ -1,0 +1,71 @@
+"""A bank in the same SQLite file: a transfer takes effect exactly once, whatever crashes.
+
+A step with `transactional=True` writes on the connection of the very transaction that records it. Money and record are
+committed together or not at all, so there is no moment at which one is there without the other.
+
+    python examples/bank_transfer/workflow.py
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+
+import holdfast
+from holdfast import Engine, Fail, step, workflow
+
+
+@step(transactional=True)
+def move(source: str, target: str, amount: int) -> int:
+    """Move money and return what is left. An error takes back all that the step has written."""
+    db = holdfast.connection()
+    db.execute("UPDATE account SET balance = balance - ? WHERE name = ?", (amount, source))
+    db.execute("UPDATE account SET balance = balance + ? WHERE name = ?", (amount, target))
+    [[left]] = db.execute("SELECT balance FROM account WHERE name = ?", (source,)).fetchall()
+    if left < 0:
+        raise Fail(f"{source} has not enough money")
+    return int(left)
+
+
+@step
+async def tell(name: str, amount: int) -> str:
+    """Write to the customer: outside the database, hence at least once."""
+    return f"dear {name}, {amount} came in"
+
+
+@workflow
+async def transfer_money(source: str, target: str, amount: int) -> str:
+    """Move money, then tell whoever got it."""
+    await move.aio(source, target, amount)
+    return await tell(target, amount)
+
+
+def open_accounts(path: str, balances: dict[str, int]) -> None:
+    """Make the table beside those of Holdfast."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL)")
+        db.executemany("INSERT OR REPLACE INTO account VALUES (?, ?)", balances.items())
+
+
+def balances(path: str) -> dict[str, int]:
+    """Look at all accounts."""
+    with closing(sqlite3.connect(path)) as db:
+        return dict(db.execute("SELECT name, balance FROM account ORDER BY name").fetchall())
+
+
+def main(path: str = "bank_transfer.db") -> None:
+    """Transfer twice: once as often as it is asked for with the same key, once too much."""
+    open_accounts(path, {"ann": 100, "bob": 0})
+    with Engine(path) as engine:
+        for _ in range(3):
+            run = engine.start(transfer_money, "ann", "bob", 30, key="invoice-7")
+        print(run.result(), balances(path))
+        try:
+            engine.start(transfer_money, "ann", "bob", 1000).result()
+        except holdfast.HoldfastError as error:
+            print(type(error).__name__, balances(path))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,10 @@
+"""The command line. Nothing of it is loaded before it is called."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Do what the command line says, and exit."""
+    from holdfast.cli.root import cli  # noqa: PLC0415 - whoever only imports holdfast pays for neither click nor rich
+
+    cli()

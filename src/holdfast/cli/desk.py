@@ -1,0 +1,121 @@
+"""What every command has at hand: which database, JSON or text, and how a run is named."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from holdfast.connect.engine import Engine
+from holdfast.connect.store import file_of, open_store
+from holdfast.core.records import Run
+from holdfast.errors import RunNotFound
+from holdfast.store.contract import Filter, Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT = "holdfast.db"
+SHORTEST = 6
+"""Characters of an id that can stand for it."""
+
+AFTER_OURS = "1"
+"""The ids that Holdfast makes come before this one, for the next thousand years."""
+
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class Desk:
+    """The database that was asked for, and how to print."""
+
+    def __init__(self, db: str | None, as_json: bool) -> None:
+        self.db, self.as_json = db, as_json
+
+    @property
+    def url(self) -> str:
+        """The database: what was said, else what the environment says, else a file in this folder."""
+        return self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
+
+    @contextmanager
+    def opened(self) -> Iterator[Office]:
+        """Open a database that is there already; looking creates none."""
+        path = file_of(self.url)
+        if path is not None and not os.path.exists(path):
+            raise click.ClickException(f"there is no database {path}: name one with --db, or start something with `holdfast run`")
+        if path is not None and os.path.isfile(path) and os.path.getsize(path) == 0:
+            raise click.ClickException(f"{path} is empty: it is no Holdfast database yet")
+        store = open_store(self.url)
+        try:
+            yield Office(store, Engine(self.url, store=store, workflows=[]))
+        finally:
+            store.close()
+
+    def command(self, command: str) -> str:
+        """Return a command to be typed, with the database that this one was given."""
+        secret = self.db is not None and "://" in self.db and urlsplit(self.db).password is not None
+        return command if self.db is None or secret else f"{command} --db {shlex.quote(self.db)}"
+
+
+class Office:
+    """An open database: a store to look into, and an engine, not at work, to ask for things."""
+
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self.store, self.engine = store, engine
+
+    def find(self, name: str) -> Run:
+        """Return the run that an id, the beginning of one, or "last" names. Raises RunNotFound."""
+        return self._newest() if name == "last" else self.store.run(name) or self._by_prefix(name)
+
+    def _newest(self) -> Run:
+        """The run that was started last and is nobody's child. Ids that people chose need not sort by time: look at both kinds."""
+        ours = self.store.runs(Filter(roots=True, before=AFTER_OURS, limit=1))
+        found = [*ours, *self.store.runs(Filter(roots=True, limit=100))]
+        if not found:
+            raise click.ClickException("there is no run yet")
+        return max(found, key=lambda run: (run.created_at, run.id))
+
+    def _by_prefix(self, name: str) -> Run:
+        if len(name) < SHORTEST:
+            raise RunNotFound(run=name)
+        page = self.store.runs(Filter(before=name + _LAST_CHARACTER, limit=2))
+        found = [run for run in page if run.id.startswith(name)]
+        if not found:
+            raise RunNotFound(run=name)
+        if len(found) > 1:
+            raise click.ClickException(f"several runs begin with {name}, such as {found[0].id} and {found[1].id}: say more of it")
+        return found[0]
+
+
+def desk() -> Desk:
+    """Return the desk of the command that is running."""
+    return click.get_current_context().find_object(Desk) or Desk(None, False)
+
+
+def version() -> str:
+    """Return the version of Holdfast."""
+    return str(sys.modules["holdfast"].__version__)
+
+
+def shared(command: F) -> F:
+    """Let a command take --db, which may also stand before it."""
+    return click.option("--db", metavar="URL", expose_value=False, callback=_take_db, help="The database; may stand before the command, too.")(command)  # noqa: E501
+
+
+def printing(command: F) -> F:
+    """Let a command that prints data take --json, which may also stand before it."""
+    return click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print data as JSON.")(shared(command))
+
+
+def _take_db(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Desk).db = value
+
+
+def _take_json(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Desk).as_json = True

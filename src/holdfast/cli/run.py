@@ -1,0 +1,73 @@
+"""``holdfast run``: start a run and work until it has ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from holdfast.cli.desk import desk, printing
+from holdfast.cli.loading import load_workflow
+from holdfast.cli.output import print_json
+from holdfast.cli.values import JSON, MOMENT, TAG
+from holdfast.connect.engine import Engine, Run
+
+EPILOG = """\b
+Examples:
+  holdfast run shop.py:checkout '{"items": [1, 2]}'
+  holdfast run shop.flows:checkout 42 '"express"' --tag customer=7 --key order-42
+  holdfast run shop.py:remind --delay 2h --detach"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("target", metavar="MODULE:WORKFLOW")
+@click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
+@click.option("--id", metavar="ID", help="The id of the run; the same id and input again is the same run. E.g. --id order-7")
+@click.option("--key", metavar="KEY", help="Start at most one run of this workflow with this key. E.g. --key invoice-2026-11")
+@click.option("--lane", metavar="NAME", help="The lane that the run waits in. E.g. --lane slow")
+@click.option("--priority", metavar="N", type=int, default=0, help="Higher goes first, -1000 to 1000. E.g. --priority 10")
+@click.option("--delay", metavar="WHEN", type=MOMENT, help="Do not begin before. E.g. --delay 2h or 2026-12-24T18:00")
+@click.option("--deadline", metavar="WHEN", type=MOMENT, help="Stop it, and undo it, if it has not ended by then. E.g. --deadline 1d")
+@click.option("--tag", "tags", metavar="NAME=VALUE", type=TAG, multiple=True, help="Label it; may be repeated. E.g. --tag customer=7")
+@click.option("--detach", is_flag=True, help="Only start it and print its id; a worker works on it.")
+@printing
+def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str, str]], **options: Any) -> None:
+    """Start a run of MODULE:WORKFLOW, work until it has ended, and print its result as JSON.
+
+    MODULE is a dotted module or a .py file. Each ARGS_JSON is one argument of the workflow. While it works, this process also
+    goes on with other runs of the workflows that it has imported."""
+    workflow = load_workflow(target)
+    given = {name: value for name, value in options.items() if value is not None}
+    engine = Engine(desk().url)
+    try:
+        if not detach:
+            engine.work()
+        started = engine.start(workflow, *args, tags=dict(tags), **given)
+        if detach:
+            _print_id(started)
+        else:
+            _print_result(started)
+    except KeyboardInterrupt:
+        engine.close(grace="2s")
+        raise
+    finally:
+        engine.close()
+
+
+def _print_id(started: Run[Any]) -> None:
+    if desk().as_json:
+        print_json({"id": started.id, "status": started.status.value})
+    else:
+        print(started.id)
+
+
+def _print_result(started: Run[Any]) -> None:
+    if sys.stderr.isatty():
+        print(f"run {started.id}", file=sys.stderr)
+    try:
+        print_json(started.result())
+    except KeyboardInterrupt:
+        print(f"holdfast: stopped working on {started.id}; a worker goes on with it, or `holdfast cancel {started.id}`", file=sys.stderr)
+        raise

@@ -1,0 +1,115 @@
+"""``holdfast show``: one run, its history as a tree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from holdfast.cli.desk import Office, desk, printing
+from holdfast.cli.output import error_line, iso, payload, print_fields, print_json, print_tree, seconds, short, took
+from holdfast.cli.runs import as_data, with_iso
+from holdfast.cli.timeline import CHILDREN, trees
+from holdfast.core.records import Event, Kind, Run
+from holdfast.engine.past import valid
+from holdfast.store.contract import Filter, Store
+
+EPILOG = """\b
+Examples:
+  holdfast show last
+  holdfast show 01m7ge8gkb --json"""
+
+_TIMED = (Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.STEP_RETRIED)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", metavar="RUN")
+@printing
+def show(run: str) -> None:
+    """Show a run: where it stands, and its history as a tree of steps, attempts, branches and children."""
+    with desk().opened() as office:
+        found = office.find(run)
+        if desk().as_json:
+            print_json(_as_data(office.store, found))
+        else:
+            _print_run(office, found)
+
+
+def _as_data(store: Store, run: Run) -> dict[str, Any]:
+    history = store.history(run.id)
+    counted = {event.seq for event in valid(history)}
+    children = [{"id": child.id, "step": child.parent_step, "status": child.status.value} for child in store.children(run.id)]
+    return {
+        **as_data(store, run),
+        "children": children,
+        "history": [_event(event, void=event.seq not in counted) for event in history],
+    }
+
+
+def _event(event: Event, *, void: bool) -> dict[str, Any]:
+    data = payload(event.data)
+    return {
+        "seq": event.seq,
+        "kind": event.kind,
+        "step": event.step,
+        "at": iso(event.at),
+        "started_at": iso(event.started_at),
+        "attempt": event.attempt,
+        "data": with_iso(data) if event.kind in _TIMED else data,
+        "error": payload(event.error),
+        **({"void": True} if void else {}),
+    }
+
+
+def _print_run(office: Office, run: Run) -> None:
+    store, now = office.store, office.store.now()
+    print_fields(_header(store, run, now))
+    lines = trees(run, valid(store.history(run.id)), now, lambda run_id, step: _children_of(store, run_id, step))
+    print()
+    print_tree("history", lines)
+
+
+def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
+    worker = next((session.worker for session in store.sessions() if session.id == run.session_id), "")
+    taken = took(run, now)
+    return [
+        ("run", run.id),
+        ("workflow", f"{run.workflow} (version {run.version})"),
+        ("status", run.status.value + (f" {'after' if run.finished_at else 'for'} {taken}" if taken else "")),
+        ("created", seconds(run.created_at)),
+        ("started", seconds(run.started_at)),
+        ("finished", seconds(run.finished_at)),
+        ("wakes", seconds(run.wake_at)),
+        ("deadline", seconds(run.deadline)),
+        ("worker", worker),
+        ("lane", _lane(run)),
+        ("key", run.key or ""),
+        ("tags", ", ".join(f"{name}={value}" for name, value in store.tags(run.id).items())),
+        ("parent", run.parent_id or ""),
+        ("forked", run.forked_from or ""),
+        ("crashes", str(run.crashes) if run.crashes else ""),
+        ("cancel", run.cancel_reason or ""),
+        ("input", short(run.input, 100)),
+        ("result", "" if run.result is None else short(run.result, 200)),
+        ("error", error_line(run.error, 300)),
+    ]
+
+
+def _lane(run: Run) -> str:
+    parts = [
+        run.lane,
+        f"priority {run.priority}" if run.priority else "",
+        f"needs {', '.join(run.capabilities)}" if run.capabilities else "",
+        f"namespace {run.namespace}" if run.namespace != "default" else "",
+    ]
+    return "" if parts == ["default", "", "", ""] else ", ".join(part for part in parts if part)
+
+
+def _children_of(store: Store, run_id: str, step: str | None) -> list[Run]:
+    """Return the first children of a run, of one step or of all; one more than is shown."""
+    if step is None:
+        found = store.runs(Filter(parent_id=run_id, limit=CHILDREN + 1))
+    else:
+        ids = [child.id for child in store.children(run_id, [step])[: CHILDREN + 1]]
+        found = [run for child in ids if (run := store.run(child)) is not None]
+    return sorted(found, key=lambda run: (run.parent_index or 0, run.id))

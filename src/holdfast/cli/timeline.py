@@ -1,0 +1,213 @@
+"""A history as a tree: one node per step, branches by the path in its id, attempts below it, children by their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.cli.output import Tree, error_line, payload, short
+from holdfast.core.records import Event, Kind, Run
+from holdfast.core.status import Status
+from holdfast.core.why.facts import brief, moment
+
+UNDO = "undo "
+CHILDREN = 20
+"""How many children of one step are shown."""
+
+ChildrenOf = Callable[[str, str | None], list[Run]]
+"""The children of a run, of one of its steps or of all, oldest first; at most one more than is shown."""
+
+_STYLES = {"ok": "green", "failed": "red", "undone": "yellow", "running": "cyan", "waiting": "blue", "void": "dim"}
+_SIGNS = {"ok": "✓", "failed": "✗", "undone": "↩", "running": "▸", "waiting": "…", "note": "·"}
+
+
+class Node:
+    """What the history says about one step."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+        self.events: list[Event] = []
+        self.wait: dict[str, Any] | None = None
+        self.below: dict[str, Node] = {}
+
+    @property
+    def name(self) -> str:
+        return self.step.rsplit("/", 1)[-1]
+
+
+def trees(run: Run, events: Sequence[Event], now: int, children_of: ChildrenOf) -> list[Tree]:
+    """Return the history of a run as trees, in the order in which things began."""
+    root = Node("")
+    for event in events:
+        if event.step is None:
+            root.below[f"\n{event.seq}"] = _whole_run(event)
+        else:
+            _node(root, _begun_by(event, root)).events.append(event)
+    for wait in payload(run.waits) or []:
+        if isinstance(wait, dict) and wait.get("step"):
+            _node(root, _without_end(str(wait["step"]), wait.get("kind") == "child")).wait = wait
+    return [_tree(node, run, now, children_of) for node in root.below.values()]
+
+
+def _node(root: Node, step: str) -> Node:
+    """Return the node of a step, below the branches that its id names."""
+    node, path = root, ""
+    for part in step.split("/"):
+        path = f"{path}/{part}" if path else part
+        node = node.below.setdefault(part, Node(path))
+    return node
+
+
+def _begun_by(event: Event, root: Node) -> str:
+    """The end of a child belongs to the node of its start."""
+    step = event.step or ""
+    return _without_end(step, True) if event.kind == Kind.CHILD_ENDED else step
+
+
+def _without_end(step: str, of_child: bool) -> str:
+    return step.rsplit(" end", 1)[0] if of_child and " end" in step else step
+
+
+def _whole_run(event: Event) -> Node:
+    node = Node(event.kind)
+    node.events.append(event)
+    return node
+
+
+# A node as a line
+
+
+def _tree(node: Node, run: Run, now: int, children_of: ChildrenOf) -> Tree:
+    if node.events and node.events[0].step is None:
+        return _run_event(node.events[0])
+    below = [_tree(inner, run, now, children_of) for inner in node.below.values()]
+    if not node.events and node.wait is None:
+        return Tree(node.name, "bold", below)
+    state = _state(node)
+    sign = _SIGNS["undone" if state == "ok" and node.name.startswith(UNDO) else state]
+    line = "  ".join(part for part in (f"{sign} {node.name}", _took(node, now), _outcome(node, now)) if part)
+    tree = Tree(line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below])
+    return tree
+
+
+def _state(node: Node) -> str:
+    kinds = [event.kind for event in node.events]
+    last = node.events[-1] if node.events else None
+    if node.wait is not None:
+        return "waiting"
+    if last is None or kinds[-1] == Kind.STEP_STARTED:
+        return "running"
+    if kinds[-1] in (Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.MAP_STARTED):
+        return "waiting"
+    return "failed" if last.error is not None else "ok"
+
+
+def _took(node: Node, now: int) -> str:
+    if not node.events:
+        return ""
+    first, last = node.events[0], node.events[-1]
+    begun = first.started_at or first.at
+    open_still = _state(node) in ("running", "waiting") and last.kind != Kind.CHILD_STARTED
+    end = now if open_still else last.at
+    return brief(end - begun) if end > begun else ""
+
+
+def _outcome(node: Node, now: int) -> str:
+    parts = []
+    last = node.events[-1] if node.events else None
+    tries = sum(event.kind in (Kind.STEP_RETRIED, Kind.STEP_COMPLETED, Kind.STEP_FAILED) for event in node.events)
+    if tries > 1:
+        parts.append(f"{tries} attempts")
+    if node.wait is not None:
+        parts.append(_waiting(node.wait))
+    elif last is not None:
+        parts.append(_OUTCOMES.get(last.kind, _nothing)(last))
+    return "  ".join(part for part in parts if part)
+
+
+def _waiting(wait: dict[str, Any]) -> str:
+    until = f" until {moment(wait['until'])}" if wait.get("until") else ""
+    return {
+        "timer": f"sleeps{until}",
+        "signal": f"waits for the signal {wait.get('name')!r}{until}",
+        "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
+        "child": f"waits for {wait.get('run')}",
+        "children": f"waits for {wait.get('of')} children",
+    }.get(str(wait.get("kind")), f"waits{until}")
+
+
+def _value(event: Event) -> str:
+    return "" if event.data in (None, b"null") else f"→ {short(event.data)}"
+
+
+def _failed(event: Event) -> str:
+    return error_line(event.error)
+
+
+def _nothing(event: Event) -> str:
+    return ""
+
+
+_OUTCOMES: dict[str, Callable[[Event], str]] = {
+    Kind.STEP_COMPLETED: _value,
+    Kind.STEP_FAILED: _failed,
+    Kind.STEP_STARTED: lambda event: "running" + (f" (attempt {event.attempt})" if event.attempt > 1 else ""),
+    Kind.STEP_RETRIED: lambda event: f"tries again at {moment(payload(event.data)['until'])}",
+    Kind.TIMER_SET: lambda event: f"sleeps until {moment(payload(event.data)['until'])}",
+    Kind.SIGNAL_AWAITED: lambda event: f"waits until {moment(payload(event.data)['until'])}",
+    Kind.SIGNAL_RECEIVED: _value,
+    Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
+    Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
+    Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
+    Kind.MAP_ENDED: lambda event: f"{len(payload(event.data) or [])} ended",
+    Kind.MARKED: lambda event: f"= {short(event.data)}",
+    Kind.SIGNAL_SENT: lambda event: f"to {payload(event.data).get('run')}",
+    Kind.CANCEL_SENT: lambda event: f"of {payload(event.data).get('run')}",
+}
+
+
+def _attempts(node: Node) -> list[Tree]:
+    return [
+        Tree(f"attempt {event.attempt} failed: {error_line(event.error)}", "dim")
+        for event in node.events
+        if event.kind == Kind.STEP_RETRIED
+    ]
+
+
+def _children(node: Node, run: Run, children_of: ChildrenOf) -> list[Tree]:
+    if not any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in node.events):
+        return []
+    return child_lines(children_of(run.id, node.step), children_of)
+
+
+def child_lines(found: Sequence[Run], children_of: ChildrenOf, depth: int = 5) -> list[Tree]:
+    """Return one line per child, those below it below it."""
+    lines = []
+    for child in found[:CHILDREN]:
+        below = child_lines(children_of(child.id, None), children_of, depth - 1) if depth else []
+        lines.append(Tree(_child(child), "red" if child.status in (Status.FAILED, Status.STUCK) else "", below))
+    if len(found) > CHILDREN:
+        lines.append(Tree("... and more: holdfast runs --parent " + str(found[0].parent_id), "dim"))
+    return lines
+
+
+def _child(child: Run) -> str:
+    took = "" if child.started_at is None or child.finished_at is None else brief(child.finished_at - child.started_at)
+    error = error_line(child.error) if child.error is not None else ""
+    return "  ".join(part for part in (f"run {child.id}", child.workflow, child.status.value, took, error) if part)
+
+
+def _run_event(event: Event) -> Tree:
+    """A line about the run as a whole: asked to stop, replayed, stuck, ended."""
+    words = event.kind.replace("_", " ")
+    data = payload(event.data)
+    told = error_line(event.error) if event.error is not None else ""
+    if event.kind == Kind.CANCEL_REQUESTED:
+        words, told = "asked to stop", str(data.get("reason", ""))
+    elif event.kind == Kind.RUN_REPLAYED:
+        told = f"{len(data.get('void', []))} earlier events no longer count"
+    elif event.kind == Kind.RUN_FORKED:
+        told = f"from {data.get('run')}" + (f" at {data.get('step')}" if data.get("step") else "")
+    state = "failed" if event.kind in (Kind.RUN_FAILED, Kind.RUN_STUCK, Kind.RUN_EXPIRED) else "note"
+    sign = _SIGNS["ok" if event.kind == Kind.RUN_COMPLETED else state]
+    return Tree(f"{sign} {words}{': ' if told else ''}{told}", _STYLES.get(state, ""))

@@ -1,0 +1,54 @@
+"""``holdfast why``: what holds a run up, and the command that unblocks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli.desk import desk, printing
+from holdfast.cli.output import iso, print_json
+from holdfast.core.why.facts import Blocker, Why, until
+from holdfast.engine.why import why as explain
+
+EPILOG = """\b
+Examples:
+  holdfast why last
+  holdfast why 01m7ge8gkb --json"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", metavar="RUN")
+@printing
+def why(run: str) -> None:
+    """Say why a run stands where it stands: the exact blocker, who holds it, since when, and the command that unblocks it."""
+    with desk().opened() as office:
+        found = explain(office.store, office.find(run))
+        if desk().as_json:
+            print_json(_as_data(found))
+        else:
+            _print(found, office.store.now())
+
+
+def _as_data(found: Why) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(found)
+    data["since"] = iso(found.since)
+    for blocker in data["blockers"]:
+        blocker["since"], blocker["until"] = iso(blocker["since"]), iso(blocker["until"])
+    return data
+
+
+def _print(found: Why, now: int) -> None:
+    since = f" since {until(found.since, now)}" if found.since is not None else ""
+    print(f"{found.workflow} {found.run} is {found.status}{since}")
+    if found.blockers and found.blockers[0].text != found.reason:
+        print(f"  {found.reason}")
+    for blocker in found.blockers:
+        _print_blocker(blocker)
+
+
+def _print_blocker(blocker: Blocker) -> None:
+    print(f"  {blocker.text}")
+    if blocker.remedy is not None:
+        print(f"    $ {desk().command(blocker.remedy)}")

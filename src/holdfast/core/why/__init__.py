@@ -1,0 +1,1 @@
+"""Explaining where a run stands: facts in, words and commands out."""

@@ -1,0 +1,108 @@
+"""What keeps a run that nobody holds from being claimed: its lane, or that no worker can serve it."""
+
+from __future__ import annotations
+
+from holdfast.core import claims, rate
+from holdfast.core.records import Lane, Route
+from holdfast.core.why.facts import Blocker, Facts, moment, until
+from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
+
+NEAR = 5
+"""How many of the workers that almost serve a run are named."""
+
+
+def claiming(facts: Facts) -> list[Blocker]:
+    """Say what keeps the run from being claimed; when nothing does, who will."""
+    serving = [seen for seen in facts.workers if seen.life is not Life.GONE and not lacks(seen.offer, route_of(facts))]
+    found = [*_lane(facts), *(_busy(facts, serving) if serving else nobody(facts))]
+    return found or [_soon(serving)]
+
+
+def is_served(facts: Facts) -> bool:
+    """Say whether a live worker could go on with the run."""
+    return any(seen.life is not Life.GONE and not lacks(seen.offer, route_of(facts)) for seen in facts.workers)
+
+
+def route_of(facts: Facts) -> Route:
+    """Return what a worker must offer to serve the run."""
+    run = facts.run
+    return Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
+
+
+def nobody(facts: Facts) -> list[Blocker]:
+    """No live worker can serve the run: say what nobody offers, and what those who are near lack."""
+    route = route_of(facts)
+    living = [seen for seen in facts.workers if seen.life is not Life.GONE]
+    offers = [seen.offer for seen in living]
+    remedy = start_command(offers, route)
+    hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
+    if not living:
+        return [Blocker(kind="worker", text=f"no worker is alive {hint}", remedy=remedy), *_gone(facts)]
+    text = f"no live worker serves {unserved(offers, route)} {hint}"
+    near = sorted(((lacks(seen.offer, route), seen) for seen in living), key=lambda pair: len(pair[0]))
+    misses = [_miss(seen, why) for why, seen in near[:NEAR]]
+    return [Blocker(kind="worker", text=text, remedy=remedy), *misses]
+
+
+def _miss(seen: Seen, why: list[str]) -> Blocker:
+    return Blocker(kind="near miss", text=f"{seen.place} is alive, but {' and '.join(why)}", holder=seen.name)
+
+
+def _gone(facts: Facts) -> list[Blocker]:
+    gone = [seen for seen in facts.workers if seen.life is Life.GONE][:NEAR]
+    return [
+        Blocker(
+            kind="near miss",
+            text=f"{seen.place} is gone; it last beat at {moment(seen.session.beat_at)}",
+            holder=seen.name,
+            since=seen.session.beat_at,
+        )
+        for seen in gone
+    ]
+
+
+def _lane(facts: Facts) -> list[Blocker]:
+    lane = facts.lane
+    if lane is None:
+        return []
+    found = []
+    if lane.paused:
+        text = f"the lane {lane.name} is paused"
+        found.append(Blocker(kind="lane", text=text, holder=lane.name, remedy=f"holdfast lanes set {lane.name} --unpause"))
+    if lane.concurrency is not None and len(facts.slots) >= lane.concurrency:
+        found.append(_full(facts, lane, lane.concurrency))
+    limits = claims.rate_of(lane)
+    free_at = None if limits is None else rate.next_at(limits, min(lane.free_at, facts.now + limits.per), facts.now)
+    if limits is not None and free_at is not None and free_at > facts.now:
+        text = f"the lane {lane.name} has used its rate of {rate.show(limits)}; one more may begin at {until(free_at, facts.now)}"
+        remedy = f"holdfast lanes set {lane.name} --rate {limits.limit * 2}/{rate.show(limits).split('/')[1]}"
+        found.append(Blocker(kind="lane", text=text, holder=lane.name, until=free_at, remedy=remedy))
+    return found
+
+
+def _full(facts: Facts, lane: Lane, limit: int) -> Blocker:
+    slots = facts.slots
+    holders = ", ".join(f"{slot.run} (worker {slot.worker})" for slot in slots[:NEAR])
+    more = f" and {len(slots) - NEAR} more" if len(slots) > NEAR else ""
+    taken = f"all {limit} places of the lane {lane.name} are taken by {holders}{more}"
+    text = taken if limit else f"the lane {lane.name} lets no run begin: its concurrency is 0"
+    remedy = f"holdfast lanes set {lane.name} --concurrency {max(limit, len(slots)) + 1}"
+    return Blocker(kind="lane", text=text, holder=slots[0].run if slots else lane.name, remedy=remedy)
+
+
+def _busy(facts: Facts, serving: list[Seen]) -> list[Blocker]:
+    if any(seen.at_work < seen.offer.concurrency for seen in serving):
+        return []
+    named = ", ".join(f"{seen.name} ({seen.at_work} of {seen.offer.concurrency})" for seen in serving[:NEAR])
+    remedy = start_command([], route_of(facts))
+    return [Blocker(kind="worker", text=f"all workers that serve it are busy: {named}", holder=serving[0].name, remedy=remedy)]
+
+
+def _soon(serving: list[Seen]) -> Blocker:
+    awake = [seen for seen in serving if seen.life is Life.ALIVE]
+    if not awake:
+        seen = serving[0]
+        text = f"it is ready, but {seen.place}, the only one that serves it, has not beaten since {moment(seen.session.beat_at)}"
+        return Blocker(kind="worker", text=text, holder=seen.name, since=seen.session.beat_at, until=seen.session.expires_at)
+    others = f" or one of {len(awake) - 1} others" if len(awake) > 1 else ""
+    return Blocker(kind="ready", text=f"it is ready: {awake[0].place}{others} claims it in a moment", holder=awake[0].name)

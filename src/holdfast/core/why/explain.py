@@ -1,0 +1,229 @@
+"""One explanation per status."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+
+from holdfast.core.records import Event, Kind
+from holdfast.core.status import Status
+from holdfast.core.why.claiming import claiming, is_served, nobody
+from holdfast.core.why.facts import Blocker, Facts, Why, away, holder_of, last_at, moment, told, until
+from holdfast.core.why.serving import Life, Seen
+from holdfast.core.why.waiting import error_of, error_text, is_due, waits
+
+UNDO = "undo "
+LONGEST = 300
+"""Characters of a result that are shown."""
+
+_STEP_ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED, Kind.STEP_RETRIED)
+
+
+def explain(facts: Facts) -> Why:
+    """Say where the run stands, what holds it up, and what would make it go on."""
+    found = _STATUSES[facts.run.status](facts)
+    deadline = facts.run.deadline
+    if deadline is not None and facts.run.finished_at is None:
+        text = f"its deadline is {until(deadline, facts.now)}"
+        found.blockers.append(Blocker(kind="deadline", text=text, until=deadline))
+    return found
+
+
+def _pending(facts: Facts) -> Why:
+    wake_at = facts.run.wake_at
+    if wake_at is None or wake_at <= facts.now:
+        blockers = claiming(facts)
+        return told(facts, blockers, since=wake_at or last_at(facts))
+    text = f"it may not begin before {until(wake_at, facts.now)}"
+    blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at)
+    return told(facts, [blocker, *_later(facts)], since=last_at(facts))
+
+
+def _blocked(facts: Facts) -> Why:
+    blockers = waits(facts) or [Blocker(kind="blocked", text="it is blocked", since=last_at(facts))]
+    blockers[0].remedy = blockers[0].remedy or f"holdfast resume {facts.run.id}"
+    return told(facts, blockers, since=last_at(facts))
+
+
+def _running(facts: Facts) -> Why:
+    return told(facts, _held(facts), since=last_at(facts))
+
+
+def _held(facts: Facts) -> list[Blocker]:
+    """Say who holds the run and whether that worker still beats."""
+    seen = holder_of(facts)
+    if seen is None:
+        text = "it is held by a session that does not exist: the database is not sound"
+        return [Blocker(kind="session", text=text, holder=facts.run.session_id, remedy="holdfast db check")]
+    if seen.life is Life.GONE:
+        return [_lost(facts, seen), *claiming(facts)]
+    if seen.life is Life.SILENT:
+        return [_silent(facts, seen)]
+    return [_at_work(facts, seen)]
+
+
+def _lost(facts: Facts, seen: Seen) -> Blocker:
+    beat = seen.session.beat_at
+    text = f"{seen.place}, which held it, is gone; its last heartbeat was at {until(beat, facts.now)}"
+    return Blocker(kind="session", text=text, holder=seen.name, since=beat)
+
+
+def _silent(facts: Facts, seen: Seen) -> Blocker:
+    beat, end = seen.session.beat_at, seen.session.expires_at
+    text = (
+        f"{seen.place} holds it, but its heartbeat stopped at {until(beat, facts.now)};"
+        f" the lease ends at {until(end, facts.now)} and another worker may go on"
+    )
+    return Blocker(kind="session", text=text, holder=seen.name, since=beat, until=end)
+
+
+def _at_work(facts: Facts, seen: Seen) -> Blocker:
+    steps = steps_at_work(facts.history)
+    if steps:
+        since = steps[0].started_at or steps[0].at
+        named = ", ".join(_step(event, facts.now) for event in steps)
+        return Blocker(kind="step", text=f"{seen.place} is at work on {named}", holder=seen.name, since=since)
+    if not facts.history:
+        return Blocker(kind="step", text=f"{seen.place} has just begun with it", holder=seen.name, since=last_at(facts))
+    last = facts.history[-1]
+    what = f"{last.kind} {last.step}" if last.step else last.kind
+    text = f"{seen.place} is at work on it; the last event is {what}, {away(last.at, facts.now)}"
+    return Blocker(kind="step", text=text, holder=seen.name, since=last.at)
+
+
+def _step(event: Event, now: int) -> str:
+    since = event.started_at or event.at
+    attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
+    return f"step {event.step!r} since {until(since, now)}{attempt}"
+
+
+def steps_at_work(history: Sequence[Event]) -> list[Event]:
+    """Return the notes of steps that began and have not ended."""
+    begun: dict[str, Event] = {}
+    for event in history:
+        if event.kind == Kind.STEP_STARTED:
+            begun[event.step or ""] = event
+        elif event.kind in _STEP_ENDS:
+            begun.pop(event.step or "", None)
+    return list(begun.values())
+
+
+def _waiting(facts: Facts) -> Why:
+    return told(facts, _parked(facts), since=last_at(facts))
+
+
+def _parked(facts: Facts) -> list[Blocker]:
+    """Say what it waits for; what has happened already needs a worker, and what will happen will need one."""
+    found = waits(facts) or [Blocker(kind="wait", text="it waits", since=last_at(facts))]
+    seen = holder_of(facts)
+    held = seen is not None and seen.life is not Life.GONE
+    if not is_due(facts):
+        return found if held else [*found, *_later(facts)]
+    if held and seen is not None:
+        return [*found, Blocker(kind="session", text=f"{seen.place} holds it and goes on in a moment", holder=seen.name)]
+    stops = claiming(facts)
+    return [*found, *stops] if stops[0].kind == "ready" else [*stops, *found]
+
+
+def _later(facts: Facts) -> list[Blocker]:
+    """Nobody is needed now. But warn of what will be needed then."""
+    if is_served(facts):
+        return []
+    first = nobody(facts)[0]
+    return [Blocker(kind="worker", text=f"then {first.text}", remedy=first.remedy)]
+
+
+def _cancelling(facts: Facts) -> Why:
+    run = facts.run
+    asked = next((event for event in reversed(facts.history) if event.kind == Kind.CANCEL_REQUESTED), None)
+    since = asked.at if asked is not None else last_at(facts)
+    reason = f"it was asked to stop ({run.cancel_reason or 'no reason given'}) and is {_undoing(facts)}"
+    if run.session_id is not None:
+        blockers = [*(waits(facts) if facts.waits else []), *_held(facts)]
+    else:
+        blockers = _parked(facts) if facts.waits else claiming(facts)
+    force = "to end it at once, with nothing more undone"
+    blockers.append(Blocker(kind="force", text=force, remedy=f"holdfast cancel {run.id} --force"))
+    return told(facts, blockers, reason, since)
+
+
+def _undoing(facts: Facts) -> str:
+    undone = [_name(event) for event in facts.history if event.kind == Kind.STEP_COMPLETED and _is_undo(event)]
+    now = [_name(event) for event in steps_at_work(facts.history) if _is_undo(event)]
+    now += [str(wait["step"]) for wait in facts.waits if str(wait.get("step", "")).rsplit("/", 1)[-1].startswith(UNDO)]
+    so_far = f"; undone so far: {', '.join(undone)}" if undone else ""
+    return (f"undoing: {', '.join(now)}" if now else "coming to its end") + so_far
+
+
+def _is_undo(event: Event) -> bool:
+    return (event.step or "").rsplit("/", 1)[-1].startswith(UNDO)
+
+
+def _name(event: Event) -> str:
+    return event.step or event.kind
+
+
+def _stuck(facts: Facts) -> Why:
+    run, error = facts.run, error_of(facts.run.error)
+    since, resume = last_at(facts), f"holdfast resume {run.id}"
+    if error.get("type") == "Diverged":
+        return told(facts, _diverged(facts, error["facts"], resume), since=since)
+    if error.get("type") == "TooManyCrashes":
+        text = f"{error.get('message')}: find out what kills the process, then resume it"
+        return told(facts, [Blocker(kind="crashes", text=text, since=since, remedy=resume)], since=since)
+    text = f"it cannot go on: {error_text(run.error)}"
+    return told(facts, [Blocker(kind="error", text=text, since=since, remedy=resume)], since=since)
+
+
+def _diverged(facts: Facts, found: dict[str, object], resume: str) -> list[Blocker]:
+    if found.get("step") is None:
+        text = f"its code does not fit its history: {found.get('why', 'nobody knows where')}"
+        return [Blocker(kind="diverged", text=text, since=last_at(facts), remedy=resume)]
+    text = (
+        f"its code does not fit its history at step {found['step']!r}: recorded is {found.get('recorded')},"
+        f" wanted is {found.get('wanted')}, at {found.get('where')}; mend the code, then resume it"
+    )
+    fork = f"holdfast fork {facts.run.id} --from {shlex.quote(str(found['step']))}"
+    return [
+        Blocker(kind="diverged", text=text, holder=str(found["step"]), since=last_at(facts), remedy=resume),
+        Blocker(kind="fork", text="or leave it and begin anew from that step with the code as it is", remedy=fork),
+    ]
+
+
+def _final(facts: Facts) -> Why:
+    run = facts.run
+    ended = run.finished_at or last_at(facts)
+    text = f"{_ended(facts)}, at {moment(ended)} ({away(ended, facts.now)})"
+    blocker = Blocker(kind="ended", text=text, since=ended, remedy=f"holdfast replay {run.id}")
+    undo_failed = error_of(run.error)["facts"].get("undo_failed")
+    more = [Blocker(kind="undo", text=f"not undone, because the undoing failed: {', '.join(undo_failed)}")] if undo_failed else []
+    return told(facts, [blocker, *more], since=ended)
+
+
+def _ended(facts: Facts) -> str:
+    run = facts.run
+    if run.status is Status.COMPLETED:
+        result = (run.result or b"null").decode("utf-8", "replace")
+        return f"it completed with {result if len(result) <= LONGEST else result[:LONGEST] + '...'}"
+    if run.status is Status.FAILED:
+        return f"it failed with {error_text(run.error)}"
+    if run.status is Status.CANCELLED:
+        return f"it was cancelled: {run.cancel_reason or error_of(run.error).get('message') or 'no reason given'}"
+    if run.status is Status.EXPIRED:
+        return "it passed its deadline" + (f" of {moment(run.deadline)}" if run.deadline else "")
+    return f"it was {run.status.value}"
+
+
+_STATUSES: dict[Status, Callable[[Facts], Why]] = {
+    Status.PENDING: _pending,
+    Status.BLOCKED: _blocked,
+    Status.RUNNING: _running,
+    Status.WAITING: _waiting,
+    Status.CANCELLING: _cancelling,
+    Status.STUCK: _stuck,
+    Status.COMPLETED: _final,
+    Status.FAILED: _final,
+    Status.CANCELLED: _final,
+    Status.EXPIRED: _final,
+    Status.SKIPPED: _final,
+}

@@ -1,0 +1,117 @@
+"""Who could go on with a run: what the workers offer, whether they live, and what each of them lacks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.core.records import Route, Session
+
+
+class Life(StrEnum):
+    """How a session stands."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+class Offer(msgspec.Struct, kw_only=True):
+    """What a worker serves, as its session says. None of the lanes, versions or namespaces named means all of them."""
+
+    workflows: dict[str, list[str] | None] = {}
+    lanes: list[str] | None = None
+    capabilities: list[str] = []
+    namespace: str | None = None
+    concurrency: int = 1
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """A worker, as others see it; ``at_work`` is how many runs it holds that do not wait."""
+
+    session: Session
+    offer: Offer
+    life: Life
+    at_work: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.session.worker
+
+    @property
+    def place(self) -> str:
+        return f"worker {self.session.worker} (pid {self.session.pid} on {self.session.host})"
+
+
+def offer_of(session: Session) -> Offer:
+    """Return what a session says that it serves; one that cannot be read serves nothing."""
+    try:
+        return msgspec.json.decode(session.serves, type=Offer)
+    except msgspec.DecodeError:
+        return Offer()
+
+
+def life_of(session: Session, *, process: bool | None, now: int) -> Life:
+    """Say how a session stands. *process* says whether its process lives, None when nobody can tell.
+
+    It beats every third of its lifetime, so one that has missed a second beat is silent, until it expires."""
+    if process is False or session.expires_at < now:
+        return Life.GONE
+    lifetime = session.expires_at - session.beat_at
+    return Life.SILENT if now - session.beat_at > lifetime * 2 // 3 else Life.ALIVE
+
+
+def lacks(offer: Offer, route: Route) -> list[str]:
+    """Say, in words, what keeps a worker from serving a route; nothing when it serves it."""
+    if route.workflow not in offer.workflows:
+        return [f"it does not know the workflow, only {_names(sorted(offer.workflows))}"]
+    found = []
+    versions = offer.workflows[route.workflow]
+    if versions is not None and route.version not in versions:
+        found.append(f"it serves only {_names(versions)} of the versions")
+    if offer.lanes is not None and route.lane not in offer.lanes:
+        found.append(f"it serves only {_names(offer.lanes)} of the lanes")
+    missing = sorted(set(route.capabilities) - set(offer.capabilities))
+    if missing:
+        found.append(f"it lacks {_names(missing)} and offers {_names(offer.capabilities)} of the capabilities")
+    if offer.namespace is not None and offer.namespace != route.namespace:
+        found.append(f"it serves only the namespace {offer.namespace}")
+    return found
+
+
+def unserved(offers: Sequence[Offer], route: Route) -> str:
+    """Name what nobody of *offers* serves, given that none of them serves the whole route."""
+    knowing = [offer for offer in offers if route.workflow in offer.workflows]
+    if not knowing:
+        return f"the workflow {route.workflow}"
+    parts = {
+        f"version {route.version} of {route.workflow}": [
+            _any_or(offer.workflows[route.workflow], route.version) for offer in knowing
+        ],
+        f"the lane {route.lane}": [_any_or(offer.lanes, route.lane) for offer in knowing],
+        f"the namespace {route.namespace}": [offer.namespace in (None, route.namespace) for offer in knowing],
+        **{f"the capability {one}": [one in offer.capabilities for offer in knowing] for one in route.capabilities},
+    }
+    nobody = [part for part, served in parts.items() if not any(served)]
+    return " and ".join(nobody) or f"{', '.join(parts)}, all at once"
+
+
+def start_command(offers: Sequence[Offer], route: Route) -> str:
+    """Return the command that starts a worker for a route; MODULE stands for the module that defines the workflow."""
+    command = "holdfast worker MODULE"
+    if offers and not any(_any_or(offer.lanes, route.lane) for offer in offers):
+        command += f" --lanes {route.lane}"
+    if route.capabilities:
+        command += f" --capabilities {','.join(route.capabilities)}"
+    return command
+
+
+def _any_or(allowed: Sequence[str] | None, one: str) -> bool:
+    return allowed is None or one in allowed
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown or "none"

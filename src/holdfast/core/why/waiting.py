@@ -1,0 +1,118 @@
+"""What a parked run waits for, one blocker per wait."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Kind
+from holdfast.core.why.facts import Blocker, Facts, Why, last_at, until
+
+Wait = Mapping[str, Any]
+
+
+def waits(facts: Facts) -> list[Blocker]:
+    """Say what each wait of the run waits for."""
+    return [_KINDS.get(str(wait.get("kind")), _other)(facts, wait) for wait in facts.waits]
+
+
+def is_due(facts: Facts) -> bool:
+    """Say whether what the run waits for has happened, so that it only needs somebody to go on with it."""
+    return any(_happened(facts, wait) for wait in facts.waits)
+
+
+def _happened(facts: Facts, wait: Wait) -> bool:
+    limit = wait.get("until")
+    if limit is not None and limit <= facts.now:
+        return True
+    if wait.get("kind") == "signal":
+        return wait.get("name") in facts.signals
+    return wait.get("kind") in ("child", "children") and not facts.children.get(str(wait.get("step")))
+
+
+def _timer(facts: Facts, wait: Wait) -> Blocker:
+    limit = int(wait["until"])
+    verb = "it sleeps until" if limit > facts.now else "its timer is due since"
+    text = f"{verb} {until(limit, facts.now)}, step {wait['step']!r}"
+    return Blocker(kind="timer", text=text, since=last_at(facts), until=limit)
+
+
+def _signal(facts: Facts, wait: Wait) -> Blocker:
+    name, limit = str(wait["name"]), wait.get("until")
+    if name in facts.signals:
+        return Blocker(kind="signal", text=f"the signal {name!r} has come and is about to be taken", since=last_at(facts))
+    given_up = "" if limit is None else f"; it gives up at {until(int(limit), facts.now)}"
+    return Blocker(
+        kind="signal",
+        text=f"it waits for the signal {name!r}, which somebody must send{given_up}",
+        holder="whoever sends the signal",
+        since=last_at(facts),
+        until=limit,
+        remedy=f"holdfast signal {facts.run.id} {shlex.quote(name)}",
+    )
+
+
+def _retry(facts: Facts, wait: Wait) -> Blocker:
+    limit, step, attempt = int(wait["until"]), str(wait["step"]), int(wait.get("attempt") or 2)
+    failures = [event for event in facts.history if event.kind == Kind.STEP_RETRIED and event.step == step]
+    why = f" with {error_text(failures[-1].error)}" if failures else ""
+    text = f"step {step!r} failed{why}; attempt {attempt} begins at {until(limit, facts.now)}"
+    return Blocker(kind="retry", text=text, holder=step, since=failures[-1].at if failures else last_at(facts), until=limit)
+
+
+def _child(facts: Facts, wait: Wait) -> Blocker:
+    run_id, found = str(wait.get("run")), facts.children.get(str(wait["step"]), ())
+    if not found:
+        return Blocker(kind="child", text=f"its child {run_id} has ended; it is about to go on", since=last_at(facts))
+    return _below(found[0], f"it waits for its child {found[0].run} ({found[0].workflow}), which is {found[0].status}", facts)
+
+
+def _children(facts: Facts, wait: Wait) -> Blocker:
+    found = facts.children.get(str(wait["step"]), ())
+    total = wait.get("of", "all")
+    if not found:
+        return Blocker(kind="children", text=f"its {total} children have ended; it is about to go on", since=last_at(facts))
+    first, open_now = found[0], wait.get("open", len(found))
+    text = f"it waits for the {total} children of step {wait['step']!r}; {open_now} are open, such as {first.run}"
+    return _below(first, f"{text}, which is {first.status}", facts, kind="children")
+
+
+def _below(child: Why, text: str, facts: Facts, kind: str = "child") -> Blocker:
+    remedy = child.remedy or f"holdfast why {child.run}"
+    whole = f"{text}: {child.reason}"
+    return Blocker(kind=kind, text=whole, holder=child.run, since=last_at(facts), remedy=remedy)
+
+
+def _other(facts: Facts, wait: Wait) -> Blocker:
+    limit = wait.get("until")
+    text = f"it waits for a {wait.get('kind')}" + ("" if limit is None else f" until {until(int(limit), facts.now)}")
+    return Blocker(kind=str(wait.get("kind")), text=text, since=last_at(facts), until=limit)
+
+
+_KINDS: dict[str, Callable[[Facts, Wait], Blocker]] = {
+    "timer": _timer,
+    "signal": _signal,
+    "retry": _retry,
+    "child": _child,
+    "children": _children,
+}
+
+
+def error_of(data: bytes | None) -> dict[str, Any]:
+    """Return a stored error as a dictionary that has facts, whatever is stored."""
+    try:
+        found = msgspec.json.decode(data or b"{}")
+    except msgspec.DecodeError:
+        found = None
+    error = found if isinstance(found, dict) else {}
+    return error if isinstance(error.get("facts"), dict) else {**error, "facts": {}}
+
+
+def error_text(data: bytes | None) -> str:
+    """Write a stored error in one line."""
+    error = error_of(data)
+    whole = f"{error.get('type', 'an error')}: {error.get('message', '')}".rstrip(": ")
+    return " ".join(whole.split())

@@ -1,0 +1,33 @@
+"""For those who test their workflows: time that is moved by hand, a lab to run them in, and crashes at every commit.
+
+The names are loaded when they are first used, so that the pytest plugin costs a test run nothing that it does not use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.testing.clock import VirtualClock
+    from holdfast.testing.crash import BrokenPromise, CrashReport, crash_everywhere
+    from holdfast.testing.harness import Lab, NeverEnds
+    from holdfast.testing.quiet import NotSettled
+
+_HOMES = {
+    "BrokenPromise": "crash",
+    "CrashReport": "crash",
+    "Lab": "harness",
+    "NeverEnds": "harness",
+    "NotSettled": "quiet",
+    "VirtualClock": "clock",
+    "crash_everywhere": "crash",
+}
+
+__all__ = ["BrokenPromise", "CrashReport", "Lab", "NeverEnds", "NotSettled", "VirtualClock", "crash_everywhere"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,110 @@
+"""A store that counts its commits and, at the one it was told, dies like a killed process or loses its leases to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from holdfast.core.records import Kind
+from holdfast.errors import EngineClosed
+from holdfast.store import contract as c
+from holdfast.testing.ledger import Ledger
+
+BEFORE, WITHIN, AFTER, ZOMBIE = "before", "within", "after", "zombie"
+
+_OF_THE_DEAD = frozenset({"url", "close", "free_slot", "hints", "now"})
+"""What may still be called when the process is dead: what the system itself would do."""
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Plan(NamedTuple):
+    """At which commit of an engine, and on which side of it, something happens to that engine."""
+
+    at: int
+    side: str
+
+    def __str__(self) -> str:
+        if self.side == ZOMBIE:
+            return f"another worker took over before commit {self.at}"
+        return f"a crash {self.side} commit {self.at}"
+
+
+class Boundaries:
+    """A store between an engine and the real one. What it is not asked to disturb it passes on."""
+
+    def __init__(self, store: Any, ledger: Ledger, plan: Plan | None = None, *, engine: int = 0) -> None:
+        self._store, self._ledger, self._plan, self._engine = store, ledger, plan, engine
+        self._session_id = ""
+        self.count = 0
+        self.dead = False
+        self.lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.dead and name not in _OF_THE_DEAD:
+            raise EngineClosed(why="its process is dead")
+        return getattr(self._store, name)
+
+    def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
+        """Apply a batch, or die."""
+        if self.dead:
+            raise EngineClosed(why="its process is dead")
+        self.count += 1
+        side = self._plan.side if self._plan is not None and self._plan.at == self.count else None
+        self._prepare(batch, side)
+        answers: list[Any] = self._store.apply(batch)
+        self._ledger.note(self._engine, batch, answers)
+        self._ledger.cancel_when_due(self._store.apply)
+        if side == AFTER:
+            self._die()
+        return answers
+
+    def _prepare(self, batch: Sequence[c.Transition], side: str | None) -> None:
+        for op in batch:
+            if isinstance(op, c.OpenSession):
+                self._session_id = op.session.id
+            elif side == WITHIN and isinstance(op, c.Advance) and op.body is not None:
+                op.body = self._fatal(op.body)
+        if side == BEFORE:
+            self._die()
+        elif side == ZOMBIE:
+            self.lost = True
+            self._ledger.zombies.add(self._engine)
+            self._store.apply([c.EndSession(self._session_id, crashed=True)])
+
+    def _fatal(self, body: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+        def die_in_the_transaction(connection: Any) -> bytes:
+            body(connection)
+            self._die()
+            raise AssertionError("the dead do not return")
+
+        return die_in_the_transaction
+
+    def _die(self) -> None:
+        self.dead = True
+        raise Crash(f"{self._plan}")
+
+
+def has_effect(batch: Sequence[c.Transition], answers: Sequence[Any]) -> bool:
+    """Say whether a commit left anything behind that a crash could lose; an empty claim or a heartbeat did not."""
+    return any(_has_effect(op, answer) for op, answer in zip(batch, answers, strict=True))
+
+
+def _has_effect(op: c.Transition, answer: Any) -> bool:
+    if isinstance(op, c.Beat | c.OpenSession) or isinstance(answer, Exception | c.Changed):
+        return False
+    return bool(answer) if isinstance(op, c.Claim | c.ExpireRuns | c.EndSession) else True
+
+
+def describe(batch: Sequence[c.Transition]) -> str:
+    """Say what a commit is about."""
+    return ", ".join(_describe(op) for op in batch)
+
+
+def _describe(op: c.Transition) -> str:
+    if not isinstance(op, c.Advance):
+        return type(op).__name__
+    events = [f"{event.kind} {event.step or ''}".strip() for event in op.events if event.kind != Kind.TIMER_SET]
+    return " + ".join(events) or (op.status.value if op.status is not None else "nothing")

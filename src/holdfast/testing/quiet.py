@@ -1,0 +1,87 @@
+"""Knowing when a worker has nothing left to do: every run it holds waits for time, a signal or a person, and none can be claimed.
+
+The one place that looks into the engine from outside. It runs on the engine's own loop, so what it sees does not move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.engine.driver import Driver
+from holdfast.engine.wants import Step
+from holdfast.engine.worker import Worker
+
+TURNS = 3
+"""For so many turns of the loop in a row nothing must happen."""
+
+
+class NotSettled(AssertionError):
+    """The engine is still at work though it was given time to settle."""
+
+
+def is_dead(worker: Worker) -> bool:
+    """Say whether the engine has crashed, or was closed."""
+    return worker.writer._dead is not None
+
+
+async def settled(worker: Worker, limit: float) -> None:
+    """Wait until nothing happens any more unless time passes or somebody does something. Raises NotSettled."""
+    deadline = worker.loop.time() + limit
+    quiet = 0
+    while quiet < TURNS and not is_dead(worker):
+        if worker.loop.time() > deadline:
+            raise NotSettled(f"the engine is still at work after {limit:g} s: {'; '.join(at_work(worker)) or 'it claims'}")
+        quiet = quiet + 1 if is_quiet(worker) else 0
+        await _pass_a_turn(worker, deadline)
+
+
+async def _pass_a_turn(worker: Worker, deadline: float) -> None:
+    """Let the others have their turn; if all that is at work are steps, wait for one of them to end."""
+    waiting = [driver._woken for driver in worker.drivers.values() if _sleeps(driver) and not _rests(driver)]
+    others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
+    if waiting and not others and _is_idle(worker):
+        await asyncio.wait([one for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED)
+    else:
+        await asyncio.sleep(0)
+
+
+def is_quiet(worker: Worker) -> bool:
+    """Say whether, right now, nothing is going on."""
+    return _is_idle(worker) and all(_rests(driver) for driver in worker.drivers.values())
+
+
+def _is_idle(worker: Worker) -> bool:
+    """The worker itself has nothing to write, to claim or to wake."""
+    writer, ready = worker.writer, worker._ready
+    alarms = worker.alarms._heap
+    claims = ready.is_set() or not ready._waiters  # type: ignore[attr-defined]
+    due = any(instant <= worker.clock.now() and alarm.call is not None for instant, _, alarm in alarms)
+    return not (writer._queue or writer._scheduled or claims or due)
+
+
+def _sleeps(driver: Driver) -> bool:
+    return driver._woken is not None and not driver._woken.done() and not driver._inbox and not driver._knocked
+
+
+def _rests(driver: Driver) -> bool:
+    """The run only waits, and what it waits for has not come."""
+    due = driver._due is not None and driver._due <= driver.now()
+    return _sleeps(driver) and not due and driver._only_waits()
+
+
+def at_work(worker: Worker) -> list[str]:
+    """Say, for people, what keeps the engine busy."""
+    return [f"run {driver.run.id} of {driver.run.workflow} {_doing(driver)}" for driver in worker.drivers.values() if not _rests(driver)]
+
+
+def _doing(driver: Driver) -> str:
+    running = [step for step, want in driver.wants.items() if isinstance(want, Step) and want.running]
+    return f"runs step {', '.join(running)}" if running else "is being driven on"
+
+
+def next_instant(worker: Worker) -> int | None:
+    """Return when something will happen by the mere passing of time, if anything will."""
+    now = worker.clock.now()
+    times = [worker.store.next_wake(), *(driver._due for driver in worker.drivers.values())]
+    times += [lane.free_at for lane in worker.store.lanes() if lane.rate_limit is not None]
+    return min((time for time in times if time is not None and time > now), default=None)

@@ -1,0 +1,190 @@
+"""One run of a workflow from start to end, through as many engines as it takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from holdfast.authoring.code import registry
+from holdfast.core.records import Event, Run
+from holdfast.core.status import FINAL, Status
+from holdfast.errors import EngineClosed, RunFinished
+from holdfast.store.contract import Filter
+from holdfast.testing.boundaries import Boundaries, Crash, Plan
+from holdfast.testing.clock import VirtualClock
+from holdfast.testing.harness import HOPS, Lab, NeverEnds, hasty_store
+from holdfast.testing.ledger import RUN, Ledger, Watched
+
+
+class Script(NamedTuple):
+    """What is done in every scene."""
+
+    workflow: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    signals: list[tuple[str, Any]]
+    early: bool
+    cancel_at: int | str | None
+    setup: Callable[[], object]
+    check: Callable[[Lab], object]
+    engine: dict[str, Any]
+
+
+class Ending(NamedTuple):
+    """How a scene ended."""
+
+    runs: list[Run]
+    histories: dict[str, list[Event]]
+    broken: list[str]
+    ledger: Ledger
+
+    @property
+    def run(self) -> Run:
+        """The run that was disturbed."""
+        return next(run for run in self.runs if run.id == RUN)
+
+
+class Scene:
+    """A fresh file, time that begins anew, and one engine after another, each with the fate that was planned for it."""
+
+    def __init__(self, script: Script, path: str, plans: list[Plan]) -> None:
+        self.script, self.path, self._plans = script, path, plans
+        self.clock, self.ledger = VirtualClock(), Ledger(script.cancel_at)
+        self._sent = 0
+        self._zombies: list[Lab] = []
+        self._histories: dict[str, list[Event]] = {}
+
+    def play(self) -> Ending:
+        """Play it to the end."""
+        self._clear()
+        self.script.setup()
+        try:
+            for number, plan in enumerate([*self._plans, None]):
+                ending = self._live(number, plan)
+                if ending is not None:
+                    return ending
+        finally:
+            for zombie in self._zombies:
+                zombie.close()
+        raise AssertionError("the last engine has no plan to die")
+
+    def _clear(self) -> None:
+        """Begin with an empty database: a copy of one, for that is faster than to make it."""
+        for suffix in ("-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.remove(self.path + suffix)
+        empty = f"{self.path}.empty"
+        if not os.path.exists(empty):
+            hasty_store(empty, self.clock).close()
+        shutil.copyfile(empty, self.path)
+
+    def _live(self, number: int, plan: Plan | None) -> Ending | None:
+        """Let an engine go as far as it goes; None if it did not come to the end."""
+        store = Boundaries(hasty_store(self.path, self.clock), self.ledger, plan, engine=number)
+        lab = self._open(store, number)
+        if lab is None:
+            return None
+        if not self._performed(lab, store):
+            if store.dead:
+                lab.abandon()
+            else:
+                self._zombies.append(lab)
+            return None
+        try:
+            return self._end(lab)
+        finally:
+            lab.close()
+
+    def _open(self, store: Boundaries, number: int) -> Lab | None:
+        known = {**registry.known(), self.script.workflow.name: self.script.workflow}
+        watched = [Watched(one, self.ledger, engine=number) for one in known.values()]
+        try:
+            return Lab(self.path, clock=self.clock, store=store, workflows=watched, **self.script.engine)
+        except EngineClosed:
+            if store.dead:
+                return None
+            raise
+
+    def _performed(self, lab: Lab, store: Boundaries) -> bool:
+        """Do what the script says; False if the engine died of it or is a zombie now."""
+        try:
+            return self._perform(lab, store)
+        except Crash:
+            return False
+        except EngineClosed:
+            if store.dead:
+                return False
+            raise
+
+    def _perform(self, lab: Lab, store: Boundaries) -> bool:
+        script = self.script
+        lab.settle()
+        lab.start(script.workflow.name, *script.args, **script.kwargs, **script.options, id=RUN)
+        self.ledger.cancel_when_due(store.apply)
+        if script.early:
+            self._send(lab, len(script.signals))
+        for _ in range(HOPS):
+            lab.settle()
+            if store.dead or store.lost:
+                return False
+            if not self._go_on(lab):
+                return True
+        raise NeverEnds(f"it goes on and on: {lab.explain(RUN)}")
+
+    def _go_on(self, lab: Lab) -> bool:
+        """Do the next thing that makes a run move; False if all have ended."""
+        unfinished = [run for run in lab.engine.runs(limit=10_000) if run.status not in FINAL | {Status.STUCK}]
+        if not unfinished:
+            return False
+        if self._sent < len(self.script.signals) and any(_awaits_signal(run) for run in unfinished):
+            self._send(lab, self._sent + 1)
+        elif not lab.hop():
+            run = unfinished[-1]
+            raise NeverEnds(f"run {run.id} of {run.workflow} cannot end by the mere passing of time: {lab.explain(run.id)}")
+        return True
+
+    def _send(self, lab: Lab, until: int) -> None:
+        """Send the next signals. The key makes it safe to send again what may have got lost in a crash."""
+        while self._sent < until:
+            name, payload = self.script.signals[self._sent]
+            with suppress(RunFinished):
+                lab.signal(RUN, name, payload, key=f"signal {self._sent}")
+            self._sent += 1
+
+    def _end(self, lab: Lab) -> Ending:
+        for zombie in self._zombies:
+            zombie.settle()
+        runs = lab.engine.runs(limit=10_000)
+        self._histories = {run.id: lab.history(run.id) for run in runs}
+        self.script.check(lab)
+        return Ending(runs, self._histories, lab.engine.check(), self.ledger)
+
+    def shown(self) -> str:
+        """Return the histories, for people."""
+        with suppress(Exception):
+            self._histories = self._histories or self._read()
+        return "\n".join(line for run_id, events in self._histories.items() for line in [f"run {run_id}", *map(_line, events)])
+
+    def _read(self) -> dict[str, list[Event]]:
+        store = hasty_store(self.path, self.clock)
+        try:
+            return {run.id: store.history(run.id) for run in store.runs(Filter(limit=10_000))}
+        finally:
+            store.close()
+
+
+def _awaits_signal(run: Run) -> bool:
+    waits = msgspec.json.decode(run.waits or b"[]")
+    return run.id == RUN and any(wait.get("kind") == "signal" for wait in waits)
+
+
+def _line(event: Event) -> str:
+    attempt = f" attempt {event.attempt}" if event.attempt > 1 else ""
+    data = (event.data or event.error or b"").decode()
+    return f"  {event.seq:3} {event.kind} {event.step or ''}{attempt} {data[:100]}".rstrip()

@@ -1,0 +1,330 @@
+"""Starting, listing, replaying, forking, exporting, pruning; lanes and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+
+import pytest
+
+import holdfast
+from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
+from holdfast.errors import (
+    BadOption, BadUrl, EngineClosed, IllegalMove, ResultTimeout, RunExists, RunFailed, RunNotFinished, RunNotFound, StepNotFound,
+    UnknownWorkflow,
+)  # fmt: skip
+from tests.engine.waiting import wait_for, wait_until
+
+broken = threading.Event()
+calls: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _calm():
+    broken.clear()
+    calls.clear()
+
+
+@step
+async def one(n: int) -> int:
+    calls.append("one")
+    return n + 1
+
+
+@step
+async def two(n: int) -> int:
+    calls.append("two")
+    if broken.is_set():
+        raise ValueError("broken")
+    return n * 10
+
+
+@workflow
+async def sums(n: int) -> int:
+    return await two(await one(n))
+
+
+@workflow
+async def waits() -> object:
+    return await wait_signal("go")
+
+
+def test_the_same_id_and_input_is_the_same_run(engine):
+    first, again = engine.start(sums, 1, id="mine"), engine.start(sums, 1, id="mine")
+    assert first.id == again.id == "mine"
+    assert first.result(timeout=5) == 20
+    assert calls == ["one", "two"]
+    with pytest.raises(RunExists):
+        engine.start(sums, 2, id="mine")
+
+
+def test_the_same_key_and_input_is_the_same_run(engine):
+    first, again = engine.start(sums, 1, key="order-7"), engine.start(sums, 1, key="order-7")
+    assert first.id == again.id
+    assert first.record.key == "order-7"
+    with pytest.raises(RunExists, match="order-7"):
+        engine.start(sums, 2, key="order-7")
+    assert engine.start(sums, 2, key="order-7", namespace="other").id != first.id
+
+
+def test_a_process_that_does_not_work_can_start_runs(database, engine):
+    client = Engine(database)
+    run = client.start(sums, 4)
+    by_name = client.start("sums", 5)
+    assert engine.run(run.id).result(timeout=5) == 50
+    assert by_name.result(timeout=5) == 60
+    client.close()
+    with pytest.raises(EngineClosed):
+        client.start(sums, 1)
+
+
+def test_a_run_can_be_started_in_the_callers_own_transaction(database, engine):
+    db = sqlite3.connect(database)
+    db.execute("CREATE TABLE orders (run TEXT)")
+    db.execute("BEGIN")
+    lost = engine.start(sums, 1, connection=db)
+    db.rollback()
+    db.execute("BEGIN")
+    kept = engine.start(sums, 2, connection=db)
+    db.execute("INSERT INTO orders VALUES (?)", (kept.id,))
+    db.commit()
+    db.close()
+
+    assert kept.result(timeout=5) == 30
+    with pytest.raises(RunNotFound):
+        engine.run(lost.id)
+
+
+def test_many_in_one_call(engine):
+    runs = engine.start_many(sums, range(100), tags={"batch": "a"})
+    assert [run.result(timeout=10) for run in runs] == [(n + 1) * 10 for n in range(100)]
+    assert len(engine.runs(tags={"batch": "a"}, limit=200)) == 100
+    assert engine.start_many(sums, []) == []
+
+
+def test_priority_delay_and_deadline_are_kept(engine):
+    record = engine.start(sums, 1, priority=5, delay="1d", deadline="2d").record
+    assert record.priority == 5 and record.status == "pending"
+    assert record.deadline - record.wake_at == pytest.approx(86_400_000_000, abs=1_000_000)
+
+
+def test_bad_options_are_refused(engine):
+    for options in ({"priority": "high"}, {"id": ""}, {"tags": 3}, {"tags": {"a": None}}, {"key": "x" * 300}):
+        with pytest.raises(BadOption):
+            engine.start(sums, 1, **options)
+    with pytest.raises(holdfast.HoldfastError):
+        engine.start(sums, 1, delay="soon")
+    with pytest.raises(UnknownWorkflow):
+        engine.start(len, 1)
+    with pytest.raises(BadOption):
+        engine.runs(status="happy")
+    assert engine.runs() == []
+
+
+def test_runs_are_listed_from_new_to_old_in_pages(engine):
+    ids = [run.id for run in engine.start_many(sums, range(25))]
+    first = engine.runs(limit=10)
+    second = engine.runs(limit=10, before=first[-1].id)
+    assert [run.id for run in first + second] == ids[::-1][:20]
+    assert engine.runs(workflow="nothing") == []
+
+
+def test_replay_does_what_failed_again(engine):
+    broken.set()
+    run = engine.start(sums, 1)
+    with pytest.raises(RunFailed):
+        run.result(timeout=5)
+    broken.clear()
+    engine.replay(run.id)
+    assert run.result(timeout=5) == 20
+    assert calls == ["one", "two", "two"]
+    with pytest.raises(StepNotFound):
+        engine.replay(run.id, from_step="nowhere")
+
+
+def test_replay_from_a_step(engine):
+    run = engine.start(sums, 1)
+    run.result(timeout=5)
+    engine.replay(run.id, from_step="two")
+    assert run.result(timeout=5) == 20
+    assert calls == ["one", "two", "two"]
+    waiting = engine.start(waits)
+    with pytest.raises(RunNotFinished):
+        engine.replay(waiting.id)
+    with pytest.raises(IllegalMove):
+        engine.resume(waiting.id)
+    waiting.cancel(force=True)
+
+
+def test_fork_goes_its_own_way_from_a_step(engine):
+    run = engine.start(sums, 1)
+    run.result(timeout=5)
+    fork = engine.fork(run.id, from_step="two")
+    assert fork.result(timeout=5) == 20
+    assert calls == ["one", "two", "two"]
+    assert fork.record.forked_from == run.id
+    anew = engine.fork(run.id)
+    assert anew.result(timeout=5) == 20
+    assert calls[3:] == ["one", "two"]
+
+
+def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
+    @workflow
+    async def parent() -> list:
+        return await holdfast.map(sums, [1, 2])
+
+    run = engine.start(parent, tags={"a": "b"})
+    run.result(timeout=5)
+    assert engine.export(run.id, tmp_path / "one.db") == 3
+    other = Engine(tmp_path / "one.db")
+    assert other.run(run.id).result(timeout=1) == [20, 30]
+    assert [event.kind for event in other.history(run.id)] == [event.kind for event in run.history()]
+    assert other.check() == []
+    with pytest.raises(RunExists):
+        engine.export(run.id, tmp_path / "one.db")
+    other.close()
+
+
+def test_prune_deletes_old_finished_trees_in_batches(database, clock):
+    with Engine(database, clock=clock) as engine:
+        for run in engine.start_many(sums, range(30)):
+            run.result(timeout=5)
+        waiting = engine.start(waits)
+        clock.advance("31d")
+        fresh = engine.start(sums, 1)
+        fresh.result(timeout=5)
+        assert sum(engine.prune("30d", batch=10)) == 30
+        assert {run.id for run in engine.runs()} == {waiting.id, fresh.id}
+        with pytest.raises(BadOption):
+            list(engine.prune("30d", status=["running"]))
+
+
+def test_a_result_may_take_too_long(engine):
+    run = engine.start(waits)
+    with pytest.raises(ResultTimeout):
+        run.result(timeout="10ms")
+    run.signal("go", 1)
+    assert run.result(timeout=5) == 1
+
+
+def test_a_lane_limits_how_many_work_at_once(engine):
+    at_once, most = [], []
+    guard = threading.Lock()
+
+    @step
+    def busy() -> None:
+        with guard:
+            at_once.append(1)
+            most.append(len(at_once))
+        threading.Event().wait(0.005)
+        with guard:
+            at_once.pop()
+
+    @workflow(lane="narrow")
+    async def flow() -> None:
+        await busy.aio()
+
+    engine.lane("narrow", concurrency=2)
+    wait_until(engine, lambda: any(lane.name == "narrow" for lane in engine.lanes()))
+    for run in [engine.start(flow) for _ in range(10)]:
+        run.result(timeout=10)
+    assert max(most) <= 2
+
+
+def test_a_paused_lane_waits_until_it_is_resumed(engine):
+    @workflow(lane="quiet")
+    async def flow() -> int:
+        return 1
+
+    engine.lane("quiet", paused=True)
+    run = engine.start(flow)
+    with pytest.raises(ResultTimeout):
+        run.result(timeout="50ms")
+    engine.lane("quiet", paused=False)
+    assert run.result(timeout=5) == 1
+
+
+def test_a_worker_leaves_alone_what_it_cannot_serve(database):
+    @workflow
+    async def other() -> int:
+        return 1
+
+    @workflow(capabilities=["gpu"])
+    async def heavy() -> int:
+        return 2
+
+    @workflow(name="pinned", version="2", serves=["2"])
+    async def pinned() -> int:
+        return 3
+
+    client = Engine(database)
+    unknown, needy = client.start(other), client.start(heavy)
+    old = client.start(pinned, version="1")
+    with Engine(database, workflows=[heavy, pinned, sums]) as engine:
+        assert engine.start(sums, 1).result(timeout=5) == 20
+        assert {engine.run(run.id).status.value for run in (unknown, needy, old)} == {"pending"}
+    with Engine(database, workflows=[heavy, other], capabilities=["gpu"]) as engine:
+        assert engine.run(unknown.id).result(timeout=5) == 1
+        assert engine.run(needy.id).result(timeout=5) == 2
+    client.close()
+
+
+def test_only_the_lanes_that_a_worker_serves(database):
+    with Engine(database, lanes=["a"]) as engine:
+        mine, other = engine.start(sums, 1, lane="a"), engine.start(sums, 2, lane="b")
+        assert mine.result(timeout=5) == 20
+        assert other.status == "pending"
+
+
+def test_closing_hands_back_what_is_at_work(database):
+    began, go_on = threading.Event(), threading.Event()
+
+    @step
+    def first() -> int:
+        began.set()
+        go_on.wait(5)
+        return 1
+
+    @workflow
+    async def flow() -> int:
+        return await first.aio() + await one(1)
+
+    engine = Engine(database)
+    engine.work()
+    run_id = engine.start(flow).id
+    assert began.wait(5)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    go_on.set()
+    closer.join(5)
+    with Engine(database) as other:
+        assert other.run(run_id).result(timeout=5) == 3
+        assert [event.step for event in other.history(run_id)] == ["first", "one", None]
+
+
+def test_the_asynchronous_engine_does_the_same(database):
+    async def main() -> None:
+        async with AsyncEngine(database) as engine:
+            runs = await asyncio.gather(*(engine.start(sums, n) for n in range(50)))
+            assert [await run.result(timeout=5) for run in runs] == [(n + 1) * 10 for n in range(50)]
+            waiting = await engine.start(waits)
+            assert await waiting.signal("go", 5)
+            assert await waiting.result() == 5
+            fork = await engine.fork(runs[0].id, from_step="two")
+            assert await fork.result() == 10
+            assert (await (await engine.start(waits, delay="1d")).cancel()) == "cancelled"
+            assert len(await engine.start_many(sums, [1, 2])) == 2
+            assert engine.check() == []
+
+    asyncio.run(main())
+
+
+def test_urls_that_make_no_sense_are_refused(tmp_path):
+    for url in ("", ":memory:", "mysql://here/there"):
+        with pytest.raises(BadUrl):
+            Engine(url)
+    with pytest.raises(holdfast.HoldfastError):
+        Engine(tmp_path / "no" / "such" / "folder.db")
+    with pytest.raises(BadOption):
+        Engine(tmp_path / "a.db", colour="red")

@@ -1,0 +1,213 @@
+"""Undoing: in reverse, durably, each once; cancellation and deadlines."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import holdfast
+from holdfast import Engine, compensate, step, wait_signal, workflow
+from holdfast.errors import RunCancelled, RunExpired, RunFailed, RunFinished
+from tests.engine.waiting import wait_for
+
+done: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_done():
+    done.clear()
+
+
+@step
+async def do(what: str) -> str:
+    done.append(f"do {what}")
+    return what
+
+
+@step
+async def undo(what: str) -> None:
+    done.append(f"undo {what}")
+
+
+def undo_plainly(what: str) -> None:
+    done.append(f"undo {what}")
+
+
+@step
+def do_plainly(what: str) -> str:
+    done.append(f"do {what}")
+    return what
+
+
+@step
+async def refuse(what: str) -> None:
+    done.append(f"refuse {what}")
+    raise holdfast.Fail("cannot be undone")
+
+
+@workflow
+async def saga(end: str) -> str:
+    for what in ("a", "b"):
+        compensate(undo, await do(what))
+    compensate(undo_plainly, "c")
+    if end == "fail":
+        raise ValueError("broken")
+    if end == "wait":
+        await wait_signal("go")
+    return "done"
+
+
+@workflow
+def blocking_saga(end: str) -> str:
+    for what in ("a", "b"):
+        compensate(undo_plainly, do_plainly(what))
+    compensate(undo, "c")
+    if end == "fail":
+        raise ValueError("broken")
+    if end == "wait":
+        holdfast.sync.wait_signal("go")
+    return "done"
+
+
+BOTH = pytest.mark.parametrize("flow", [saga, blocking_saga])
+
+
+@BOTH
+def test_nothing_is_undone_when_all_goes_well(engine, flow):
+    assert engine.start(flow, "well").result(timeout=5) == "done"
+    assert done == ["do a", "do b"]
+
+
+@BOTH
+def test_a_failure_undoes_in_reverse_order(engine, flow):
+    run = engine.start(flow, "fail")
+    with pytest.raises(RunFailed, match="broken"):
+        run.result(timeout=5)
+    assert done == ["do a", "do b", "undo c", "undo b", "undo a"]
+    assert run.history()[-1].kind == "run_failed"
+
+
+@BOTH
+def test_a_cancellation_undoes_too(engine, flow):
+    run = engine.start(flow, "wait")
+    wait_for(engine, run, "waiting")
+    run.cancel("changed my mind")
+    with pytest.raises(RunCancelled, match="changed my mind"):
+        run.result(timeout=5)
+    assert done[2:] == ["undo c", "undo b", "undo a"]
+    assert run.status == "cancelled"
+
+
+@BOTH
+def test_a_deadline_undoes_too(database, clock, flow):
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(flow, "wait", deadline="1d")
+        wait_for(engine, run, "waiting")
+    clock.advance("2d")
+    with Engine(database, clock=clock) as engine, pytest.raises(RunExpired):
+        engine.run(run.id).result(timeout=5)
+    assert done[2:] == ["undo c", "undo b", "undo a"]
+
+
+def test_a_deadline_ends_a_run_that_never_started(database, clock):
+    engine = Engine(database, clock=clock)
+    run = engine.start(saga, "well", delay="2d", deadline="1d")
+    clock.advance("1d")
+    with Engine(database, clock=clock) as working, pytest.raises(RunExpired):
+        working.run(run.id).result(timeout=5)
+    engine.close()
+
+
+def test_a_failed_undo_is_visible_and_does_not_stop_the_others(engine):
+    @workflow
+    async def stubborn() -> None:
+        compensate(undo, await do("a"))
+        compensate(refuse, await do("b"))
+        compensate(undo, await do("c"))
+        raise ValueError("broken")
+
+    run = engine.start(stubborn)
+    with pytest.raises(RunFailed) as failure:
+        run.result(timeout=5)
+    assert done[3:] == ["undo c", "refuse b", "undo a"]
+    assert failure.value.error["facts"]["undo_failed"] == ["undo refuse"]
+
+
+def test_a_failed_undo_stops_the_others_when_asked(engine):
+    @workflow(stop_undoing_on_failure=True)
+    async def careful() -> None:
+        compensate(undo, await do("a"))
+        compensate(refuse, await do("b"))
+        raise ValueError("broken")
+
+    with pytest.raises(RunFailed):
+        engine.start(careful).result(timeout=5)
+    assert done[2:] == ["refuse b"]
+
+
+def test_a_cancelled_workflow_may_clean_up_with_steps(engine):
+    @workflow
+    async def tidy() -> None:
+        await do("open")
+        try:
+            await wait_signal("never")
+        finally:
+            await do("close")
+
+    run = engine.start(tidy)
+    wait_for(engine, run, "waiting")
+    run.cancel()
+    with pytest.raises(RunCancelled):
+        run.result(timeout=5)
+    assert done == ["do open", "do close"]
+
+
+def test_a_workflow_may_decline_to_be_cancelled(engine):
+    @workflow
+    async def stubborn() -> str:
+        try:
+            await wait_signal("never")
+        except asyncio.CancelledError:
+            return "finished anyway"
+        return "?"
+
+    run = engine.start(stubborn)
+    wait_for(engine, run, "waiting")
+    run.cancel()
+    assert run.result(timeout=5) == "finished anyway"
+
+
+def test_cancelling_interrupts_a_running_step(engine):
+    began = threading.Event()
+
+    @step
+    async def long() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def busy() -> None:
+        await long()
+
+    run = engine.start(busy)
+    assert began.wait(5)
+    run.cancel()
+    with pytest.raises(RunCancelled):
+        run.result(timeout=5)
+
+
+def test_a_forced_cancellation_undoes_nothing(engine):
+    run = engine.start(saga, "wait")
+    wait_for(engine, run, "waiting")
+    assert run.cancel(force=True) == "cancelled"
+    assert done == ["do a", "do b"]
+    with pytest.raises(RunFinished):
+        run.cancel()
+
+
+def test_a_run_that_never_started_is_cancelled_at_once(engine):
+    run = engine.start(saga, "well", delay="1d")
+    assert run.cancel() == "cancelled"
+    assert done == []

@@ -1,0 +1,352 @@
+"""Steps: recorded, retried, timed, typed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pydantic
+import pytest
+
+import holdfast
+from holdfast import Fail, Retry, step, workflow
+from holdfast.errors import BadOption, NotEncodable, RunFailed, StepFailed, WrongType
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Order(msgspec.Struct):
+    id: uuid.UUID
+    due: datetime
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    born: datetime
+
+
+def test_a_step_is_just_called_outside_a_run():
+    @step(retries=3)
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert double(4) == 8
+
+
+def test_an_async_step_is_just_awaited_outside_a_run():
+    @step
+    async def double(n: int) -> int:
+        return 2 * n
+
+    assert asyncio.run(double(4)) == 8
+
+
+def test_a_workflow_calls_steps_of_both_colours(engine):
+    @step
+    def plain(n: int) -> int:
+        return n + 1
+
+    @step
+    async def coloured(n: int) -> int:
+        return n * 10
+
+    @workflow
+    async def both(n: int) -> int:
+        return await coloured(await plain(n))
+
+    @workflow
+    def both_blocking(n: int) -> int:
+        return coloured.sync(plain(n))
+
+    assert engine.start(both, 1).result(timeout=5) == 20
+    assert engine.start(both_blocking, 1).result(timeout=5) == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Point, Point(1, 2)),
+        (Order, Order(uuid.UUID(int=7), datetime(2026, 1, 2, tzinfo=UTC))),
+        (Person, Person(name="Ada", born=datetime(1815, 12, 10, tzinfo=UTC))),
+        (Colour, Colour.RED),
+        (bytes, b"\x00\xff"),
+        (tuple[int, str], (1, "a")),
+        (set[int], {1, 2}),
+        (timedelta, timedelta(days=2)),
+        (list[Point], [Point(1, 2)]),
+        (dict[str, Person], {"a": Person(name="Ada", born=datetime(1815, 12, 10, tzinfo=UTC))}),
+    ],
+)
+def test_arguments_and_results_keep_their_annotated_types(engine, kind, value):
+    def echo(it):
+        assert type(it) is type(value)
+        return it
+
+    echo.__annotations__ = {"it": kind, "return": kind}
+    echoing = step(name="echoing")(echo)
+
+    async def pass_on(it):
+        return await echoing.aio(it)
+
+    pass_on.__annotations__ = {"it": kind, "return": kind}
+
+    assert engine.start(workflow(pass_on), value).result(timeout=5) == value
+
+
+def test_an_argument_that_cannot_be_stored_is_refused_by_name_before_anything_runs(engine):
+    @workflow
+    async def anything(it: object) -> None: ...
+
+    with pytest.raises(NotEncodable, match="it.*lock"):
+        engine.start(anything, {"items": [1, threading.Lock()]})
+    assert engine.runs() == []
+
+
+def test_an_argument_of_the_wrong_type_is_refused_before_anything_runs(engine):
+    @workflow
+    async def typed(n: int) -> None: ...
+
+    with pytest.raises(WrongType, match=r"typed\(\)"):
+        engine.start(typed, "seven")
+    with pytest.raises(WrongType):
+        engine.start(typed)
+    assert engine.runs() == []
+
+
+def test_a_result_that_cannot_be_stored_fails_the_step_without_retries(engine):
+    calls = []
+
+    @step(retries=3, delay="1ms")
+    async def bad():
+        calls.append(1)
+        return threading.Lock()
+
+    @workflow
+    async def use() -> None:
+        await bad()
+
+    with pytest.raises(RunFailed) as failure:
+        engine.start(use).result(timeout=5)
+    assert "NotEncodable" in str(failure.value) and calls == [1]
+
+
+def test_a_failing_step_is_tried_again(engine):
+    attempts = []
+
+    @step(retries=3, delay="1ms", jitter=0)
+    async def flaky() -> int:
+        attempts.append(holdfast.info().attempt)
+        if len(attempts) < 3:
+            raise ConnectionError("not yet")
+        return 7
+
+    @workflow
+    async def patient() -> int:
+        return await flaky()
+
+    run = engine.start(patient)
+    assert run.result(timeout=5) == 7
+    assert attempts == [1, 2, 3]
+    assert [event.kind for event in run.history()] == ["step_retried", "step_retried", "step_completed", "run_completed"]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_step_that_keeps_failing_fails_its_workflow(engine, blocking):
+    @step(retries=1, delay="1ms")
+    def broken() -> None:
+        raise ValueError("no good")
+
+    if blocking:
+
+        @workflow(name="hopeless")
+        def hopeless() -> str:
+            try:
+                broken()
+            except StepFailed as error:
+                return f"{error.facts['type']} {error.facts['attempts']}"
+            return ""
+    else:
+
+        @workflow(name="hopeless")
+        async def hopeless() -> str:
+            try:
+                await broken.aio()
+            except StepFailed as error:
+                return f"{error.facts['type']} {error.facts['attempts']}"
+            return ""
+
+    assert engine.start(hopeless).result(timeout=5) == "ValueError 2"
+
+
+def test_only_errors_that_the_predicate_names_are_retried(engine):
+    calls = []
+
+    @step(retries=5, delay="1ms", when=lambda error: isinstance(error, ConnectionError))
+    async def picky() -> None:
+        calls.append(1)
+        raise ValueError if len(calls) > 1 else ConnectionError
+
+    @workflow
+    async def use() -> None:
+        await picky()
+
+    with pytest.raises(RunFailed, match="ValueError"):
+        engine.start(use).result(timeout=5)
+    assert len(calls) == 2
+
+
+def test_fail_is_not_retried_and_retry_is_retried_even_without_a_policy(engine):
+    calls = {"fail": 0, "retry": 0}
+
+    @step(retries=5, delay="1ms")
+    async def failing() -> None:
+        calls["fail"] += 1
+        raise Fail("no use")
+
+    @step
+    async def retrying() -> int:
+        calls["retry"] += 1
+        if calls["retry"] < 3:
+            raise Retry("busy", after="1ms")
+        return calls["retry"]
+
+    @workflow
+    async def use() -> int:
+        count = await retrying()
+        await failing()
+        return count
+
+    with pytest.raises(RunFailed, match="no use"):
+        engine.start(use).result(timeout=5)
+    assert calls == {"fail": 1, "retry": 3}
+
+
+def test_a_timeout_interrupts_an_async_step(engine):
+    seen = []
+
+    @step(timeout="20ms")
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("interrupted")
+            raise
+
+    @workflow
+    async def use() -> str:
+        try:
+            await slow()
+        except StepFailed as error:
+            return str(error.facts["type"])
+        return ""
+
+    assert engine.start(use).result(timeout=5) == "StepTimeout"
+    assert seen == ["interrupted"]
+
+
+def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(engine):
+    go_on, ended = threading.Event(), threading.Event()
+    calls = []
+
+    @step(timeout="20ms", retries=1, delay="1ms")
+    def slow() -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            go_on.wait(5)
+            ended.set()
+            return 1
+        return 2
+
+    @workflow
+    async def use() -> int:
+        return await slow.aio()
+
+    run = engine.start(use)
+    assert run.result(timeout=5) == 2
+    go_on.set()
+    assert ended.wait(5)
+    assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
+
+
+def test_a_step_knows_its_key_attempt_and_generation(engine):
+    infos = []
+
+    @step(retries=1, delay="1ms")
+    async def curious() -> None:
+        infos.append(holdfast.info())
+        if len(infos) == 1:
+            raise ValueError
+
+    @workflow
+    async def use() -> None:
+        await curious()
+
+    run = engine.start(use)
+    run.result(timeout=5)
+    assert [(info.attempt, info.generation) for info in infos] == [(1, 1), (2, 1)]
+    assert {info.idempotency_key for info in infos} == {f"{run.id}:curious"}
+
+
+def test_a_transactional_step_commits_with_its_record(engine, database):
+    @step(transactional=True)
+    def deposit(amount: int) -> int:
+        db = holdfast.connection()
+        db.execute("CREATE TABLE IF NOT EXISTS account (total INTEGER)")
+        db.execute("INSERT INTO account VALUES (?)", (amount,))
+        return amount
+
+    @step(transactional=True)
+    def spoil() -> None:
+        holdfast.connection().execute("INSERT INTO account VALUES (999)")
+        raise ValueError("no")
+
+    @workflow
+    async def bank() -> int:
+        paid = await deposit.aio(5)
+        try:
+            await spoil.aio()
+        except StepFailed:
+            pass
+        return paid
+
+    assert engine.start(bank).result(timeout=5) == 5
+    import sqlite3
+
+    with sqlite3.connect(database) as db:
+        assert db.execute("SELECT total FROM account").fetchall() == [(5,)]
+    db.close()
+
+
+def test_a_transactional_step_is_a_plain_function():
+    with pytest.raises(BadOption, match="plain def"):
+
+        @step(transactional=True)
+        async def wrong() -> None: ...
+
+
+def test_steps_work_as_methods(engine):
+    class Shop:
+        @step
+        async def price(self, item: str) -> int:
+            return len(item)
+
+    shop = Shop()
+
+    @workflow
+    async def buy(item: str) -> int:
+        return await shop.price(item)
+
+    assert engine.start(buy, "apple").result(timeout=5) == 5

@@ -1,0 +1,192 @@
+"""Sleeping, signals, timeouts: in memory when short, parked when long."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import Engine, first, sleep, step, wait_signal, workflow
+from tests.engine.waiting import wait_for, wait_until
+from holdfast.errors import BadOption, RunFinished, RunNotFound
+
+
+@workflow
+async def sleeper(length: str) -> str:
+    before = holdfast.now()
+    await sleep(length)
+    return str(holdfast.now() - before)
+
+
+@workflow
+async def listener(timeout: str | None = None) -> object:
+    try:
+        return await wait_signal("word", timeout=timeout)
+    except TimeoutError:
+        return "nothing"
+
+
+def test_a_short_sleep_stays_in_memory(engine):
+    assert engine.start(sleeper, "20ms").result(timeout=5).startswith("0:00:00.0")
+
+
+def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(sleeper, "60d")
+        wait_for(engine, run, "waiting")
+        assert run.record.session_id is None
+    clock.advance("59d")
+    with Engine(database, clock=clock) as engine:
+        assert engine.run(run.id).status == "waiting"
+        clock.advance("2d")
+        assert engine.run(run.id).result(timeout=5).startswith("61 days")
+
+
+def test_a_timer_that_was_due_while_nothing_ran_fires_on_start(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(sleeper, "1h")
+        wait_for(engine, run, "waiting")
+    clock.advance("1d")
+    with Engine(database, clock=clock) as engine:
+        assert engine.run(run.id).result(timeout=5)
+
+
+def test_a_signal_may_come_before_the_wait(engine):
+    run = engine.start(listener, delay="50ms")
+    assert engine.signal(run.id, "word", {"a": 1})
+    assert run.result(timeout=5) == {"a": 1}
+
+
+def test_a_signal_ends_a_wait(engine):
+    run = engine.start(listener)
+    wait_for(engine, run, "waiting")
+    engine.signal(run.id, "other", 0)
+    engine.signal(run.id, "word", [1, 2])
+    assert run.result(timeout=5) == [1, 2]
+
+
+def test_a_signal_with_a_key_counts_once(engine):
+    @workflow
+    async def two() -> list:
+        return [await wait_signal("word"), await wait_signal("word")]
+
+    run = engine.start(two)
+    assert engine.signal(run.id, "word", 1, key="a") is True
+    assert engine.signal(run.id, "word", 2, key="a") is False
+    assert engine.signal(run.id, "word", 3, key="b") is True
+    assert run.result(timeout=5) == [1, 3]
+
+
+def test_a_wait_times_out(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(listener, "3d")
+        wait_for(engine, run, "waiting")
+        clock.advance("3d")
+        assert run.result(timeout=5) == "nothing"
+
+
+def test_a_signal_wakes_a_parked_run_that_nobody_holds(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(listener)
+        wait_for(engine, run, "waiting")
+    with Engine(database) as client:
+        assert client.run(run.id).record.session_id is None
+        client.signal(run.id, "word", 9)
+        assert client.run(run.id).result(timeout=5) == 9
+
+
+def test_signals_are_typed_on_request(engine):
+    @workflow
+    async def typed() -> str:
+        when = await wait_signal("when", type=__import__("datetime").date)
+        return when.isoformat()
+
+    run = engine.start(typed)
+    engine.signal(run.id, "when", "2026-01-02")
+    assert run.result(timeout=5) == "2026-01-02"
+
+
+def test_signals_to_nobody_are_refused(engine):
+    with pytest.raises(RunNotFound):
+        engine.signal("nobody", "word")
+    run = engine.start(sleeper, "0s")
+    run.result(timeout=5)
+    with pytest.raises(RunFinished):
+        engine.signal(run.id, "word")
+    with pytest.raises(BadOption):
+        engine.signal(run.id, "")
+
+
+def test_a_block_times_out_durably(database, clock):
+    @step
+    async def quick() -> int:
+        return 1
+
+    @workflow
+    async def limited() -> str:
+        try:
+            async with holdfast.timeout("5d"):
+                await quick()
+                await wait_signal("never")
+        except TimeoutError:
+            return "timed out"
+        return "?"
+
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(limited)
+        wait_for(engine, run, "waiting")
+        clock.advance("4d")
+    with Engine(database, clock=clock) as engine:
+        clock.advance("1d")
+        assert engine.run(run.id).result(timeout=5) == "timed out"
+
+
+def test_the_first_of_several_wins_and_the_others_are_stopped(engine):
+    @workflow
+    async def race() -> str:
+        async def word() -> str:
+            return f"word {await wait_signal('word')}"
+
+        async def time() -> str:
+            await sleep("30d")
+            return "time"
+
+        return await first(word(), time())
+
+    run = engine.start(race)
+    wait_for(engine, run, "waiting")
+    engine.signal(run.id, "word", 3)
+    assert run.result(timeout=5) == "word 3"
+
+
+def test_blocking_workflows_wait_too(database, clock):
+    @workflow
+    def blocking() -> list:
+        holdfast.sync.sleep("1d")
+        word = holdfast.sync.wait_signal("word")
+        winner = holdfast.sync.first(lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("1h") or "time")
+        return [word, winner]
+
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(blocking)
+        engine.signal(run.id, "word", 5)
+        wait_for(engine, run, "waiting")
+    clock.advance("1d")
+    with Engine(database, clock=clock) as engine:
+        run = engine.run(run.id)
+        wait_until(engine, lambda: sum(event.kind == "timer_set" for event in run.history()) == 2)
+        clock.advance("1h")
+        assert run.result(timeout=5) == [5, "time"]
+
+
+def test_a_workflow_that_waits_for_nothing_is_stuck_and_says_so(engine):
+    import asyncio
+
+    @workflow
+    async def deadlocked() -> None:
+        await asyncio.Event().wait()
+
+    run = engine.start(deadlocked)
+    with pytest.raises(holdfast.HoldfastError, match="never happen"):
+        run.result(timeout=5)
+    assert run.status == "stuck"
+    run.cancel(force=True)

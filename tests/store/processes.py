@@ -1,0 +1,105 @@
+"""What the tests of the SQLite store run in processes of their own: ``python processes.py NAME PATH DRIVER``.
+
+Each says a line when it is ready and goes on when it is told a line.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+
+from holdfast.core.records import Event, Kind, NewRun, Route, Session
+from holdfast.core.status import Status
+from holdfast.errors import EngineClosed
+from holdfast.store import contract as c
+from holdfast.store.sqlite import SqliteStore
+
+ROUTE = Route("default", "greet", "1", "default")
+
+
+def main() -> None:
+    name, path, driver = sys.argv[1:]
+    globals()[name](SqliteStore(path, driver=driver))
+
+
+def say(what: object) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def open_session(store: SqliteStore, slot: int = -1) -> Session:
+    now = store.now()
+    session = Session(
+        id=f"s{os.getpid()}", worker="w", host=socket.gethostname(), pid=os.getpid(), slot=slot, started_at=now, beat_at=now,
+        expires_at=now + 10**9, serves=b"{}",
+    )  # fmt: skip
+    store.apply([c.OpenSession(session)])
+    return session
+
+
+def hammer(store: SqliteStore) -> None:
+    """Start, advance and finish runs for a while; say how many."""
+    session = open_session(store)
+    say("ready")
+    sys.stdin.readline()
+    done, until = 0, time.monotonic() + 1.5
+    while time.monotonic() < until:
+        run_id = f"{session.id}-{done:06}"
+        for op in (
+            c.StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]", session_id=session.id)]),
+            c.Advance(run_id=run_id, generation=1, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)]),
+            c.Advance(
+                run_id=run_id, generation=1, events=[Event(Kind.RUN_COMPLETED, seq=2)], status=Status.COMPLETED, result=b"1"
+            ),
+        ):
+            answer = store.apply([op])[0]
+            assert not isinstance(answer, BaseException), answer
+        assert store.run(run_id).status is Status.COMPLETED
+        done += 1
+    store.apply([c.EndSession(session.id, crashed=False)])
+    say(done)
+    store.close()
+
+
+def live(store: SqliteStore) -> None:
+    """Live until killed, with a place that shows it."""
+    session = open_session(store, store.take_slot())
+    store.apply([c.StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
+    say(session.id)
+    sys.stdin.readline()
+
+
+def fork(store: SqliteStore) -> None:
+    """Fork with the store open; the child finds it closed and opens its own."""
+    store.apply([c.StartRuns([NewRun(id="before", route=ROUTE, input=b"[]")])])
+    assert store.run("before") is not None
+    child = os.fork()
+    if child == 0:
+        try:
+            _in_the_child(store)
+        except BaseException as error:
+            say(repr(error))
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    store.apply([c.StartRuns([NewRun(id="after", route=ROUTE, input=b"[]")])])
+    say([status, sorted(run.id for run in store.runs(c.Filter())), store.check()])
+    store.close()
+
+
+def _in_the_child(store: SqliteStore) -> None:
+    for use in (lambda: store.run("before"), lambda: store.apply([]), store.changed):
+        try:
+            use()
+            raise AssertionError("the store of the parent was used in the child")
+        except EngineClosed as refused:
+            assert "forked" in str(refused)
+    store.close()
+    own = SqliteStore(store.path, driver=sys.argv[3])
+    own.apply([c.StartRuns([NewRun(id="child", route=ROUTE, input=b"[]")])])
+    own.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The SQL: every query that is asked exists, every one that exists is asked, and the database understands them all."""
+
+import ast
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.core import records
+from holdfast.store import contract, queries, reports
+from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite.sql import LAWS, SQL, spelled
+
+STORE = Path(contract.__file__).parent
+QUERIES = queries.load("sqlite")
+WORDS = {
+    node.value
+    for path in STORE.rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    with closing(SqliteStore(tmp_path_factory.mktemp("queries") / "holdfast.db")) as store:
+        yield store._db
+
+
+def asked(path):
+    """Every call by which a file asks a named query: the method and the name."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Call(ast.Attribute(_, "rows" | "change" | "many" | "_rows" as method), [ast.Constant(str(name)), *_]):
+                yield method, name
+            case ast.Subscript(ast.Name("SQL"), ast.Constant(str(name))):
+                yield "rows", name
+
+
+def calls():
+    return {(method, name) for path in STORE.rglob("*.py") for method, name in asked(path) if " " not in name}
+
+
+def test_every_query_that_is_asked_exists():
+    assert {name for _, name in calls()} - set(QUERIES) == set()
+
+
+def test_every_query_that_exists_is_asked():
+    assert set(QUERIES) - WORDS == set()
+
+
+def test_what_counts_changes_is_a_change():
+    """Drivers count the rows of a statement that begins with one of these words, and of no other."""
+    verbs = {name: QUERIES[name].split()[0] for method, name in calls() if method in ("change", "many")}
+
+    assert {name: verb for name, verb in verbs.items() if verb not in ("INSERT", "UPDATE", "DELETE")} == {}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_query_can_be_prepared(db, name):
+    db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_every_law_can_be_prepared_and_names_who_breaks_it(db, name):
+    db.rows(f"EXPLAIN {LAWS[name]}")
+
+    assert queries.parameters(LAWS[name]) == []
+
+
+@pytest.mark.parametrize("name", ["run", "runs_by_id"])
+def test_every_query_for_runs_answers_with_a_run(db, name):
+    columns = [column.split(".")[-1].strip() for column in QUERIES[name].split("FROM")[0].removeprefix("SELECT").split(",")]
+
+    assert sorted(columns) == sorted(records.Run.__struct_fields__)
+
+
+def columns_of(db, table):
+    return {row["name"] for row in db.rows(f"PRAGMA table_info(holdfast_{table})")}
+
+
+def test_a_run_has_the_columns_of_its_table(db):
+    route = columns_of(db, "route") - {"id"}
+    only_in_the_table = {"route_id", "rank", "seen_revision", "crash_seq"}
+
+    assert set(records.Run.__struct_fields__) == (columns_of(db, "run") - only_in_the_table) | route
+
+
+@pytest.mark.parametrize(
+    ("table", "record", "only_in_the_table"),
+    [
+        ("route", records.Route, {"id"}),
+        ("event", records.Event, {"id", "run_id"}),
+        ("signal", records.Signal, {"run_id", "key", "taken"}),
+        ("session", records.Session, set()),
+        ("lane", records.Lane, set()),
+        ("fanout", records.Fanout, {"run_id"}),
+    ],
+)
+def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_table):
+    assert set(record.__struct_fields__) == columns_of(db, table) - only_in_the_table
+
+
+def test_a_new_run_says_all_that_is_written_at_first():
+    written = set(queries.parameters(QUERIES["insert_run"]))
+    decided_by_the_store = {"route_id", "status", "generation", "rank", "wake_at", "created_at", "started_at"}
+    elsewhere = {"route", "tags", "available_at"}
+
+    assert {field.name for field in msgspec.structs.fields(records.NewRun)} - elsewhere == written - decided_by_the_store
+
+
+HOT = {
+    "ready": "run_ready",
+    "due": "run_wake",
+    "promote": "run_wake",
+    "next_wake": "run_wake",
+    "overdue": "run_deadline",
+    "next_deadline": "run_deadline",
+    "held_states": "run_held",
+    "held": "run_held",
+    "held_by_lane": "run_held",
+    "live_children": "run_child",
+    "children": "run_child",
+    "children_of_step": "run_child",
+    "descendants": "run_root",
+    "has_live_descendant": "run_root",
+    "run_by_key": "run_key",
+    "history": "event_run",
+    "histories": "event_run",
+    "last_seq": "event_run",
+    "delete_events": "event_run",
+    "signals": "signal_run",
+    "signal_by_key": "signal_key",
+    "tags": "tag_run",
+    "knocks": "knock_session",
+    "delete_knocks": "knock_session",
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_what_is_asked_often_is_found_by_an_index(db, name):
+    plan = db.rows(f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+
+    details = " | ".join(row["detail"] for row in plan)
+    assert f"INDEX holdfast_{HOT[name]}" in details, details
+
+
+BY_ID = ["append_guarded", "finish_run", "move_run", "release_run", "lease_of", "load_state", "claim_runs", "runs_by_id", "run"]
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_what_is_asked_of_one_run_is_found_by_its_id(db, name):
+    plan = db.rows(f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+
+    details = " | ".join(row["detail"] for row in plan)
+    assert "USING PRIMARY KEY (id=?)" in details, details
+    assert "SCAN holdfast_run" not in details
+
+
+def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
+    which = contract.Filter(
+        namespace="n", statuses=["pending", "stuck"], workflow="w", tags={"a": "b", "c": "d"}, since=1, until=2, worker="w",
+        parent_id="p", roots=True, before="z",
+    )  # fmt: skip
+    sql, values = reports.list_runs(which)
+
+    db.rows(f"EXPLAIN {spelled(sql)}", values)
+    assert set(queries.parameters(sql)) <= set(values)
+
+
+def test_no_query_is_there_twice(monkeypatch):
+    monkeypatch.setattr(queries, "_named", lambda file: {"run": "SELECT 1"})
+    queries.load.cache_clear()
+    queries.common.cache_clear()
+
+    with pytest.raises(ValueError, match="twice"):
+        queries.load("sqlite")
+    queries.common.cache_clear()
+
+
+def test_the_parameters_of_a_query_are_named_once_each():
+    assert queries.parameters("SELECT :b, :a, :b, CAST('x' AS TEXT), y::text") == ["a", "b"]
+
+
+def test_migrations_are_numbered_without_gaps():
+    assert [number for number, _, _ in queries.migrations("sqlite")] == list(range(1, len(queries.migrations("sqlite")) + 1))

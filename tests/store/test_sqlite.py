@@ -1,0 +1,703 @@
+"""The store on a SQLite file keeps the contract with both drivers, and is calm about what only files can do."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import apsw
+import pytest
+
+from holdfast.core.records import Event, Kind, NewRun, Route
+from holdfast.core.status import Status
+from holdfast.errors import (
+    BadOption,
+    CodecMismatch,
+    EngineClosed,
+    StoreBusy,
+    StoreCorrupt,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from holdfast.store import clock as clocks
+from holdfast.store import contract as c
+from holdfast.store.sqlite import SqliteStore, slots
+from holdfast.store.sqlite import store as store_module
+from holdfast.testing.conformance import StoreContract
+
+ROUTE = Route("default", "greet", "1", "default")
+DRIVERS = ("sqlite3", "apsw")
+
+
+class OnSqlite(StoreContract):
+    driver = ""
+
+    @pytest.fixture
+    def open_store(self, tmp_path):
+        return lambda clock=None: SqliteStore(tmp_path / "holdfast.db", clock=clock, driver=self.driver)
+
+    def execute(self, store, sql):
+        with self.transaction(store) as connection:
+            connection.execute(sql.replace("holdfast.", "holdfast_"))
+
+    def transaction(self, store):
+        return transaction(store.path, self.driver)
+
+
+class TestStandardDriver(OnSqlite):
+    driver = "sqlite3"
+
+
+class TestApsw(OnSqlite):
+    driver = "apsw"
+
+
+def connect(path, driver):
+    return closing(sqlite3.connect(path) if driver == "sqlite3" else apsw.Connection(str(path)))
+
+
+@contextmanager
+def transaction(path, driver):
+    with connect(path, driver) as connection, connection:
+        yield connection
+
+
+def new(run_id="r1", **options):
+    return NewRun(**{"id": run_id, "route": ROUTE, "input": b"[]", **options})
+
+
+def start(store, run_id="r1", **options):
+    return store.apply([c.StartRuns([new(run_id, **options)])])[0][0]
+
+
+@pytest.fixture(params=DRIVERS)
+def driver(request):
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def store(path, driver):
+    with closing(SqliteStore(path, driver=driver)) as store:
+        yield store
+
+
+class TestOpening:
+    def test_a_new_file_is_made_durable(self, store, path):
+        facts = store.facts()
+
+        assert facts["journal_mode"] == "wal"
+        assert store._db.rows("PRAGMA synchronous")[0]["synchronous"] == 2
+        assert (facts["database"], facts["driver"], facts["schema"]) == (str(path), store._db.kind, 1)
+        assert facts["bytes"] > 0
+
+    def test_what_was_written_is_there_when_it_is_opened_again(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            start(store)
+        with closing(SqliteStore(path, driver=driver)) as store:
+            assert store.run("r1") is not None
+
+    def test_an_empty_file_is_a_new_one(self, path, driver):
+        path.touch()
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            assert start(store).created
+
+    def test_a_missing_folder_is_told(self, tmp_path, driver):
+        with pytest.raises(StoreUnavailable, match="there is no folder"):
+            SqliteStore(tmp_path / "none" / "holdfast.db", driver=driver)
+
+    def test_a_folder_is_no_file(self, tmp_path, driver):
+        with pytest.raises(StoreUnavailable, match="it is a folder"):
+            SqliteStore(tmp_path, driver=driver)
+
+    def test_something_else_is_no_database(self, path, driver):
+        path.write_text("Dear diary, this is no database at all. " * 100)
+
+        with pytest.raises(StoreCorrupt):
+            SqliteStore(path, driver=driver)
+
+    def test_a_damaged_file_is_told_when_it_is_opened_or_checked(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            store.apply([c.StartRuns([new(f"r{number}", input=b"x" * 3000) for number in range(200)])])
+        content = bytearray(path.read_bytes())
+        for page in range(4096, len(content), 8192):
+            content[page : page + 64] = b"\xff" * 64
+        path.write_bytes(content)
+
+        with pytest.raises(StoreCorrupt), closing(SqliteStore(path, driver=driver)) as store:
+            assert [found for found in store.check() if "damaged" in found]
+            store.counts()
+
+    def test_a_newer_schema_is_refused(self, store, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("INSERT INTO holdfast_migration VALUES (9999, 'future', 'x', 1)")
+
+        with pytest.raises(StoreTooNew) as refused:
+            SqliteStore(path, driver=driver)
+        assert refused.value.facts["schema"] == 9999
+
+    def test_a_changed_migration_is_refused(self, store, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("UPDATE holdfast_migration SET checksum = 'other'")
+
+        with pytest.raises(StoreForeign):
+            SqliteStore(path, driver=driver)
+
+    def test_tables_of_ours_that_we_did_not_make_are_refused(self, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("CREATE TABLE holdfast_run (id TEXT)")
+
+        with pytest.raises(StoreCorrupt, match="holdfast_migration is missing"):
+            SqliteStore(path, driver=driver)
+
+    def test_tables_of_others_live_beside_ours(self, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("CREATE TABLE run (id TEXT)")
+            connection.execute("INSERT INTO run VALUES ('theirs')")
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            start(store)
+            assert store.check() == []
+        with connect(path, driver) as connection:
+            assert connection.execute("SELECT id FROM run").fetchall() == [("theirs",)]
+
+    def test_a_table_that_somebody_dropped_is_told(self, store, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("DROP TABLE holdfast_run")
+
+        with pytest.raises(StoreForeign):
+            start(store)
+        with pytest.raises(StoreForeign):
+            store.run("r1")
+
+    def test_another_codec_is_refused(self, store, path, driver):
+        with pytest.raises(CodecMismatch) as refused:
+            SqliteStore(path, driver=driver, codec="secret")
+
+        assert (refused.value.facts["stored"], refused.value.facts["given"]) == ("json", "secret")
+
+    def test_whoever_is_refused_leaves_no_lock_behind(self, store, path, driver):
+        with pytest.raises(CodecMismatch):
+            SqliteStore(path, driver=driver, codec="secret")
+
+        assert start(store).created
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+    def test_a_file_that_cannot_be_written_is_told(self, path, driver):
+        SqliteStore(path, driver=driver).close()
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+
+        try:
+            with pytest.raises((StoreReadOnly, StoreUnavailable)):
+                start(SqliteStore(path, driver=driver))
+        finally:
+            path.parent.chmod(0o755)
+
+    def test_a_database_that_cannot_be_written_is_told(self, store):
+        store._db.rows("PRAGMA query_only = 1")
+
+        with pytest.raises(StoreReadOnly):
+            start(store)
+
+        store._db.rows("PRAGMA query_only = 0")
+        assert start(store).created
+
+    def test_many_may_open_a_new_file_at_once(self, path, driver):
+        barrier, opened = threading.Barrier(8), []
+
+        def open_it():
+            barrier.wait()
+            opened.append(SqliteStore(path, driver=driver))
+
+        in_threads(open_it, 8)
+
+        for number, store in enumerate(opened):
+            assert start(store, f"r{number}").created
+        assert opened[0].counts() == {"pending": 8}
+        for store in opened:
+            store.close()
+
+    def test_an_unknown_driver_is_refused(self, path, monkeypatch):
+        with pytest.raises(BadOption):
+            SqliteStore(path, driver="mysql")
+
+        monkeypatch.setenv("HOLDFAST_SQLITE", "sqlite3")
+        with closing(SqliteStore(path)) as store:
+            assert store.facts()["driver"] == "sqlite3"
+
+    def test_a_flawed_sqlite_is_pointed_out(self, store, monkeypatch):
+        monkeypatch.setattr(type(store._db), "version", "3.40.1")
+        assert "warning" in store.facts()
+
+        monkeypatch.setattr(type(store._db), "version", "3.53.0")
+        assert "warning" not in store.facts()
+
+
+def in_threads(work, count):
+    """Run *work* in several threads at once and raise what any of them raised."""
+    failed = []
+
+    def guarded():
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+class TestAFullDisk:
+    def fill(self, store):
+        """Write until there is no room; return how many runs were started."""
+        started = 0
+        store._db.rows(f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 40}")
+        with pytest.raises(StoreFull):
+            while True:
+                store.apply([c.StartRuns([new(f"r{started}", input=b"x" * 3000), new(f"s{started}", input=b"x" * 3000)])])
+                started += 1
+        return started
+
+    def make_room(self, store):
+        store._db.rows("PRAGMA max_page_count = 1000000")
+
+    def test_nothing_is_half_written_and_all_goes_on_when_there_is_room(self, store):
+        started = self.fill(store)
+
+        assert store.counts() == {"pending": 2 * started}
+        assert (store.run(f"r{started}"), store.check()) == (None, [])
+        self.make_room(store)
+        assert start(store, f"r{started}").created
+
+    def test_none_of_a_batch_is_written(self, store):
+        started = self.fill(store)
+
+        with pytest.raises(StoreFull):
+            store.apply([c.StartRuns([new(f"x{number}", input=b"x" * 3000)]) for number in range(200)])
+
+        assert store.counts() == {"pending": 2 * started}
+
+    def test_a_step_that_fills_the_disk_leaves_nothing(self, store, path, driver):
+        with transaction(path, driver) as connection:
+            connection.execute("CREATE TABLE note (text TEXT)")
+        session = open_session(store)
+        start(store, "held", session_id=session)
+        self.fill(store)
+
+        def body(connection):
+            connection.execute("INSERT INTO note VALUES (?)", ("x" * 1_000_000,))
+            return b""
+
+        step = c.Advance(run_id="held", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+        with pytest.raises(Exception, match="full"):
+            answer = store.apply([step])[0]
+            raise answer
+
+        assert store.history("held") == []
+        self.make_room(store)
+        assert isinstance(store.apply([step])[0], c.Advanced)
+
+
+def open_session(store, session_id="s1", slot=-1):
+    now = store.now()
+    session = c.Session(
+        id=session_id, worker="w", host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 10**9, serves=b"{}"
+    )
+    store.apply([c.OpenSession(session)])
+    return session_id
+
+
+class TestManyAtOnce:
+    def test_four_processes_share_a_file_and_none_starves(self, store, path, driver):
+        with processes("hammer", path, driver, 4) as many:
+            counts = tell_all(many)
+
+        assert min(counts) / max(counts) > 0.2, counts
+        assert store.counts() == {"completed": sum(counts)}
+        histories = store.histories([run.id for run in store.runs(c.Filter(limit=10**6))])
+        assert {len(events) for events in histories.values()} == {2}
+        assert (store.check(), store.sessions()) == ([], [])
+
+    def test_threads_share_a_store(self, store):
+        numbers = iter(range(10**6))
+
+        def work():
+            for _ in range(50):
+                run_id = f"r{next(numbers)}"
+                assert start(store, run_id).created
+                assert store.run(run_id).status is Status.PENDING
+
+        in_threads(work, 4)
+
+        assert store.counts() == {"pending": 200}
+
+    def test_who_reads_does_not_keep_anybody_from_writing(self, store, path, driver):
+        start(store)
+        with connect(path, driver) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT COUNT(*) FROM holdfast_run").fetchall() == [(1,)]
+
+            assert start(store, "r2").created
+
+            assert reader.execute("SELECT COUNT(*) FROM holdfast_run").fetchall() == [(1,)]
+            assert store.counts() == {"pending": 2}
+            reader.execute("COMMIT")
+
+    def test_who_writes_does_not_keep_anybody_from_reading(self, store, path, driver):
+        start(store)
+        with connect(path, driver) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("DELETE FROM holdfast_run")
+
+            assert store.counts() == {"pending": 1}
+            writer.execute("ROLLBACK")
+
+    def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(self, store, path, driver, monkeypatch):
+        monkeypatch.setattr(store_module, "LOCK_PATIENCE", 0.05)
+        with connect(path, driver) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusy):
+                start(store)
+            writer.execute("ROLLBACK")
+
+        assert store.counts() == {}
+        assert start(store).created
+
+    def test_a_store_can_be_closed_while_others_are_reading(self, path, driver):
+        store = SqliteStore(path, driver=driver)
+        start(store)
+        reading = threading.Barrier(5)
+
+        def read():
+            store.run("r1")
+            reading.wait()
+            with pytest.raises(EngineClosed):
+                while True:
+                    assert store.run("r1") is not None
+
+        def close():
+            reading.wait()
+            store.close()
+
+        work = iter([read, read, read, read, close])
+        in_threads(lambda: next(work)(), 5)
+
+        assert store._idle == []
+
+    def test_a_closed_store_says_so(self, path, driver):
+        store = SqliteStore(path, driver=driver)
+        store.close()
+        store.close()
+
+        for use in (lambda: start(store), lambda: store.run("r1"), store.changed, store.check):
+            with pytest.raises(EngineClosed):
+                use()
+
+    def test_readers_are_as_many_as_read_at_once(self, store):
+        for _ in range(20):
+            in_threads(lambda: store.run("r1"), 1)
+
+        assert len(store._idle) == 1
+
+
+class TestProcesses:
+    def test_a_killed_process_is_noticed_at_once(self, store, path, driver):
+        with processes("live", path, driver, 1) as (process,):
+            (session,) = store.sessions()
+            assert (session.id, store.is_alive(session)) == (process.said, True)
+
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+            assert store.is_alive(session) is False
+
+    def test_a_process_of_another_host_cannot_be_seen(self, store):
+        (session,) = (open_session(store, slot=store.take_slot()), store.sessions())[1]
+
+        assert store.is_alive(session) is None
+
+    def test_nobody_gets_the_place_of_another(self, store, path, driver):
+        places = [store.take_slot() for _ in range(50)]
+
+        assert len(set(places)) == 50
+        for place in places:
+            store.free_slot(place)
+
+    def test_threads_do_not_take_each_others_places(self, path):
+        mine = slots.Slots(str(path))
+        taken = []
+
+        def work():
+            for _ in range(50):
+                place = mine.take()
+                taken.append(place)
+                assert mine.is_alive(place) is True
+
+        in_threads(work, 4)
+
+        assert len(set(taken)) == 200
+
+    def test_a_system_without_locks_cannot_tell(self, store, monkeypatch):
+        monkeypatch.setattr(slots, "fcntl", None)
+
+        assert store.take_slot() == -1
+
+    def test_a_forked_child_opens_its_own(self, path, driver):
+        with processes("fork", path, driver, 1, waits=False) as (process,):
+            assert process.said == [0, ["after", "before", "child"], []]
+
+
+@contextmanager
+def processes(name, path, driver, count, *, waits=True):
+    """Run something of processes.py several times at once; ``said`` is the first line of each."""
+    command = [sys.executable, "-W", "error", str(Path(__file__).with_name("processes.py")), name, str(path), driver]
+    source = str(Path(c.__file__).parents[2])
+    started = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": source},
+        )
+        for _ in range(count)
+    ]
+    try:
+        for process in started:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            process.said = json.loads(line)
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def tell_all(many):
+    """Let all go on at once, and return what they say at their end."""
+    for process in many:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = []
+    for process in many:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        answers.append(json.loads(line))
+    return answers
+
+
+class TestTwoLibraries:
+    """Two copies of SQLite that have a file open in one process damage it."""
+
+    def test_python_does_not_open_what_apsw_has_open(self, path):
+        with closing(SqliteStore(path, driver="apsw")):
+            for name in (path, str(path), f"file:{path}?mode=ro"):
+                with pytest.raises(BadOption, match="damage"):
+                    sqlite3.connect(name, uri=True)
+            with closing(sqlite3.connect(":memory:")):
+                pass
+
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT COUNT(*) FROM holdfast_run").fetchone() == (0,)
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open")
+    def test_what_python_has_open_is_opened_with_python(self, path, monkeypatch):
+        monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE theirs (id TEXT)")
+
+            with closing(SqliteStore(path)) as store:
+                assert store.facts()["driver"] == "sqlite3"
+                with pytest.raises(BadOption, match="damage"):
+                    SqliteStore(path, driver="apsw")
+            with pytest.raises(BadOption, match="damage"):
+                SqliteStore(path, driver="apsw")
+
+        with closing(SqliteStore(path, driver="apsw")) as store:
+            assert start(store).created
+
+    def test_two_stores_on_one_file_use_the_same(self, path, monkeypatch):
+        monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
+        with closing(SqliteStore(path, driver="apsw")):
+            with closing(SqliteStore(path)) as other:
+                assert other.facts()["driver"] == "apsw"
+            with pytest.raises(BadOption, match="damage"):
+                SqliteStore(path, driver="sqlite3")
+
+    def test_a_connection_of_the_other_one_is_refused(self, path, tmp_path):
+        with (
+            closing(SqliteStore(path, driver="sqlite3")) as store,
+            connect(tmp_path / "other.db", "apsw") as other,
+            pytest.raises(BadOption, match="damage"),
+        ):
+            store.start_within(other, [new()])
+
+
+class TestStartingWithin:
+    def test_the_transaction_that_python_begins_by_itself_is_the_callers(self, path):
+        with closing(SqliteStore(path, driver="sqlite3")) as store, closing(sqlite3.connect(path)) as connection:
+            store.start_within(connection, [new()])
+            assert connection.in_transaction
+            connection.rollback()
+            assert store.counts() == {}
+
+            store.start_within(connection, [new()])
+            connection.commit()
+            assert store.counts() == {"pending": 1}
+
+    def test_a_connection_without_a_transaction_is_refused(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store, connect(path, driver) as connection:
+            if driver == "sqlite3":
+                connection.isolation_level = None
+            with pytest.raises(BadOption, match="no open transaction"):
+                store.start_within(connection, [new()])
+
+        assert not Path(f"{path}-wal").exists()
+
+    def test_a_connection_to_another_file_is_refused(self, store, tmp_path, driver):
+        with transaction(tmp_path / "other.db", driver) as connection, pytest.raises(BadOption, match="another database"):
+            store.start_within(connection, [new()])
+
+    def test_what_is_no_connection_is_refused(self, store):
+        with pytest.raises(BadOption):
+            store.start_within(object(), [new()])
+
+    def test_rows_may_look_as_the_caller_likes(self, path):
+        with closing(SqliteStore(path, driver="sqlite3")) as store, closing(sqlite3.connect(path)) as connection:
+            connection.row_factory = lambda cursor, row: {"row": row}
+            with connection:
+                assert store.start_within(connection, [new(), new()])[1].created is False
+
+    def test_a_connection_may_be_wrapped(self, store, path, driver):
+        with transaction(path, driver) as connection:
+            wrapped = SimpleNamespace(connection=SimpleNamespace(driver_connection=connection))
+
+            assert store.start_within(wrapped, [new()])[0].created
+
+    def test_a_lock_of_another_is_told(self, store, path, driver):
+        with connect(path, driver) as mine, connect(path, driver) as other:
+            if driver == "sqlite3":
+                mine.execute("PRAGMA busy_timeout = 0")
+            other.execute("BEGIN IMMEDIATE")
+            mine.execute("BEGIN")
+            with pytest.raises(StoreBusy):
+                store.start_within(mine, [new()])
+            other.execute("ROLLBACK")
+            mine.execute("ROLLBACK")
+
+
+class TestTransactionalSteps:
+    def test_what_a_step_sets_on_the_connection_is_set_back(self, store, driver):
+        open_session(store)
+        start(store, session_id="s1")
+
+        def body(connection):
+            if driver == "sqlite3":
+                connection.row_factory, connection.text_factory = (lambda *_: "mine"), bytes
+            else:
+                connection.row_trace = lambda *_: "mine"
+            return b"1"
+
+        store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
+
+        assert store.apply([c.SignalRun("r1", "paid", b"1")]) == [True]
+
+    @pytest.mark.parametrize("ending", ["commit", "rollback", "__exit__"])
+    def test_habits_of_python_do_not_end_the_transaction(self, path, ending):
+        with closing(SqliteStore(path, driver="sqlite3")) as store:
+            open_session(store)
+            start(store, session_id="s1")
+
+            def body(connection):
+                connection.execute("CREATE TABLE note (text TEXT)")
+                getattr(connection, ending)(*([None] * 3 if ending == "__exit__" else []))
+                return b"1"
+
+            step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+            (answer,) = store.apply([step])
+
+            assert isinstance(answer, BadOption)
+            assert store.history("r1") == []
+            assert not store._ask("SELECT 1 FROM sqlite_master WHERE name = 'note'")
+
+    def test_a_step_may_have_savepoints_of_its_own(self, store, path, driver):
+        open_session(store)
+        start(store, session_id="s1")
+
+        def body(connection):
+            connection.execute("CREATE TABLE note (text TEXT)")
+            for statement in ("SAVEPOINT mine", "INSERT INTO note VALUES ('x')", "ROLLBACK TO mine", "RELEASE mine"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO note VALUES ('y')")
+            return b"1"
+
+        store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
+
+        with connect(path, driver) as connection:
+            assert connection.execute("SELECT text FROM note").fetchall() == [("y",)]
+
+
+class TestWallClock:
+    @pytest.fixture
+    def machine(self, monkeypatch):
+        """The clocks of a machine that can be set."""
+        machine = SimpleNamespace(wall=1_000_000_000, tick=0)
+        fake = SimpleNamespace(time_ns=lambda: machine.wall * 1000, monotonic_ns=lambda: machine.tick * 1000)
+        monkeypatch.setattr(clocks, "time", fake)
+        return machine
+
+    def test_it_follows_the_wall_clock_forward(self, machine):
+        clock = clocks.WallClock()
+        clock.now()
+        machine.wall += 5_000_000
+
+        assert clock.now() == 1_005_000_000
+
+    def test_it_goes_on_when_the_wall_clock_is_set_back(self, machine):
+        clock = clocks.WallClock()
+        before = clock.now()
+        machine.wall -= 500_000_000
+        machine.tick += 7
+
+        assert clock.now() == before + 7
+        machine.tick += 3
+        assert clock.now() == before + 10
+
+    def test_it_goes_on_from_an_instant_that_was_seen(self, machine):
+        clock = clocks.WallClock()
+        machine.tick += 1_000_000
+        clock.not_before(2_000_000_000)
+        machine.tick += 5
+
+        assert clock.now() == 2_000_000_005
+
+    def test_a_store_that_was_written_in_the_future_goes_on_from_there(self, path, driver, machine):
+        machine.wall *= 2
+        with closing(SqliteStore(path, driver=driver)) as store:
+            started = start(store).now
+        machine.wall //= 2
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            assert store.now() >= started
