@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from holdfast.core.status import FINAL, NEXT, Status
 from tests.docs.pages import ROOT, blocks
+
+from holdfast.core.status import FINAL, NEXT, Status
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 

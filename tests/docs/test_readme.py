@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-
 from tests.docs.pages import ROOT, blocks
 
 README = ROOT / "README.md"

@@ -328,3 +328,62 @@ def test_urls_that_make_no_sense_are_refused(tmp_path):
         Engine(tmp_path / "no" / "such" / "folder.db")
     with pytest.raises(BadOption):
         Engine(tmp_path / "a.db", colour="red")
+
+
+def test_a_workflow_does_not_start_runs_behind_its_own_back(engine):
+    @workflow
+    async def sneaky() -> None:
+        engine.start(sums, 1)
+
+    with pytest.raises(RunFailed, match=r"holdfast\.start"):
+        engine.start(sneaky).result(timeout=5)
+
+
+def test_a_step_may_start_and_wait_for_other_runs_unless_that_blocks_the_engine(engine):
+    @step
+    def plain() -> int:
+        return engine.start(sums, 1).result(timeout=5)
+
+    @step
+    async def blocks() -> int:
+        return engine.start(sums, 1).result(timeout=5)
+
+    @workflow
+    async def flow() -> list:
+        with pytest.raises(holdfast.errors.StepFailed, match="plain def"):
+            await blocks()
+        return [await plain.aio()]
+
+    assert engine.start(flow).result(timeout=5) == [20]
+
+
+def test_many_blocking_workflows_share_the_threads_there_are(database):
+    at_once: list[int] = []
+    most: list[int] = []
+
+    @workflow
+    def blocking(n: int) -> int:
+        at_once.append(n)
+        most.append(len(at_once))
+        holdfast.sync.sleep("5ms")
+        at_once.remove(n)
+        return n
+
+    with Engine(database, threads=5) as engine:
+        runs = [engine.start(blocking, n) for n in range(30)]
+        assert [run.result(timeout=20) for run in runs] == list(range(30))
+
+
+def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
+    from holdfast.engine import driver
+
+    def explode(*_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(driver, "handle", explode)
+    run = engine.start(sums, 1)
+    with pytest.raises(holdfast.errors.RunStuck, match="a fault of ours"):
+        run.result(timeout=5)
+    monkeypatch.undo()
+    engine.resume(run.id)
+    assert run.result(timeout=5) == 20

@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Do what the command line says, and exit."""
-    from holdfast.cli.root import cli  # noqa: PLC0415 - whoever only imports holdfast pays for neither click nor rich
+    from holdfast.cli.root import cli
 
     cli()

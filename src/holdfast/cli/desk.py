@@ -72,7 +72,7 @@ class Office:
         return self._newest() if name == "last" else self.store.run(name) or self._by_prefix(name)
 
     def _newest(self) -> Run:
-        """The run that was started last and is nobody's child. Ids that people chose need not sort by time: look at both kinds."""
+        """The run that was started last and is nobody's child. Ids that people chose need not sort by time: look at both."""
         ours = self.store.runs(Filter(roots=True, before=AFTER_OURS, limit=1))
         found = [*ours, *self.store.runs(Filter(roots=True, limit=100))]
         if not found:
@@ -103,12 +103,16 @@ def version() -> str:
 
 def shared(command: F) -> F:
     """Let a command take --db, which may also stand before it."""
-    return click.option("--db", metavar="URL", expose_value=False, callback=_take_db, help="The database; may stand before the command, too.")(command)  # noqa: E501
+    return click.option(
+        "--db", metavar="URL", expose_value=False, callback=_take_db, help="The database; may stand before the command, too."
+    )(command)
 
 
 def printing(command: F) -> F:
     """Let a command that prints data take --json, which may also stand before it."""
-    return click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print data as JSON.")(shared(command))
+    return click.option("--json", is_flag=True, expose_value=False, callback=_take_json, help="Print data as JSON.")(
+        shared(command)
+    )
 
 
 def _take_db(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

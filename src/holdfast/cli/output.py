@@ -38,6 +38,11 @@ def print_json(value: Any) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+def print_line(value: Any) -> None:
+    """Print *value* as JSON in one line."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=0).decode())
+
+
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under their headers."""
     if is_terminal():
@@ -49,9 +54,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     for place, header in enumerate(headers):
@@ -89,9 +94,9 @@ def _drawn(trees: Sequence[Tree], indent: str) -> list[str]:
 
 
 def _print_rich_tree(title: str, below: Sequence[Tree]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.text import Text  # noqa: PLC0415
-    from rich.tree import Tree as RichTree  # noqa: PLC0415
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree as RichTree
 
     def add(parent: RichTree, trees: Sequence[Tree]) -> None:
         for tree in trees:

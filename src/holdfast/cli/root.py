@@ -55,10 +55,11 @@ class Root(click.Group):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run and exit; without *standalone_mode* run and return, and let errors pass."""
-        extra["prog_name"] = "holdfast"
+        extra |= {"prog_name": "holdfast", "standalone_mode": False}
+        call: Callable[..., Any] = super().main
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
-        sys.exit(guarded(lambda: super(Root, self).main(*args, standalone_mode=False, **extra)))
+            return call(*args, **extra)
+        sys.exit(guarded(lambda: call(*args, **extra)))
 
 
 def guarded(call: Callable[[], Any]) -> int:

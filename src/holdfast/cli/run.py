@@ -10,7 +10,7 @@ import click
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.loading import load_workflow
-from holdfast.cli.output import print_json
+from holdfast.cli.output import payload, print_json, print_line
 from holdfast.cli.values import JSON, MOMENT, TAG
 from holdfast.connect.engine import Engine, Run
 
@@ -21,7 +21,7 @@ Examples:
   holdfast run shop.py:remind --delay 2h --detach"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(short_help="Start a run and work until it has ended.", epilog=EPILOG)
 @click.argument("target", metavar="MODULE:WORKFLOW")
 @click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
 @click.option("--id", metavar="ID", help="The id of the run; the same id and input again is the same run. E.g. --id order-7")
@@ -29,8 +29,12 @@ Examples:
 @click.option("--lane", metavar="NAME", help="The lane that the run waits in. E.g. --lane slow")
 @click.option("--priority", metavar="N", type=int, default=0, help="Higher goes first, -1000 to 1000. E.g. --priority 10")
 @click.option("--delay", metavar="WHEN", type=MOMENT, help="Do not begin before. E.g. --delay 2h or 2026-12-24T18:00")
-@click.option("--deadline", metavar="WHEN", type=MOMENT, help="Stop it, and undo it, if it has not ended by then. E.g. --deadline 1d")
-@click.option("--tag", "tags", metavar="NAME=VALUE", type=TAG, multiple=True, help="Label it; may be repeated. E.g. --tag customer=7")
+@click.option(
+    "--deadline", metavar="WHEN", type=MOMENT, help="Stop it, and undo it, if it has not ended by then. E.g. --deadline 1d"
+)
+@click.option(
+    "--tag", "tags", metavar="NAME=VALUE", type=TAG, multiple=True, help="Label it; may be repeated. E.g. --tag customer=7"
+)
 @click.option("--detach", is_flag=True, help="Only start it and print its id; a worker works on it.")
 @printing
 def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str, str]], **options: Any) -> None:
@@ -67,7 +71,11 @@ def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
     try:
-        print_json(started.result())
+        started.result()
+        print_line(payload(started.record.result))
     except KeyboardInterrupt:
-        print(f"holdfast: stopped working on {started.id}; a worker goes on with it, or `holdfast cancel {started.id}`", file=sys.stderr)
+        print(
+            f"holdfast: stopped working on {started.id}; a worker goes on with it, or `holdfast cancel {started.id}`",
+            file=sys.stderr,
+        )
         raise

@@ -26,14 +26,23 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.option("--status", metavar="A,B", type=STATUSES, help="Only these statuses. E.g. --status failed,stuck")
 @click.option("--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout")
-@click.option("--tag", "tags", metavar="NAME=VALUE", type=TAG, multiple=True, help="Only runs with this tag; may be repeated. E.g. --tag customer=7")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="NAME=VALUE",
+    type=TAG,
+    multiple=True,
+    help="Only runs with this tag; may be repeated. E.g. --tag customer=7",
+)
 @click.option("--since", metavar="WHEN", type=MOMENT, help="Started since. E.g. --since 1h or 2026-11-15")
 @click.option("--until", metavar="WHEN", type=MOMENT, help="Started before. E.g. --until 30m")
 @click.option("--worker", metavar="NAME", help="Held by this worker now. E.g. --worker gpu-1")
 @click.option("--namespace", metavar="NAME", help="Of this namespace. E.g. --namespace acme")
 @click.option("--parent", metavar="RUN", help="The children of this run. E.g. --parent last")
 @click.option("--roots", is_flag=True, help="Leave children out.")
-@click.option("--limit", metavar="N", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many. E.g. --limit 10")
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many. E.g. --limit 10"
+)
 @click.option("--before", metavar="ID", help="Only runs with smaller ids: the next page. E.g. --before 01m7ge8gkb9apz")
 @printing
 def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filters: Any) -> None:
@@ -58,7 +67,8 @@ def _print_page(store: Store, page: list[Run]) -> None:
     now = store.now()
     workers = {session.id: session for session in store.sessions()}
     rows = [
-        (run.id, run.workflow, run.status.value, seconds(run.created_at), took(run, now), _note(run, workers, now)) for run in page
+        (run.id, run.workflow, run.status.value, seconds(run.created_at), took(run, now), _note(run, workers, now))
+        for run in page
     ]
     print_table(("ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE"), rows)
 

@@ -22,7 +22,7 @@ Examples:
 _TIMED = (Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.STEP_RETRIED)
 
 
-@click.command(epilog=EPILOG)
+@click.command(short_help="Show a run and its history.", epilog=EPILOG)
 @click.argument("run", metavar="RUN")
 @printing
 def show(run: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,8 +12,13 @@ from holdfast.core import duration
 from holdfast.core.status import Status
 from holdfast.errors import BadDuration
 
+if TYPE_CHECKING:
+    _Type = click.ParamType[Any]
+else:  # older versions of click do not know what a type is a type of
+    _Type = click.ParamType
 
-class JsonValue(click.ParamType):
+
+class JsonValue(_Type):
     """A JSON value."""
 
     name = "json"
@@ -25,7 +30,7 @@ class JsonValue(click.ParamType):
             self.fail(f"{value!r} is no JSON ({error}); a text needs its quotes, as in '\"abc\"'", param, ctx)
 
 
-class DurationValue(click.ParamType):
+class DurationValue(_Type):
     """A duration such as 30s, 1h30m or 2d; it stays a text."""
 
     name = "duration"
@@ -38,7 +43,7 @@ class DurationValue(click.ParamType):
         return str(value)
 
 
-class MomentValue(click.ParamType):
+class MomentValue(_Type):
     """A duration, or a moment such as 2026-12-24T18:00 (UTC unless it says otherwise)."""
 
     name = "moment"
@@ -55,7 +60,7 @@ class MomentValue(click.ParamType):
             self.fail(f"{value!r} is neither a duration such as 1h nor a moment such as 2026-12-24T18:00", param, ctx)
 
 
-class TagValue(click.ParamType):
+class TagValue(_Type):
     """A tag: name=value."""
 
     name = "name=value"
@@ -69,7 +74,7 @@ class TagValue(click.ParamType):
         return name, text
 
 
-class ListValue(click.ParamType):
+class ListValue(_Type):
     """Words separated by commas."""
 
     name = "a,b"

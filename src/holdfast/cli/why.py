@@ -18,7 +18,7 @@ Examples:
   holdfast why 01m7ge8gkb --json"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(short_help="Say what holds a run up.", epilog=EPILOG)
 @click.argument("run", metavar="RUN")
 @printing
 def why(run: str) -> None:

@@ -38,11 +38,15 @@ TELL_EACH = 20
 """How many ended runs are told one by one; more at a time are counted."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(short_help="Work on runs in the foreground.", epilog=EPILOG)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.option("--lanes", metavar="A,B", type=LIST, help="Serve only these lanes; default: all. E.g. --lanes default,slow")
-@click.option("--capabilities", metavar="A,B", type=LIST, help="What this worker can do that others cannot. E.g. --capabilities gpu")
-@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many runs at work at once. E.g. --concurrency 50")
+@click.option(
+    "--capabilities", metavar="A,B", type=LIST, help="What this worker can do that others cannot. E.g. --capabilities gpu"
+)
+@click.option(
+    "--concurrency", metavar="N", type=click.IntRange(min=1), help="How many runs at work at once. E.g. --concurrency 50"
+)
 @click.option("--namespace", metavar="NAME", help="Serve only this namespace; default: all. E.g. --namespace acme")
 @click.option("--name", metavar="NAME", help="What to call this worker; default: host and pid. E.g. --name gpu-1")
 @click.option("--grace", metavar="DURATION", type=DURATION, help="How long steps may end when told to stop. E.g. --grace 1m")

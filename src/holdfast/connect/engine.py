@@ -19,7 +19,7 @@ from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request
 from holdfast.engine.why import Why, why
-from holdfast.errors import EngineClosed, ResultTimeout
+from holdfast.errors import BadOption, EngineClosed, ResultTimeout
 
 T = TypeVar("T")
 
@@ -46,6 +46,8 @@ class Run(Generic[T]):
 
         Raises RunFailed, RunCancelled, RunExpired or RunStuck when there is none, ResultTimeout when time is up."""
         parts = self._engine._parts
+        if self._engine._thread is threading.current_thread():
+            raise BadOption(option="result", why="an async step cannot block its engine: make the step a plain def")
         run = parts.results.wait(self.id, lambda: self.record, seconds_of(timeout), time.monotonic)
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)

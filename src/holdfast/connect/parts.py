@@ -8,6 +8,8 @@ from typing import Any
 
 from holdfast.authoring.code import registry
 from holdfast.authoring.code.children import checked_capabilities
+from holdfast.authoring.code.program import current_program
+from holdfast.authoring.code.step import current_step
 from holdfast.connect.store import open_store
 from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
@@ -51,6 +53,8 @@ class Parts:
 
     def know(self, workflow: Any) -> None:
         """Remember a workflow that was started here: then it can be run here."""
+        if current_program.get() is not None and current_step.get() is None:
+            raise BadOption(option="start", why="a workflow starts runs with holdfast.start, so that it does so only once")
         name = getattr(workflow, "name", None)
         if name is not None and self.definitions().get(name) is not workflow:
             self._started[name] = workflow

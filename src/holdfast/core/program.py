@@ -41,6 +41,8 @@ class RunStep(msgspec.Struct):
     timeout: int | None = None
     transactional: bool = False
     own: bool = False
+    fits: Callable[[Any, bytes], None] | None = None
+    """Raises when a value, once stored, could not be read again as what the step promises to return."""
 
 
 class SetTimer(msgspec.Struct):

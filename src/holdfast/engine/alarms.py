@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 
 from holdfast.store.clock import Clock
 
@@ -64,7 +65,7 @@ class Alarms:
 
     def _moved(self) -> None:
         """The clock was moved by hand."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._ring)
 
     def close(self) -> None:

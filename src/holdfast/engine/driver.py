@@ -22,8 +22,9 @@ from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
 from holdfast.engine.held import Batch, Held
 from holdfast.engine.host import Host
+from holdfast.engine.outcomes import encoded
 from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want
-from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError, UsageError
+from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
 from holdfast.store.contract import Advance, Advanced, Changed
 
 log = logging.getLogger("holdfast")
@@ -42,6 +43,7 @@ class Driver(Held):
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
         super().__init__(run, host)
         self._definition = definition
+        self.blocking = definition.blocking
         self._program: Program | None = None
         self._seq = 0
         self._revision = run.revision
@@ -68,7 +70,7 @@ class Driver(Held):
                     await self._sleep()
         except (LeaseLost, EngineClosed):
             log.debug("run %s is no longer ours", self.run.id)
-        except (Diverged, UsageError, StoreError) as error:
+        except Exception as error:  # a diverged history, malformed data, or a fault of ours: a person must look
             await self._stick(error)
         finally:
             self.close()
@@ -244,7 +246,9 @@ class Driver(Held):
         batch, self.batch = self.batch, Batch()
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
-        op = self._operation(batch, parks=rest and batch.finish is None and self._only_waits())
+        # Not before it has looked at what reached it: to park says that all up to this revision was seen.
+        parks = rest and batch.finish is None and not self._knocked and self._only_waits()
+        op = self._operation(batch, parks=parks)
         if op is None:
             return
         answer = await self._write(op)
@@ -359,8 +363,8 @@ class Driver(Held):
         if self.waiting and not was_waiting:
             self._waits_since = self.now()
         self._over = self._over or op.status in FINAL or not op.keep
-        for child in op.children:
-            if child.session_id is not None:
+        for child, started in zip(op.children, answer.started, strict=False):
+            if started.leased:
                 self.host.adopt(child, answer.now)
 
     def _only_waits(self) -> bool:
@@ -431,12 +435,12 @@ class Driver(Held):
     def _body(self, want: Step) -> Any:
         command: RunStep = want.command
         info = StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
-        what = f"the result of step {command.name!r}"
-        return lambda connection: self.host.codec.encode(command.call(info, connection), what=what)
+        return lambda connection: encoded(command, command.call(info, connection), self.host.codec)
 
-    async def _stick(self, error: HoldfastError) -> None:
+    async def _stick(self, error: Exception) -> None:
         """The run cannot go on without a person: say why, and lose nothing."""
-        log.error("run %s of %s is stuck: %s", self.run.id, self.run.workflow, error)
+        foreseen = isinstance(error, HoldfastError)
+        log.error("run %s of %s is stuck: %s", self.run.id, self.run.workflow, error, exc_info=None if foreseen else error)
         self._seq = max(self._seq, max((event.seq for event in self.host.store.history(self.run.id)), default=0)) + 1
         data = as_data(error)
         op = Advance(
@@ -445,7 +449,7 @@ class Driver(Held):
         )  # fmt: skip
         try:
             await self._write(op)
-        except LeaseLost:
+        except (LeaseLost, EngineClosed):
             return
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from holdfast.core.program import Finish
@@ -82,7 +83,7 @@ class Held:
 
     def reported(self, step: str, value: Any, error: Exception | None, started_at: int) -> None:
         """An attempt that the program made by itself, in a thread of its own, has ended."""
-        if not self.host.loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody is here to record it
             self.host.loop.call_soon_threadsafe(self.ended, step, value, error, started_at)
 
     def note_started(self, want: Step) -> None:

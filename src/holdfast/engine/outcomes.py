@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core import retry
 from holdfast.core.codec import Codec
+from holdfast.core.program import RunStep
 from holdfast.core.records import Event, Kind
 from holdfast.engine.failure import as_data
 from holdfast.engine.wants import Step
@@ -19,7 +20,7 @@ def event_of(want: Step, value: Any, error: Exception | None, started_at: int | 
     command, data = want.command, None
     if error is None:
         try:
-            data = codec.encode(value, what=f"the result of step {command.name!r}")
+            data = encoded(command, value, codec)
         except Exception as refused:
             error = refused
     if error is None:
@@ -29,3 +30,11 @@ def event_of(want: Step, value: Any, error: Exception | None, started_at: int | 
         return Event(Kind.STEP_FAILED, command.id, None, as_data(error), want.attempt, started_at)
     again = msgspec.json.encode({"until": now + wait})
     return Event(Kind.STEP_RETRIED, command.id, again, as_data(error), want.attempt, started_at)
+
+
+def encoded(command: RunStep, value: Any, codec: Codec) -> bytes:
+    """Return the result of a step as it is stored. Raises NotEncodable, WrongType."""
+    data = codec.encode(value, what=f"the result of step {command.name!r}")
+    if command.fits is not None:
+        command.fits(value, data)
+    return data

@@ -41,6 +41,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     lanes: tuple[str, ...] | None = None
     capabilities: tuple[str, ...] = ()
     concurrency: int = 1000
+    threads: int = 100
+    """How many blocking workflows are at work at once, each in a thread of its own."""
     lifetime: int = 15_000_000
     linger: int = 5_000_000
     crash_limit: int = 5
@@ -218,7 +220,7 @@ class Worker:
         """Claim as long as there is work and room."""
         while not self.stopping:
             room = min(self.room(), BATCH)
-            routes = [(number, route.lane) for number, route in self.store.routes().items() if self.serves(route)]
+            routes = [(number, route.lane) for number, route in self.store.routes().items() if self.takes(route)]
             if room <= 0 or not routes:
                 return
             self._limited = {lane.name: lane.concurrency is not None or lane.paused for lane in self.store.lanes()}
@@ -248,11 +250,18 @@ class Worker:
             and set(route.capabilities) <= set(mine.capabilities)
         )
 
+    def takes(self, route: Route) -> bool:
+        """Say whether this worker can go on with runs of that route now: blocking ones need a thread."""
+        return self.serves(route) and (not self.definitions()[route.workflow].blocking or self._has_thread())
+
+    def _has_thread(self) -> bool:
+        return sum(driver.blocking for driver in self.drivers.values()) < self.settings.threads
+
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""
         if self.stopping or self._limited.get(route.lane) or len(self.drivers) >= self.settings.concurrency:
             return None
-        return self.session_id if self.serves(route) else None
+        return self.session_id if self.takes(route) else None
 
     def keeps_waiting(self, lane: str) -> bool:
         """Say whether runs of that lane may stay in memory while they wait: not where they would take a limited place."""

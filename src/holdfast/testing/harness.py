@@ -125,8 +125,9 @@ class Lab:
     def explain(self, run: Run[Any] | str) -> str:
         """Say why a run does not move, with what it waits for."""
         why, record = self.engine.why(_id(run)), self.engine.run(_id(run)).record
-        waits = (record.waits or b"").decode()
-        return " ".join(part for part in (why.reason, *why.blockers, why.remedy or "", f"waits={waits}" if waits else "") if part)
+        blockers = [str(blocker) for blocker in why.blockers]
+        waits = [f"waits={record.waits.decode()}"] if record.waits else []
+        return " ".join([why.reason, *blockers, *waits])
 
     # What befalls an engine
 

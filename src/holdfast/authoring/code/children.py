@@ -78,7 +78,7 @@ def awaiting_child(program: CodeProgram, workflow: Child, start: str, run_id: st
     """Wait for a child to end. One that is owned is cancelled when nobody waits for it any more."""
 
     def understand(event: Event) -> Any:
-        return child_value(program, workflow, run_id, event.data, event.error)
+        return program.read(event, lambda data: child_value(program, workflow, run_id, data, event.error))
 
     return Wish(AwaitChild(program.identify(f"{start.rsplit('/', 1)[-1]} end"), start, run_id, owned), understand)
 

@@ -114,7 +114,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             try:
-                context.run(coroutine.close)  # type: ignore[union-attr]
+                context.run(coroutine.close)
             except BaseException:  # the workflow objects to leaving; it leaves all the same
                 continue
         self._ready.clear()

@@ -21,7 +21,7 @@ from holdfast.authoring.code.branch import Branch, current_branch
 from holdfast.core.codec import Codec
 from holdfast.core.program import Command, Drop, Finish, Mark, Report
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
-from holdfast.errors import Diverged
+from holdfast.errors import BadData, Diverged, WrongType
 
 current_program: ContextVar[CodeProgram | None] = ContextVar("holdfast_program", default=None)
 
@@ -156,6 +156,14 @@ class CodeProgram(ABC):
         self._wanted[command.id] = (command, waiter)
         self._new.append(command)
         return None
+
+    def read(self, event: Event, decode: Callable[[bytes], Any]) -> Any:
+        """Return what a recorded outcome means. What can no longer be read is for a person to look at, not for the code."""
+        try:
+            return decode(event.data or b"null")
+        except (BadData, WrongType) as error:
+            self._divergence = Diverged(step=event.step, recorded=f"event {event.seq}", why=str(error))
+            raise Evicted from error
 
     def drop(self, step: str) -> None:
         """Nobody waits for this command any more."""

@@ -15,7 +15,7 @@ from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.core import duration
-from holdfast.core.codec import Codec
+from holdfast.core.codec import Codec, same
 from holdfast.core.duration import Duration
 from holdfast.core.program import RunStep, StepInfo
 from holdfast.core.records import ErrorInfo, Event, Kind
@@ -55,19 +55,25 @@ class Step(Generic[P, R]):
         if isinstance(program, AsyncProgram):
             return cast(R, self._recorded(program, identity, args, kwargs))
         assert isinstance(program, SyncProgram)
-        return cast(R, self._value(program.codec, program.ask(self.command(identity, args, kwargs))))
+        return cast(R, self._value(program, program.ask(self.command(program.codec, identity, args, kwargs))))
 
     async def _recorded(self, program: AsyncProgram, identity: str, args: Any, kwargs: Any) -> Any:
-        return self._value(program.codec, await program.ask(self.command(identity, args, kwargs)))
+        return self._value(program, await program.ask(self.command(program.codec, identity, args, kwargs)))
 
-    def _value(self, codec: Codec, event: Event) -> Any:
+    def _value(self, program: CodeProgram, event: Event) -> Any:
         if event.kind == Kind.STEP_FAILED:
             raise failed(event)
-        return self.signature.decode_result(codec, event.data or b"null")
+        return program.read(event, lambda data: self.signature.decode_result(program.codec, data))
 
-    def command(self, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunStep:
+    def command(self, codec: Codec, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunStep:
         """Return the command that makes this call."""
-        return run_step(self.fn, identity, self.name, args, kwargs, self)
+        command = run_step(self.fn, identity, self.name, args, kwargs, self)
+        command.fits = lambda value, data: self._fits(codec, value, data)
+        return command
+
+    def _fits(self, codec: Codec, value: Any, data: bytes) -> None:
+        if not same(value, self.signature.return_type):
+            self.signature.decode_result(codec, data)
 
     @overload
     def aio(self: Step[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...

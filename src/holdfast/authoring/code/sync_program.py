@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from types import FrameType
 from typing import Any
@@ -218,7 +219,8 @@ class SyncProgram(CodeProgram):
             self._active -= 1
             if self._active == 0 and self._settled is not None and self._loop is not None:
                 settled, self._settled = self._settled, None
-                self._loop.call_soon_threadsafe(_set, settled)
+                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    self._loop.call_soon_threadsafe(_set, settled)
 
     def _resume(self, waiter: _Waiter) -> None:
         with self._guard:

@@ -14,7 +14,7 @@ from holdfast.authoring.code.children import call_child, checked_capabilities
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.step import Step, current_step
 from holdfast.authoring.code.sync_program import SyncProgram
-from holdfast.core.codec import Codec
+from holdfast.core.codec import Codec, same
 from holdfast.core.records import Run
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption
@@ -47,16 +47,22 @@ class Workflow(Generic[P, R]):
     def program(self, run: Run, codec: Codec) -> CodeProgram:
         """Return this workflow at work in *run*, not yet begun."""
         args, kwargs = self.signature.decode_args(codec, run.input)
-        what = f"the result of {self.name}()"
         if self.is_async:
 
             async def call() -> bytes:
-                return codec.encode(await cast(Any, self.fn(*args, **kwargs)), what=what)
+                return self._encoded(codec, await cast(Any, self.fn(*args, **kwargs)))
 
             return AsyncProgram(run, codec, self.reachable, call, stop_undoing=self.stop_undoing)
         return SyncProgram(
-            run, codec, self.reachable, lambda: codec.encode(self.fn(*args, **kwargs), what=what), stop_undoing=self.stop_undoing
+            run, codec, self.reachable, lambda: self._encoded(codec, self.fn(*args, **kwargs)), stop_undoing=self.stop_undoing
         )
+
+    def _encoded(self, codec: Codec, value: Any) -> bytes:
+        """Return the result as it is stored. Raises NotEncodable, WrongType."""
+        data = codec.encode(value, what=f"the result of {self.name}()")
+        if not same(value, self.signature.return_type):
+            self.signature.decode_result(codec, data)
+        return data
 
     def reachable(self) -> frozenset[str]:
         """Return the names of the steps that the code of this workflow can come to, as far as can be seen."""

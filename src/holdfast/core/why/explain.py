@@ -193,8 +193,7 @@ def _diverged(facts: Facts, found: dict[str, object], resume: str) -> list[Block
 def _final(facts: Facts) -> Why:
     run = facts.run
     ended = run.finished_at or last_at(facts)
-    text = f"{_ended(facts)}, at {moment(ended)} ({away(ended, facts.now)})"
-    blocker = Blocker(kind="ended", text=text, since=ended, remedy=f"holdfast replay {run.id}")
+    blocker = Blocker(kind="ended", text=_ended(facts), since=ended, remedy=f"holdfast replay {run.id}")
     undo_failed = error_of(run.error)["facts"].get("undo_failed")
     more = [Blocker(kind="undo", text=f"not undone, because the undoing failed: {', '.join(undo_failed)}")] if undo_failed else []
     return told(facts, [blocker, *more], since=ended)

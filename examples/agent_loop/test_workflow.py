@@ -1,0 +1,44 @@
+import pytest
+from examples.agent_loop import workflow as example
+from examples.agent_loop.workflow import agent, main
+
+QUESTION = "where is it dry?"
+
+
+def test_the_agent_waits_for_a_person_before_it_spends_money(lab):
+    run = lab.start(agent, QUESTION)
+    lab.settle()
+    assert run.status == "waiting"
+
+    lab.signal(run, "approval", True)
+
+    assert lab.finish(run).endswith("booked Malmo")
+
+
+def test_without_an_answer_within_a_day_it_goes_on_without_the_tool(lab):
+    assert lab.run_to_end(agent, QUESTION).endswith("nobody agreed to book Malmo")
+
+
+def test_no_answer_of_the_model_is_paid_for_twice(lab, monkeypatch):
+    asked = []
+    think = example.think
+    monkeypatch.setattr(example, "think", lambda messages: asked.append(len(messages)) or think(messages))
+    run = lab.start(agent, QUESTION)
+    lab.settle()
+
+    lab.crash()
+    lab.signal(run, "approval", True)
+    lab.finish(run)
+
+    assert asked == [1, 4, 6]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_crash_anywhere_changes_nothing(crash_everywhere, early):
+    crash_everywhere(agent, QUESTION, signals=[("approval", True)], early=early)
+
+
+def test_the_program_runs(tmp_path, capsys):
+    main(str(tmp_path / "agent.db"))
+
+    assert capsys.readouterr().out.startswith("Bergen: rain; Malmo: sun; booked Malmo\n")

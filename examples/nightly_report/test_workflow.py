@@ -1,0 +1,31 @@
+from examples.nightly_report.workflow import SHOPS, main, nightly_report
+
+
+def test_a_region_that_fails_is_reported_as_missing(lab):
+    report = lab.run_to_end(nightly_report, sorted(SHOPS))
+
+    assert report.splitlines() == ["north: 200", "south: 280", "west: missing"]
+
+
+def test_each_region_is_a_run_of_its_own(lab):
+    run = lab.start(nightly_report, ["north", "south"])
+    lab.finish(run)
+
+    children = lab.engine.runs(parent_id=run.id)
+
+    assert [child.workflow for child in children] == ["region_report", "region_report"]
+    assert {child.id for child in children} == {child.id for child in lab.engine.runs(tags={"report": "nightly"})}
+
+
+def test_a_report_of_nothing_is_empty(lab):
+    assert lab.run_to_end(nightly_report, []) == ""
+
+
+def test_a_crash_anywhere_changes_nothing(crash_everywhere):
+    crash_everywhere(nightly_report, ["north", "west"])
+
+
+def test_the_program_runs(tmp_path, capsys):
+    main(str(tmp_path / "report.db"))
+
+    assert capsys.readouterr().out.endswith("the same run: True; child runs: 3\n")

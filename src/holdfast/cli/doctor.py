@@ -1,0 +1,124 @@
+"""``holdfast doctor``: is everything well? Exit 1 when something is not."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli.desk import Office, desk, printing, version
+from holdfast.cli.output import error_line, print_fields, print_json
+from holdfast.core.records import Route, Run
+from holdfast.core.status import Status
+from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
+from holdfast.engine.why import look_at_workers
+from holdfast.store.contract import Filter, Store
+
+PAGES = 40
+PAGE = 500
+"""How many waiting runs are looked at, at most, to see whether somebody serves them."""
+
+SHOWN = 5
+
+
+class Trouble(msgspec.Struct):
+    """Something that is not well, and the command that looks into it."""
+
+    text: str
+    remedy: str | None = None
+
+
+@click.command(short_help="Check that all is well.", epilog="Example: holdfast doctor --json")
+@printing
+def doctor() -> None:
+    """Check the installation: versions, the database and its laws, workers, stuck runs, runs that nobody serves.
+
+    Exit 1 when something is wrong; warnings alone are no error."""
+    with desk().opened() as office:
+        workers = look_at_workers(office.store)
+        facts, troubles = _facts(office, workers), [*_troubles(office.store, workers)]
+        warnings = [str(facts["warning"])] if "warning" in facts else []
+        if desk().as_json:
+            print_json({"ok": not troubles, "facts": facts, "warnings": warnings, "troubles": troubles})
+        else:
+            _print(facts, warnings, troubles)
+        if troubles:
+            raise click.exceptions.Exit(1)
+
+
+def _facts(office: Office, workers: list[Seen]) -> dict[str, Any]:
+    return {
+        "holdfast": version(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        **office.store.facts(),
+        "runs": office.store.counts(),
+        "workers": dict(Counter(seen.life.value for seen in workers)),
+    }
+
+
+def _print(facts: dict[str, Any], warnings: list[str], troubles: list[Trouble]) -> None:
+    print_fields([(name, _shown(value)) for name, value in facts.items() if name != "warning"])
+    print()
+    for warning in warnings:
+        print(f"warning: {warning}")
+    for trouble in troubles:
+        print(f"wrong: {trouble.text}")
+        if trouble.remedy is not None:
+            print(f"  $ {desk().command(trouble.remedy)}")
+    if not troubles:
+        print("all is well")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    return str(value)
+
+
+def _troubles(store: Store, workers: list[Seen]) -> Iterator[Trouble]:
+    for law in store.check():
+        yield Trouble(law, "holdfast db check")
+    for run in store.runs(Filter(statuses=[Status.STUCK.value], limit=SHOWN)):
+        yield Trouble(f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}", f"holdfast why {run.id}")
+    stuck = store.counts().get(Status.STUCK.value, 0)
+    if stuck > SHOWN:
+        yield Trouble(f"{stuck - SHOWN} more runs are stuck", "holdfast runs --status stuck")
+    for seen in workers:
+        if seen.life is Life.SILENT:
+            yield Trouble(f"{seen.place} has stopped beating", "holdfast workers")
+    yield from _unserved(store, [seen for seen in workers if seen.life is not Life.GONE])
+
+
+def _unserved(store: Store, living: list[Seen]) -> Iterator[Trouble]:
+    """Name the routes on which runs are ready and that nobody serves."""
+    offers = [seen.offer for seen in living]
+    waiting: Counter[Route] = Counter()
+    example: dict[Route, Run] = {}
+    for run in _needing_a_worker(store, {seen.session.id for seen in living}):
+        route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
+        waiting[route] += 1
+        example[route] = run
+    for route, count in waiting.items():
+        if not any(not lacks(offer, route) for offer in offers):
+            what = unserved(offers, route) if offers else f"{route.workflow} version {route.version} in lane {route.lane}"
+            text = f"{count} {'run needs' if count == 1 else 'runs need'} a worker, and no live one serves {what}"
+            yield Trouble(f"{text} (such as {example[route].id})", start_command(offers, route))
+
+
+def _needing_a_worker(store: Store, living: set[str]) -> Iterator[Run]:
+    """Yield the runs that could go on now, if somebody served them."""
+    statuses, now, before = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING], store.now(), None
+    for _ in range(PAGES):
+        page = store.runs(Filter(statuses=statuses, before=before, limit=PAGE))
+        for run in page:
+            is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
+            if is_ready and run.session_id not in living:
+                yield run
+        if len(page) < PAGE:
+            return
+        before = page[-1].id

@@ -1,0 +1,95 @@
+"""``holdfast prune``: delete what ended long ago."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+import click
+
+from holdfast.cli.desk import Office, desk, printing
+from holdfast.cli.output import is_terminal, print_json
+from holdfast.cli.values import MOMENT, ListValue
+from holdfast.core.records import Run
+from holdfast.core.status import FINAL, Status
+from holdfast.engine.client import Moment, moment
+from holdfast.engine.export import tree
+from holdfast.store.contract import Filter, Store
+
+EPILOG = """\b
+Examples:
+  holdfast prune --older-than 30d --dry-run
+  holdfast prune --older-than 30d --status completed,cancelled --yes"""
+
+PAGE = 500
+
+
+@click.command(short_help="Delete runs that ended long ago.", epilog=EPILOG)
+@click.option(
+    "--older-than", metavar="WHEN", type=MOMENT, required=True, help="Delete runs that ended before that. E.g. --older-than 30d"
+)
+@click.option(
+    "--status", metavar="A,B", type=ListValue(Status), help="Only those that ended so; default: all. E.g. --status failed,expired"
+)
+@click.option("--dry-run", is_flag=True, help="Only say how many would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@printing
+def prune(older_than: str | datetime, status: list[str] | None, dry_run: bool, yes: bool) -> None:
+    """Delete finished runs, with all below them, that ended long ago. A run with a live child stays."""
+    wrong = [one for one in status or () if one not in FINAL]
+    if wrong:
+        raise click.UsageError(f"a run that is {wrong[0]} has not ended: only finished runs can be pruned")
+    with desk().opened() as office:
+        if dry_run:
+            _tell(sum(_doomed(office.store, older_than, status or sorted(FINAL))), "would be deleted", dry_run=True)
+            return
+        if not yes and not _agreed(older_than):
+            raise click.ClickException("nothing was deleted")
+        _tell(_delete(office, older_than, status or ()), "deleted", dry_run=False)
+
+
+def _agreed(older_than: str | datetime) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here: say --yes, or --dry-run first")
+    return click.confirm(f"Delete all finished runs that ended before {older_than} ago?", err=True)
+
+
+def _tell(count: int, done: str, *, dry_run: bool) -> None:
+    if desk().as_json:
+        print_json({"runs": count, "dry_run": dry_run})
+    else:
+        print(f"{count} {'run' if count == 1 else 'runs'} {done}")
+
+
+def _delete(office: Office, older_than: Moment, status: Sequence[str]) -> int:
+    batches = office.engine.prune(older_than, status=status, batch=PAGE)
+    return sum(_with_progress(batches) if is_terminal() else batches)
+
+
+def _with_progress(batches: Iterable[int]) -> Iterator[int]:
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} runs deleted"), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task("prune", total=None)
+        for count in batches:
+            progress.advance(task, count)
+            yield count
+
+
+def _doomed(store: Store, older_than: Moment, status: Sequence[str]) -> Iterator[int]:
+    """Yield, for each root that would go, how many runs go with it."""
+    limit = moment(older_than, store.now(), sign=-1)
+    for root in _roots(store, status):
+        if root.finished_at is not None and root.finished_at < limit:
+            runs = tree(store, root)
+            if all(run.status in FINAL for run in runs):
+                yield len(runs)
+
+
+def _roots(store: Store, status: Sequence[str]) -> Iterator[Run]:
+    before: str | None = None
+    while page := store.runs(Filter(statuses=status, roots=True, before=before, limit=PAGE)):
+        yield from page
+        before = page[-1].id

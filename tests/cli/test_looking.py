@@ -1,0 +1,267 @@
+"""``holdfast runs, show, why, workers, lanes, db, doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sqlite3
+import threading
+from datetime import datetime
+
+import pytest
+
+from holdfast import Engine
+
+
+def test_runs_are_listed_newest_first(call):
+    first, second = call.start("shop.py:parcel", '"a"'), call.start("shop.py:listener")
+
+    lines = call.text("runs").splitlines()
+
+    assert lines[0].split() == ["ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE"]
+    assert [line.split()[:3] for line in lines[1:]] == [[second, "listener", "pending"], [first, "parcel", "pending"]]
+
+
+def test_runs_are_filtered(call):
+    call.run("shop.py:parcel", '"a"', "--tag", "customer=7")
+    waiting = call.start("shop.py:listener", "--tag", "customer=8")
+
+    def ids(*words):
+        return [run["id"] for run in call.json("runs", *words)]
+
+    assert ids("--status", "pending,running") == [waiting]
+    assert ids("--workflow", "listener") == [waiting]
+    assert ids("--tag", "customer=8") == [waiting]
+    assert len(ids("--since", "1h")) == 2
+    assert ids("--until", "1h") == []
+    assert ids("--namespace", "acme") == []
+    assert ids("--worker", "nobody") == []
+    assert ids("--since", "2999-01-01") == []
+
+
+def test_children_are_listed_by_their_parent(call):
+    call.run("shop.py:family", '["a", "b"]')
+
+    assert len(call.json("runs")) == 4
+    assert len(call.json("runs", "--roots")) == 1
+    assert len(call.json("runs", "--parent", "last")) == 3
+
+
+def test_the_next_page_is_a_command_that_can_be_typed(call):
+    ids = [call.start("shop.py:parcel", f'"{number}"', "--tag", "kind=two words") for number in range(5)]
+    words, seen = ["runs", "--tag", "kind=two words", "--limit", "2"], []
+
+    while words:
+        lines = call.text(*words).splitlines()
+        seen += [line.split()[0] for line in lines if line.startswith("01")]
+        more = [line.removeprefix("more: ") for line in lines if line.startswith("more: ")]
+        words = shlex.split(more[0])[1:] if more else []
+
+    assert seen == ids[::-1]
+
+
+def test_show_tells_attempts_results_and_the_undoing(call):
+    call("run", "shop.py:failing", code=1)
+
+    shown = call.text("show", "last")
+
+    assert re.search(r"status +failed after", shown)
+    assert "✓ charge" in shown and '2 attempts  → "paid 5"' in shown
+    assert "attempt 1 failed: ValueError: no route to bank" in shown
+    assert "↩ undo refund" in shown
+    assert "✗ run failed: ValueError: out of stock" in shown
+
+
+def test_show_tells_branches_by_their_path(call):
+    call.run("shop.py:branches", '["a", "b"]')
+
+    lines = call.text("show", "last").splitlines()
+
+    begin = next(place for place, line in enumerate(lines) if line.endswith(" branch"))
+    assert "pack" in lines[begin + 1] and lines[begin + 1].startswith("│  └─ ✓")
+
+
+def test_show_tells_each_child_in_one_line(call):
+    call.run("shop.py:family", '["a", "b"]')
+
+    shown = call.text("show", "last")
+
+    assert len(re.findall(r"run \w{26}  parcel  completed", shown)) == 3
+
+
+def test_show_tells_what_is_waited_for(call):
+    call.start("shop.py:listener", '"paid"', '"1h"')
+    with_worker(call, lambda engine, run: engine.why(run).status == "waiting")
+
+    assert "… signal paid" in call.text("show", "last")
+    assert "waits for the signal 'paid' until" in call.text("show", "last")
+
+
+def test_show_as_json_has_what_outside_checks_rely_on(call):
+    call("run", "shop.py:failing", code=1)
+
+    shown = call.json("show", "last")
+
+    assert shown["workflow"] == "failing"
+    assert shown["version"] == "1"
+    assert shown["status"] == "failed"
+    assert shown["input"] == []
+    assert shown["result"] is None
+    assert shown["error"]["type"] == "ValueError"
+    assert [event["kind"] for event in shown["history"]] == ["step_retried", "step_completed", "step_completed", "run_failed"]
+    charged = shown["history"][1]
+    assert {"seq", "kind", "step", "at", "started_at", "attempt", "data", "error"} == set(charged)
+    assert (charged["seq"], charged["step"], charged["attempt"], charged["data"]) == (2, "charge", 2, "paid 5")
+    assert datetime.fromisoformat(charged["at"]) >= datetime.fromisoformat(charged["started_at"])
+    assert charged["at"].endswith("Z")
+    assert shown["history"][0]["data"]["until"].endswith("Z")
+
+
+def test_json_may_be_asked_for_before_the_command(call):
+    call.start("shop.py:parcel", '"a"')
+
+    assert json.loads(call.text("--json", "show", "last"))["status"] == "pending"
+
+
+def with_worker(call, reached):
+    """Let an engine work on the newest run until it has come where the test wants it."""
+    import shop
+
+    run = call.json("show", "last")["id"]
+    with Engine(os.environ["HOLDFAST_DB"], workflows=[shop.listener, shop.sleeper]) as engine:
+        engine._parts.worker.linger = 0
+        settled = threading.Event()
+        engine._parts.writer.listeners.append(lambda _: settled.set() if reached(engine, run) else None)
+        assert reached(engine, run) or settled.wait(10)
+
+
+def test_why_names_the_blocker_and_the_command(call):
+    run_id = call.start("shop.py:listener")
+    assert "no worker is alive" in call.text("why", "last")
+    assert "$ holdfast worker MODULE" in call.text("why", "last")
+
+    with_worker(call, lambda engine, run: engine.why(run).status == "waiting")
+
+    told = call.text("why", run_id)
+    assert "it waits for the signal 'paid'" in told
+    assert f"$ holdfast signal {run_id} paid" in told
+    found = call.json("why", run_id)
+    assert found["remedy"] == f"holdfast signal {run_id} paid"
+    assert found["blockers"][0]["kind"] == "signal"
+    assert found["blockers"][0]["since"].endswith("Z")
+
+
+def test_why_repeats_the_database_that_it_was_given(call, database):
+    run_id = call.start("shop.py:parcel", '"a"')
+
+    assert f"$ holdfast worker MODULE --db {database}" in call.text("--db", database, "why", run_id)
+
+
+@pytest.mark.parametrize("word", ["show", "why"])
+def test_a_run_may_be_named_by_its_beginning(call, word):
+    run_id = call.start("shop.py:parcel", '"a"')
+
+    assert run_id in call.text(word, run_id[:20])
+    assert "no such run" in call.error(word, run_id[:5])
+    assert "no such run" in call.error(word, "zzzzzzzz")
+
+
+def test_an_ambiguous_beginning_is_refused(call):
+    call.start("shop.py:parcel", '"a"', "--id", "order-71")
+    call.start("shop.py:parcel", '"a"', "--id", "order-72")
+
+    assert "several runs begin with order-7, such as order-72 and order-71" in call.error("show", "order-7")
+    assert call.json("show", "order-71")["id"] == "order-71"
+
+
+def test_last_is_the_newest_run_also_when_people_choose_ids(call):
+    call.start("shop.py:parcel", '"a"', "--id", "zebra")
+    newest = call.start("shop.py:parcel", '"b"')
+
+    assert call.json("show", "last")["id"] == newest
+
+
+def test_lanes_are_listed_and_set_one_thing_at_a_time(call):
+    call.start("shop.py:parcel", '"a"', "--lane", "mail")
+
+    call("lanes", "set", "mail", "--concurrency", "5", "--rate", "10/s")
+    call("lanes", "set", "mail", "--pause")
+    changed = call.json("lanes", "set", "mail", "--concurrency", "none")
+
+    assert changed == {"name": "mail", "concurrency": None, "rate": "10/s", "paused": True, "running": 0}
+    assert call.json("lanes") == [changed]
+    assert call.text("lanes").splitlines()[1].split() == ["mail", "0", "-", "10/s", "paused"]
+    assert "paused" in call.text("why", "last")
+    assert call.json("lanes", "set", "mail", "--unpause", "--rate", "none")["paused"] is False
+
+
+def test_workers_are_listed_with_what_they_serve(call, database):
+    import shop
+
+    call.start("shop.py:parcel", '"a"')
+    assert "no workers" in call.text("workers")
+
+    with Engine(database, workflows=[shop.listener], name="w1", lanes=["slow"], capabilities=["gpu"]):
+        (found,) = call.json("workers")
+        told = call.text("workers")
+
+    assert (found["worker"], found["state"], found["lanes"], found["capabilities"]) == ("w1", "alive", ["slow"], ["gpu"])
+    assert found["workflows"] == {"listener": None}
+    assert "listener in slow with gpu" in told
+
+
+def test_db_check_and_info(call, database):
+    call.run("shop.py:parcel", '"a"')
+
+    assert call.text("db", "check") == "the database is sound: every law holds\n"
+    assert call.json("db", "check") == {"ok": True, "broken": []}
+    info = call.json("db", "info")
+    assert info["runs"] == {"completed": 1}
+    assert info["database"] == str(database)
+    assert "1 completed" in call.text("db", "info")
+
+
+def test_db_check_names_a_broken_law(call, database):
+    call.run("shop.py:parcel", '"a"')
+    with sqlite3.connect(database) as raw:
+        raw.execute("UPDATE holdfast_run SET finished_at = NULL")
+    raw.close()
+
+    assert "a finished run has ended and only that: 1 broken" in call.text("db", "check", code=1)
+    assert call.json("db", "check", code=1)["ok"] is False
+
+
+def test_doctor_finds_nothing_wrong(call):
+    call.run("shop.py:parcel", '"a"')
+
+    assert "all is well" in call.text("doctor")
+    assert call.json("doctor")["ok"] is True
+
+
+def test_doctor_finds_runs_that_nobody_serves(call):
+    run_id = call.start("shop.py:parcel", '"a"', "--lane", "slow")
+
+    told = call.text("doctor", code=1)
+
+    assert f"wrong: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such as {run_id})" in told
+    assert "$ holdfast worker MODULE" in told
+    assert call.json("doctor", code=1)["ok"] is False
+
+
+def test_doctor_finds_stuck_runs(call, database):
+    run_id = call.start("shop.py:parcel", '"a"')
+    with sqlite3.connect(database) as raw:
+        raw.execute("""UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = '{"type": "Diverged", "message": "m"}'""")
+    raw.close()
+
+    assert f"wrong: run {run_id} of parcel is stuck: Diverged: m" in call.text("doctor", code=1)
+
+
+def test_a_terminal_gets_colours_and_a_pipe_none(call, terminal):
+    call("run", "shop.py:failing", code=1)
+
+    assert "\x1b[" not in call.text("show", "last") + call.text("runs")
+    for words in (["show", "last"], ["runs"], ["prune", "--older-than", "0s", "--yes"]):
+        assert "\x1b[" in terminal(*words)

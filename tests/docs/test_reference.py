@@ -1,0 +1,85 @@
+"""Whatever the package offers is in the reference."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import msgspec
+import pytest
+from tests.docs.pages import REFERENCE, ROOT
+
+import holdfast
+from holdfast import errors
+from holdfast.authoring.code.children import OPTIONS as CHILD_OPTIONS
+from holdfast.connect.parts import START_OPTIONS
+from holdfast.core.records import Event, Kind, Lane, Session
+from holdfast.core.records import Run as Record
+from holdfast.engine.worker import Settings
+
+TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)
+HEADINGS = set(re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#"))))
+ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
+HANDLES = [holdfast.Engine, holdfast.AsyncEngine, holdfast.Run, holdfast.AsyncRun]
+
+
+def methods(handle):
+    return [f"{handle.__name__}.{name}" for name in vars(handle) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", holdfast.__all__)
+def test_every_public_name_has_a_heading(name):
+    assert name in HEADINGS
+
+
+@pytest.mark.parametrize("name", holdfast.sync.__all__)
+def test_every_public_name_for_plain_functions_is_described(name):
+    assert is_mentioned(f"sync.{name}")
+
+
+@pytest.mark.parametrize("name", [name for handle in HANDLES for name in methods(handle)])
+def test_every_method_is_described(name):
+    assert is_mentioned(name)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_every_error_is_described(name):
+    assert is_mentioned(name)
+
+
+@pytest.mark.parametrize("option", CHILD_OPTIONS)
+def test_every_option_of_a_child_is_described(option):
+    signature = re.search(r"`await start\(workflow.*?\)`", TEXT)
+
+    assert f"{option}=" in signature[0]
+
+
+@pytest.mark.parametrize("option", START_OPTIONS)
+def test_every_option_of_start_is_described(option):
+    assert f"`{option}`" in guide("starting")
+
+
+@pytest.mark.parametrize("setting", Settings.__struct_fields__)
+def test_every_setting_of_a_worker_is_described(setting):
+    assert f"`{setting}`" in guide("workers")
+
+
+@pytest.mark.parametrize("record", [Record, Event, Session, Lane])
+def test_every_field_of_a_record_is_described(record):
+    fields = [field.name for field in msgspec.structs.fields(record)]
+
+    assert [name for name in fields if f"`{name}`" not in TEXT] == []
+
+
+def test_every_kind_of_event_is_described():
+    kinds = [kind for name, kind in vars(Kind).items() if not name.startswith("_")]
+
+    assert [kind for kind in kinds if f"`{kind}`" not in TEXT] == []
+
+
+def is_mentioned(name: str) -> bool:
+    return re.search(rf"`{re.escape(name)}[`(]", TEXT) is not None
+
+
+def guide(name: str) -> str:
+    return (ROOT / "docs" / "guides" / f"{name}.md").read_text("utf-8")
