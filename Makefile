@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test fix demo clean
+.PHONY: help setup check test fix demo torture clean
+MINUTES ?= 1
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +30,9 @@ fix: $(DEV) ## format and mend what can be mended by machine
 
 demo: $(BIN)/holdfast ## see a run survive its process
 	$(BIN)/holdfast demo
+
+torture: $(DEV) ## break things for MINUTES, with figures and a SEED that repeats them
+	$(BIN)/python torture/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB))
 
 clean: ## remove whatever make and the tools have made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

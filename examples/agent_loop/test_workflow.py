@@ -5,30 +5,30 @@ from examples.agent_loop.workflow import agent, main
 QUESTION = "where is it dry?"
 
 
-def test_the_agent_waits_for_a_person_before_it_spends_money(lab):
-    run = lab.start(agent, QUESTION)
-    lab.settle()
+def test_the_agent_waits_for_a_person_before_it_spends_money(holdfast_lab):
+    run = holdfast_lab.start(agent, QUESTION)
+    holdfast_lab.settle()
     assert run.status == "waiting"
 
-    lab.signal(run, "approval", True)
+    holdfast_lab.signal(run, "approval", True)
 
-    assert lab.finish(run).endswith("booked Malmo")
-
-
-def test_without_an_answer_within_a_day_it_goes_on_without_the_tool(lab):
-    assert lab.run_to_end(agent, QUESTION).endswith("nobody agreed to book Malmo")
+    assert holdfast_lab.finish(run).endswith("booked Malmo")
 
 
-def test_no_answer_of_the_model_is_paid_for_twice(lab, monkeypatch):
+def test_without_an_answer_within_a_day_it_goes_on_without_the_tool(holdfast_lab):
+    assert holdfast_lab.run_to_end(agent, QUESTION).endswith("nobody agreed to book Malmo")
+
+
+def test_no_answer_of_the_model_is_paid_for_twice(holdfast_lab, monkeypatch):
     asked = []
     think = example.think
     monkeypatch.setattr(example, "think", lambda messages: asked.append(len(messages)) or think(messages))
-    run = lab.start(agent, QUESTION)
-    lab.settle()
+    run = holdfast_lab.start(agent, QUESTION)
+    holdfast_lab.settle()
 
-    lab.crash()
-    lab.signal(run, "approval", True)
-    lab.finish(run)
+    holdfast_lab.crash()
+    holdfast_lab.signal(run, "approval", True)
+    holdfast_lab.finish(run)
 
     assert asked == [1, 4, 6]
 

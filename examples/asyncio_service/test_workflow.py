@@ -37,8 +37,8 @@ def test_what_is_not_there_is_not_found_and_what_is_over_is_over(tmp_path):
     assert asyncio.run(talk()) == [404, 404, 409]
 
 
-def test_who_does_not_confirm_within_two_days_is_too_late(lab):
-    assert lab.run_to_end(signup, "ann") == "too late, ann"
+def test_who_does_not_confirm_within_two_days_is_too_late(holdfast_lab):
+    assert holdfast_lab.run_to_end(signup, "ann") == "too late, ann"
 
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):

@@ -19,21 +19,21 @@ async def first_transfer(amount: int) -> int:
     return await move.aio("ann", "bob", amount)
 
 
-def test_money_moves(lab):
-    open_accounts(lab.path, {"ann": 100, "bob": 0})
+def test_money_moves(holdfast_lab):
+    open_accounts(holdfast_lab.path, {"ann": 100, "bob": 0})
 
-    assert lab.run_to_end(transfer_money, "ann", "bob", 30) == "dear bob, 30 came in"
+    assert holdfast_lab.run_to_end(transfer_money, "ann", "bob", 30) == "dear bob, 30 came in"
 
-    assert balances(lab.path) == {"ann": 70, "bob": 30}
+    assert balances(holdfast_lab.path) == {"ann": 70, "bob": 30}
 
 
-def test_a_transfer_that_is_not_covered_leaves_no_trace(lab):
-    open_accounts(lab.path, {"ann": 100, "bob": 0})
+def test_a_transfer_that_is_not_covered_leaves_no_trace(holdfast_lab):
+    open_accounts(holdfast_lab.path, {"ann": 100, "bob": 0})
 
     with pytest.raises(RunFailed):
-        lab.run_to_end(transfer_money, "ann", "bob", 101)
+        holdfast_lab.run_to_end(transfer_money, "ann", "bob", 101)
 
-    assert balances(lab.path) == {"ann": 100, "bob": 0}
+    assert balances(holdfast_lab.path) == {"ann": 100, "bob": 0}
 
 
 def test_money_moves_exactly_once_whatever_crashes(crash_everywhere):

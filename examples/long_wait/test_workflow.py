@@ -1,32 +1,32 @@
 from examples.long_wait.workflow import main, subscription
 
 
-def test_a_year_passes_in_a_moment(lab):
-    result = lab.run_to_end(subscription, "ann")
+def test_a_year_passes_in_a_moment(holdfast_lab):
+    result = holdfast_lab.run_to_end(subscription, "ann")
 
     assert result == {"paid": 120, "days": 14 + 12 * 30, "ended": "a year is over"}
 
 
-def test_it_ends_when_the_customer_has_had_enough(lab):
-    run = lab.start(subscription, "ann")
-    lab.settle()
-    lab.advance("14d")
-    lab.advance("35d")
+def test_it_ends_when_the_customer_has_had_enough(holdfast_lab):
+    run = holdfast_lab.start(subscription, "ann")
+    holdfast_lab.settle()
+    holdfast_lab.advance("14d")
+    holdfast_lab.advance("35d")
 
-    lab.signal(run, "cancel")
+    holdfast_lab.signal(run, "cancel")
 
-    assert lab.finish(run) == {"paid": 20, "days": 49, "ended": "cancelled"}
+    assert holdfast_lab.finish(run) == {"paid": 20, "days": 49, "ended": "cancelled"}
 
 
-def test_it_sleeps_through_a_restart(lab):
-    run = lab.start(subscription, "ann", 1)
-    lab.settle()
-    lab.advance("10d")
+def test_it_sleeps_through_a_restart(holdfast_lab):
+    run = holdfast_lab.start(subscription, "ann", 1)
+    holdfast_lab.settle()
+    holdfast_lab.advance("10d")
 
-    lab.restart()
-    lab.advance("10d")
+    holdfast_lab.restart()
+    holdfast_lab.advance("10d")
 
-    assert [event.step for event in lab.history(run) if event.kind == "step_completed"] == ["send", "send#2", "bill"]
+    assert [event.step for event in holdfast_lab.history(run) if event.kind == "step_completed"] == ["send", "send#2", "bill"]
 
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):

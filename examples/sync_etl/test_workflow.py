@@ -3,10 +3,10 @@ import json
 from examples.sync_etl.workflow import PAGES, load_feed, main
 
 
-def test_the_pages_are_loaded_in_order(lab, tmp_path):
+def test_the_pages_are_loaded_in_order(holdfast_lab, tmp_path):
     target = tmp_path / "feed.json"
 
-    result = lab.run_to_end(load_feed, str(target), sorted(PAGES))
+    result = holdfast_lab.run_to_end(load_feed, str(target), sorted(PAGES))
 
     assert result == {"rows": 9, "total": 45}
     assert json.loads(target.read_text("utf-8")) == list(range(1, 10))

@@ -203,6 +203,11 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
+def env(database) -> dict[str, str]:
+    return {**environment(), "HOLDFAST_DB": str(database)}
+
+
+@pytest.fixture
 def process(folder, database):
     """Start ``holdfast`` with these words in a process of its own."""
     started: list[Process] = []

@@ -253,7 +253,8 @@ def test_doctor_finds_runs_that_nobody_serves(call):
 def test_doctor_finds_stuck_runs(call, database):
     run_id = call.start("shop.py:parcel", '"a"')
     with sqlite3.connect(database) as raw:
-        raw.execute("""UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = '{"type": "Diverged", "message": "m"}'""")
+        error = b'{"type": "Diverged", "message": "m"}'
+        raw.execute("UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = ?", (error,))
     raw.close()
 
     assert f"wrong: run {run_id} of parcel is stuck: Diverged: m" in call.text("doctor", code=1)

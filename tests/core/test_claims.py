@@ -96,6 +96,14 @@ def test_no_lane_gets_more_than_it_has_places_and_none_keeps_another_waiting(nam
     assert ids == sorted(ids, key=lambda run_id: int(run_id[1:]))
 
 
+def test_the_next_admission_is_when_the_first_spent_rate_lets_one_go():
+    spent = Lane(name="x", rate_limit=1, rate_per=SECOND, free_at=NOW + SECOND)
+    sooner = Lane(name="y", rate_limit=4, rate_per=SECOND, free_at=NOW + SECOND)
+
+    assert claims.next_admission([spent, sooner], NOW) == NOW + SECOND // 4
+    assert claims.next_admission([Lane(name="z"), Lane(name="w", rate_limit=1, rate_per=SECOND)], NOW) is None
+
+
 def test_places_are_counted_only_where_a_lane_limits_them():
     assert claims.count_needed([Lane(name="x"), Lane(name="y", concurrency=0)])
     assert not claims.count_needed([Lane(name="x", paused=True)])

@@ -12,6 +12,7 @@ from tests.docs.pages import REFERENCE, ROOT
 import holdfast
 from holdfast import errors
 from holdfast.authoring.code.children import OPTIONS as CHILD_OPTIONS
+from holdfast.cli.root import cli
 from holdfast.connect.parts import START_OPTIONS
 from holdfast.core.records import Event, Kind, Lane, Session
 from holdfast.core.records import Run as Record
@@ -75,6 +76,11 @@ def test_every_kind_of_event_is_described():
     kinds = [kind for name, kind in vars(Kind).items() if not name.startswith("_")]
 
     assert [kind for kind in kinds if f"`{kind}`" not in TEXT] == []
+
+
+@pytest.mark.parametrize("command", cli.list_commands(None))
+def test_every_command_is_described(command):
+    assert re.search(rf"`holdfast {command}\b", TEXT)
 
 
 def is_mentioned(name: str) -> bool:

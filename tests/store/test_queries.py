@@ -124,7 +124,7 @@ HOT = {
     "children": "run_child",
     "children_of_step": "run_child",
     "descendants": "run_root",
-    "has_live_descendant": "run_root",
+    "has_late_descendant": "run_root",
     "run_by_key": "run_key",
     "history": "event_run",
     "histories": "event_run",

@@ -90,6 +90,12 @@ def rate_of(lane: Lane) -> rate.Rate | None:
     return rate.Rate(lane.rate_limit, lane.rate_per)
 
 
+def next_admission(lanes: Iterable[Lane], now: int) -> int | None:
+    """Say when the first of these lanes, whose rates are spent, admits a run again."""
+    instants = [rate.next_at(limits, lane.free_at, now) for lane in lanes if (limits := rate_of(lane)) is not None]
+    return min((instant for instant in instants if instant > now), default=None)
+
+
 def waits_for_signal(waits: bytes | None, name: str) -> bool:
     """Say whether a signal of that name ends what a run is parked on."""
     if waits is None:

@@ -260,7 +260,7 @@ class Reader(Protocol):
         """The runs of this session that were touched from outside, each with a growing number, those above *after*."""
 
     def next_wake(self) -> int | None:
-        """When the next timer or deadline is due."""
+        """When the next timer or deadline is due, or a spent rate lets the next run go: when it is worth while to look again."""
 
     def counts(self) -> dict[str, int]:
         """How many runs there are of each status."""

@@ -584,6 +584,17 @@ class Lanes(Bench):
         clock.move(SECOND)
         assert [len(self.claim(store)), len(self.claim(store))] == [4, 0]
 
+    def test_it_is_told_when_a_spent_rate_lets_the_next_run_go(self, store: c.Store, clock: HandClock) -> None:
+        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.start_many(store, 3)
+        assert store.next_wake() is None
+
+        assert len(self.claim(store)) == 2
+        assert store.next_wake() == clock.now() + SECOND // 2
+
+        clock.move(SECOND // 2)
+        assert (store.next_wake(), len(self.claim(store)), store.next_wake()) == (None, 1, None)
+
     def test_what_is_not_claimed_is_not_spent(self, store: c.Store) -> None:
         self.set(store, rate_limit=4, rate_per=SECOND, concurrency=2)
         self.start_many(store, 9)
@@ -1662,8 +1673,21 @@ class Pruning(Bench):
         assert sum(store.counts().values()) == 3
 
         self.finish(store, self.get(store, "d1"))
+        clock.move(1)
         assert self.prune(store, clock).runs == 3
         assert store.counts() == {}
+
+    def test_a_tree_ended_when_the_last_of_it_ended(self, store: c.Store, clock: HandClock) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+        self.finish(store, parent)
+        clock.move(1)
+        between = clock.now()
+        self.finish(store, self.get(store, "c1"))
+        clock.move(1)
+
+        assert self.prune(store, clock, before=between).runs == 0
+        assert self.prune(store, clock).runs == 2
 
     def test_it_goes_in_portions(self, store: c.Store, clock: HandClock) -> None:
         for number in range(5):

@@ -145,6 +145,15 @@ SELECT id, rank FROM holdfast.run WHERE route_id = :route_id AND rank IS NOT NUL
 -- name: lanes
 SELECT name, concurrency, rate_limit, rate_per, free_at, paused FROM holdfast.lane ORDER BY name;
 
+-- name: lanes_with_work
+-- Those with a rate, on which something could be claimed if the rate let it.
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused
+  FROM holdfast.lane AS lane
+ WHERE rate_limit IS NOT NULL AND paused = 0
+   AND EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
+                WHERE route.lane = lane.name AND run.rank IS NOT NULL)
+ ORDER BY name;
+
 -- name: held_by_lane
 SELECT route.lane AS lane, COUNT(*) AS held
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
@@ -217,8 +226,9 @@ UPDATE holdfast.run
        cancel_reason = NULL, deadline = NULL, crashes = 0, crash_seq = NULL, generation = generation + 1, revision = revision + 1
  WHERE id = :run_id;
 
--- name: has_live_descendant
-SELECT 1 AS live FROM holdfast.run WHERE root_id = :run_id AND finished_at IS NULL LIMIT 1;
+-- name: has_late_descendant
+-- One that still lives, or has ended too late for its tree to go.
+SELECT 1 AS late FROM holdfast.run WHERE root_id = :run_id AND (finished_at IS NULL OR finished_at >= :before) LIMIT 1;
 
 -- name: descendants
 SELECT id FROM holdfast.run WHERE root_id = :run_id;

@@ -8,6 +8,7 @@ child, each store lets go of its connections at once, and says so when it is use
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -24,6 +25,7 @@ class Forkable(Protocol):
 
 _open: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _held: list[Forkable] = []
+_turn = threading.Lock()
 
 
 def watch(store: Forkable) -> None:
@@ -32,6 +34,7 @@ def watch(store: Forkable) -> None:
 
 
 def _before() -> None:
+    _turn.acquire()  # one fork at a time; released on both sides
     _held[:] = list(_open)
     for store in _held:
         store.before_fork()
@@ -41,6 +44,7 @@ def _after(in_child: bool) -> None:
     for store in _held:
         store.after_fork(in_child=in_child)
     _held.clear()
+    _turn.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.core import claims
 from holdfast.core.records import Child, Event, Lane, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.errors import EngineClosed, StoreBusy
 from holdfast.store import contract as c
 from holdfast.store import reports
+from holdfast.store.clock import Clock
 from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection
 from holdfast.store.sqlite.sql import LAWS, SQL, as_list, spelled
 from holdfast.store.transitions import run_from
@@ -22,10 +24,14 @@ FLAWED = (3, 51, 3)
 class SqliteReader:
     """What can be asked of a SQLite file, by any thread at any time."""
 
-    def __init__(self, path: str, connect: type[StandardConnection] | type[ApswConnection]) -> None:
-        self._reader_path, self._open = path, connect
+    def __init__(self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock) -> None:
+        self._reader_path, self._open, self.clock = path, connect, clock
         self._idle: list[Connection] = []
         self._closed: str | None = None
+
+    def now(self) -> int:
+        """The time by which this store lives."""
+        return self.clock.now()
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
@@ -107,7 +113,7 @@ class SqliteReader:
         return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in self._rows("sessions")]
 
     def lanes(self) -> list[Lane]:
-        return [Lane(**{**dict(row), "paused": bool(row["paused"])}) for row in self._rows("lanes")]
+        return [_lane(row) for row in self._rows("lanes")]
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
@@ -117,6 +123,7 @@ class SqliteReader:
 
     def next_wake(self) -> int | None:
         times = [self._rows("next_wake")[0]["wake_at"], self._rows("next_deadline")[0]["deadline"]]
+        times.append(claims.next_admission(map(_lane, self._rows("lanes_with_work")), self.now()))
         return min((time for time in times if time is not None), default=None)
 
     def counts(self) -> dict[str, int]:
@@ -164,6 +171,10 @@ def _event(row: Any) -> Event:
         kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
         started_at=row["started_at"], at=row["at"], seq=row["seq"],
     )  # fmt: skip
+
+
+def _lane(row: Any) -> Lane:
+    return Lane(**{**dict(row), "paused": bool(row["paused"])})
 
 
 def _child(row: Any) -> Child:

@@ -78,26 +78,28 @@ class SqliteStore(SqliteReader):
     ) -> None:
         self.path = os.path.abspath(path)
         self.url = f"sqlite:///{self.path}"
-        self.clock = clock or WallClock()
         self.commits = 0
-        super().__init__(self.path, library.enter(self.path, driver))
+        super().__init__(self.path, library.enter(self.path, driver), clock or WallClock())
         self._lock, self._quiet = threading.RLock(), False
         self._routes: dict[Route, int] = {}
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         try:
             self._db = migrate.open_writer(self._open, self.path, self._begin, codec)
+            self._begin_where_others_ended()
         except BaseException:
             library.leave(self.path, self._open.kind)
             raise
-        self._db.guard()
-        self._version = self._data_version()
-        newest = self._db.rows(SQL["newest"])[0]
-        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
         fork.watch(self)
 
-    def now(self) -> int:
-        """The time by which this store lives."""
-        return self.clock.now()
+    def _begin_where_others_ended(self) -> None:
+        try:
+            self._db.guard()
+            self._version = self._data_version()
+            newest = self._db.rows(SQL["newest"])[0]
+        except BaseException:
+            self._db.close()
+            raise
+        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
 
     def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
         """Apply all transitions in one transaction, and answer each."""

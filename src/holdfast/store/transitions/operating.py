@@ -56,7 +56,7 @@ def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
     )
     gone = 0
     for root in found:
-        if tx.rows("has_live_descendant", run_id=root["id"]):
+        if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
             continue
         doomed = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
         for query in ("delete_events", "delete_signals", "delete_tags", "delete_fanouts", "delete_run"):

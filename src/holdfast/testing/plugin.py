@@ -1,0 +1,40 @@
+"""Fixtures for pytest. Whatever they need is loaded when a test asks for it: a test run that uses none of them pays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from holdfast.testing.clock import VirtualClock
+    from holdfast.testing.crash import CrashReport
+    from holdfast.testing.harness import Lab
+
+
+@pytest.fixture
+def holdfast_clock() -> VirtualClock:
+    """Time that stands still until the test moves it."""
+    from holdfast.testing.clock import VirtualClock
+
+    return VirtualClock()
+
+
+@pytest.fixture
+def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
+    """An engine on a file of its own, by the clock of the test. At the end every law of its database must hold."""
+    from holdfast.testing.harness import Lab
+
+    with Lab(clock=holdfast_clock) as lab:
+        yield lab
+        broken = lab.engine.check()
+    assert broken == [], broken
+
+
+@pytest.fixture
+def crash_everywhere() -> Callable[..., CrashReport]:
+    """Run a workflow once per crash that could happen to it: see ``holdfast.testing.crash_everywhere``."""
+    from holdfast.testing.crash import crash_everywhere
+
+    return crash_everywhere

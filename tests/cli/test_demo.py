@@ -1,0 +1,42 @@
+"""``holdfast demo``: what a newcomer sees first."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+
+
+def test_it_shows_a_run_that_survives_kill_9_and_cleans_up(execute, tmp_path):
+    begun = time.monotonic()
+
+    done = execute("demo", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert time.monotonic() - begun < 30
+    first, second = re.split(r"\$ kill -9 \d+", done.stdout)
+    assert "reserve:" in first and "charge:" in first and "pack:" in first
+    assert "reserve:" not in second and "charge: take" not in second
+    assert "ship:" in second and "notify:" in second
+    assert re.search(r"status +completed after", second)
+    assert "it completed with" in second
+    assert "\x1b[" not in done.stdout
+    assert os.listdir(tmp_path) == []
+
+
+def test_it_keeps_its_folder_when_asked_to(execute, tmp_path):
+    done = execute("demo", "--keep", cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
+
+    folder = re.search(r"cd (\S+) && holdfast show last", done.stdout)[1]
+    shown = execute("show", "last", "--json", env={"HOLDFAST_DB": f"{folder}/holdfast.db"})
+    assert '"status": "completed"' in shown.stdout
+    shutil.rmtree(folder)
+
+
+def test_it_looks_good_on_a_terminal(terminal):
+    shown = terminal("demo")
+
+    assert "\x1b[1m" in shown
+    assert "kill -9" in shown

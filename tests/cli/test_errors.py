@@ -1,0 +1,185 @@
+"""Whatever goes wrong is one line on stderr, an exit code, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from holdfast.cli import root
+
+LOOKING = [
+    ["runs"], ["show", "last"], ["why", "last"], ["signal", "last", "x"], ["cancel", "last"], ["resume", "last"],
+    ["replay", "last"], ["fork", "last"], ["export", "last", "copy.db"], ["prune", "--older-than", "1d", "--yes"], ["lanes"],
+    ["lanes", "set", "x", "--pause"], ["workers"], ["db", "check"], ["db", "info"], ["doctor"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+def test_looking_creates_no_database(call, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDFAST_DB")
+
+    assert "there is no database holdfast.db" in call.error(*words)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
+def test_there_may_be_no_run_yet(call, database, words):
+    call.start("shop.py:parcel", '"a"')
+    call("cancel", "last", "--force")
+    call("prune", "--older-than", "0s", "--yes")
+
+    assert "there is no run yet" in call.error(*words)
+
+
+@pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
+def test_an_unknown_run_is_one_line(call, words):
+    call.start("shop.py:parcel", '"a"')
+
+    line = call.error(*["nosuchrun" if word == "last" else word for word in words])
+
+    assert "There is no such run" in line
+    assert "nosuchrun" in line
+
+
+def test_a_file_that_is_no_database(call, database):
+    database.write_bytes(b"this is a text, not a database, and long enough to be sure of it\n" * 50)
+
+    assert "not a sound database" in call.error("runs")
+    assert "not a sound database" in call.error("run", "shop.py:parcel", '"a"')
+
+
+def test_a_damaged_database(call, database):
+    call.run("shop.py:parcel", '"a"')
+    whole = database.read_bytes()
+    database.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+
+    assert "not a sound database" in call.error("runs")
+
+
+def test_an_empty_file_is_left_alone(call, database):
+    database.touch()
+
+    assert "is empty" in call.error("runs")
+    assert database.read_bytes() == b""
+
+
+def test_a_folder_is_no_database(call, tmp_path):
+    assert "it is a folder" in call.error("--db", tmp_path, "runs")
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "sqlite://", ":memory:"])
+def test_an_url_that_names_no_database(call, url):
+    line = call.error("--db", url, "run", "shop.py:parcel", '"a"', code=2)
+
+    assert "This is no database that Holdfast knows" in line
+
+
+@pytest.mark.parametrize(
+    "words, code, told",
+    [
+        (["run", "shop.py:parcel", "{"], 2, "is no JSON"),
+        (["run", "shop.py:parcel", "abc"], 2, "a text needs its quotes"),
+        (["signal", "last", "paid", "{'a': 1}"], 2, "is no JSON"),
+        (["run", "shop.py:parcel", '"a"', "--delay", "soon"], 2, "neither a duration such as 1h"),
+        (["run", "shop.py:parcel", '"a"', "--tag", "customer"], 2, "is no tag such as customer=7"),
+        (["run", "shop.py:parcel", '"a"', "--priority", "5000"], 2, "whole number from -1000 to 1000"),
+        (["run", "shop.py:parcel", '"a"', "--priority", "high"], 2, "not a valid int"),
+        (["run", "shop.py"], 2, "say MODULE:WORKFLOW"),
+        (["run"], 2, "Missing argument"),
+        (["run", "nowhere.py:parcel"], 1, "there is no file nowhere.py"),
+        (["run", "nowhere:parcel"], 1, "there is no module 'nowhere'"),
+        (["run", "nowhere.deep:parcel"], 1, "there is no module 'nowhere.deep'"),
+        (["run", "shop.py:nothing"], 1, "its workflows are branches, checkout"),
+        (["run", "shop.py:not_a_workflow"], 1, "is no workflow, but a int"),
+        (["run", "shop.py:pack"], 1, "is no workflow, but a Step"),
+        (["run", "empty.py:x"], 1, "it defines no workflow with @workflow"),
+        (["run", "broken.py:x"], 1, "importing broken.py failed: ValueError: half-written"),
+        (["run", "needy.py:x"], 1, "No module named 'no_such_thing'"),
+        (["run", "syntax.py:x"], 1, "SyntaxError"),
+        (["worker", "shop.py:not_a_workflow"], 1, "neither an Engine nor a workflow"),
+        (["worker", "shop.py:nothing"], 1, "has no nothing"),
+        (["worker", "shop.py", "--concurrency", "0"], 2, "not in the range"),
+        (["worker", "shop.py:some", "--grace", "long"], 2, "is no duration"),
+        (["runs", "--status", "finished"], 2, "there are pending"),
+        (["runs", "--since", "yesterday"], 2, "neither a duration"),
+        (["runs", "--limit", "0"], 2, "not in the range"),
+        (["lanes", "set", "mail"], 2, "nothing to set"),
+        (["lanes", "set", "mail", "--rate", "fast"], 2, "write it like 10/s"),
+        (["lanes", "set", "mail", "--concurrency", "many"], 2, "no number of runs"),
+        (["runs", "--nonsense"], 2, "No such option"),
+        (["nonsense"], 2, "No such command 'nonsense'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_line_and_the_right_exit_code(call, words, code, told):
+    call.start("shop.py:parcel", '"a"')
+
+    assert told in call.error(*words, code=code)
+
+
+def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monkeypatch):
+    call.start("shop.py:parcel", '"a"')
+    monkeypatch.setattr("holdfast.cli.desk.open_store", lambda url: 1 / 0)
+
+    assert call.error("runs") == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the traceback)"
+
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    assert "Traceback (most recent call last)" in call("runs", code=1).stderr
+
+
+def test_an_interrupt_is_130(call, monkeypatch):
+    call.start("shop.py:parcel", '"a"')
+
+    def interrupted(url):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.cli.desk.open_store", interrupted)
+
+    assert call("runs", code=130).stdout == ""
+
+
+def test_a_pipe_that_nobody_reads_is_silent(call, env, folder):
+    for number in range(50):
+        call.start("shop.py:parcel", f'"{number}"')
+    listing = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "runs", "--json"], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert listing.stdout is not None
+    listing.stdout.close()
+
+    _, stderr = listing.communicate(timeout=20)
+
+    assert stderr == b""
+    assert listing.returncode != 0
+
+
+def test_importing_holdfast_loads_neither_click_nor_rich(env):
+    program = "import sys, holdfast; sys.exit(bool({'click', 'rich'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], env=env).returncode == 0
+
+
+def test_the_version_and_the_help_are_no_errors(call):
+    assert call.text("--version").startswith("holdfast, version ")
+    assert "Commands:" in call.text("--help")
+
+
+def every_command():
+    context = click.Context(root.cli, info_name="holdfast")
+    found = [(name, root.cli.get_command(context, name)) for name in root.cli.list_commands(context)]
+    inner = [(f"{name} {one}", command.commands[one]) for name, command in found if hasattr(command, "commands") for one in command.commands]
+    return found + inner
+
+
+@pytest.mark.parametrize("name, command", every_command(), ids=lambda value: value if isinstance(value, str) else None)
+def test_every_command_and_option_has_help_and_an_example(name, command):
+    assert command.help
+    assert "holdfast " in (command.epilog or "")
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, option.name
+            assert option.is_flag or option.name == "db" or "E.g." in option.help, option.name
