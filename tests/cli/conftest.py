@@ -20,7 +20,7 @@ from holdfast.cli.root import cli
 PATIENCE = 20
 SOURCE = Path(holdfast.__file__).parents[1]
 
-SHOP = '''
+SHOP = """
 import sys
 import holdfast
 from holdfast import compensate, gather, sleep, step, wait_signal, workflow
@@ -87,7 +87,7 @@ async def hanging() -> list[str]:
 
 some = [parcel, listener]
 not_a_workflow = 42
-'''
+"""
 
 
 @pytest.fixture(scope="session")

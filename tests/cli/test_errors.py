@@ -126,7 +126,9 @@ def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monke
     call.start("shop.py:parcel", '"a"')
     monkeypatch.setattr("holdfast.cli.desk.open_store", lambda url: 1 / 0)
 
-    assert call.error("runs") == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the traceback)"
+    assert (
+        call.error("runs") == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the traceback)"
+    )
 
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
     assert "Traceback (most recent call last)" in call("runs", code=1).stderr
@@ -168,10 +170,20 @@ def test_the_version_and_the_help_are_no_errors(call):
     assert "Commands:" in call.text("--help")
 
 
+@pytest.mark.parametrize("words", [[], ["db"]])
+def test_without_a_command_the_help_is_shown(call, words):
+    assert "Commands:" in call(*words, code=2).stderr
+
+
 def every_command():
     context = click.Context(root.cli, info_name="holdfast")
     found = [(name, root.cli.get_command(context, name)) for name in root.cli.list_commands(context)]
-    inner = [(f"{name} {one}", command.commands[one]) for name, command in found if hasattr(command, "commands") for one in command.commands]
+    inner = [
+        (f"{name} {one}", command.commands[one])
+        for name, command in found
+        if hasattr(command, "commands")
+        for one in command.commands
+    ]
     return found + inner
 
 

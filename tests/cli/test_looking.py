@@ -99,6 +99,14 @@ def test_show_tells_what_is_waited_for(call):
     assert "waits for the signal 'paid' until" in call.text("show", "last")
 
 
+def test_show_tells_what_was_left_when_the_run_ended(call):
+    call.start("shop.py:listener")
+    with_worker(call, lambda engine, run: engine.why(run).status == "waiting")
+    call("cancel", "last", "--force")
+
+    assert "- signal paid  not finished" in call.text("show", "last")
+
+
 def test_show_as_json_has_what_outside_checks_rely_on(call):
     call("run", "shop.py:failing", code=1)
 

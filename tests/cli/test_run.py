@@ -24,6 +24,11 @@ def test_stdout_is_one_line_of_json_and_nothing_else(execute):
     assert done.stderr == ""
 
 
+def test_a_negative_number_is_an_argument_and_a_typo_is_none(call):
+    assert call.run("shop.py:checkout", "-5")["payment"] == "paid -5"
+    assert "No such option" in call.error("run", "shop.py:checkout", "--prioritty", "5", code=2)
+
+
 def test_detached_it_only_starts_it(call):
     run_id = call.start("shop.py:parcel", '"x"')
 
@@ -74,7 +79,8 @@ def test_a_failed_run_is_one_line_and_exit_code_1(call):
 
 
 def test_wrong_arguments_start_nothing(call):
-    assert "expected" in call.error("run", "shop.py:parcel").lower() or "item" in call.error("run", "shop.py:parcel")
+    assert "missing a required argument: 'item'" in call.error("run", "shop.py:parcel")
+    assert "Expected `str`, got `int`" in call.error("run", "shop.py:parcel", "5")
     assert call.text("runs") == "no runs\n"
 
 

@@ -95,7 +95,9 @@ def test_an_engine_of_the_module_brings_its_own_database_and_settings(tmp_path, 
 
 def test_an_engine_of_the_module_and_another_database_do_not_go_together(tmp_path, execute):
     (tmp_path / "app.py").write_text(
-        "from holdfast import Engine, workflow\n\n@workflow\ndef hello() -> None: ...\n\napp = Engine('own.db', workflows=[hello])\n"
+        "from holdfast import Engine, workflow\n\n"
+        "@workflow\ndef hello() -> None: ...\n\n"
+        "app = Engine('own.db', workflows=[hello])\n"
     )
 
     done = execute("--db", "other.db", "worker", "app:app", cwd=tmp_path)
@@ -111,7 +113,9 @@ def test_a_module_in_a_package_may_use_relative_imports(tmp_path, execute):
     (tmp_path / "store" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "names.py").write_text("NAME = 'rel'\n")
-    (package / "main.py").write_text("from holdfast import workflow\nfrom .names import NAME\n\n@workflow\ndef hi() -> str:\n    return NAME\n")
+    (package / "main.py").write_text(
+        "from holdfast import workflow\nfrom .names import NAME\n\n@workflow\ndef hi() -> str:\n    return NAME\n"
+    )
 
     assert execute("run", "store/flows/main.py:hi", cwd=tmp_path).stdout == '"rel"\n'
     assert execute("run", "store.flows.main:hi", cwd=tmp_path).stdout == '"rel"\n'

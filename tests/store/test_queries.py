@@ -169,14 +169,11 @@ def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
     assert set(queries.parameters(sql)) <= set(values)
 
 
-def test_no_query_is_there_twice(monkeypatch):
-    monkeypatch.setattr(queries, "_named", lambda file: {"run": "SELECT 1"})
-    queries.load.cache_clear()
-    queries.common.cache_clear()
+def test_no_query_is_there_twice_in_a_file(monkeypatch):
+    monkeypatch.setattr(queries, "read", lambda path: "-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
 
     with pytest.raises(ValueError, match="twice"):
-        queries.load("sqlite")
-    queries.common.cache_clear()
+        queries._named("common")
 
 
 def test_the_parameters_of_a_query_are_named_once_each():

@@ -22,6 +22,7 @@ from holdfast.errors import (
     EngineClosed,
     StoreBusy,
     StoreCorrupt,
+    StoreError,
     StoreForeign,
     StoreFull,
     StoreReadOnly,
@@ -623,6 +624,54 @@ class TestTransactionalSteps:
         store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
 
         assert store.apply([c.SignalRun("r1", "paid", b"1")]) == [True]
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_a_step_may_leave_rows_unread(self, store, path, driver, fails):
+        with transaction(path, driver) as connection:
+            connection.execute("CREATE TABLE note (text TEXT)")
+        open_session(store)
+        start(store, session_id="s1")
+        kept = []
+
+        def body(connection):
+            kept.append(connection.execute("INSERT INTO note VALUES ('x'), ('y') RETURNING text"))
+            kept.append(connection.cursor())
+            kept[-1].execute("SELECT text FROM note")
+            assert kept[0].fetchone() == ("x",)
+            if fails:
+                raise KeyError
+            return b"1"
+
+        step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+        answers = store.apply([c.StartRuns([new("r2")]), step, c.StartRuns([new("r3")])])
+
+        assert isinstance(answers[1], KeyError if fails else c.Advanced)
+        assert store.counts() == {"pending": 2, "running": 1}
+        with connect(path, driver) as connection:
+            assert connection.execute("SELECT COUNT(*) FROM note").fetchall() == [(0 if fails else 2,)]
+
+    @pytest.mark.parametrize("swallows", [False, True])
+    def test_a_step_that_fills_the_disk_takes_nobody_with_it_for_long(self, store, path, driver, swallows):
+        with transaction(path, driver) as connection:
+            connection.execute("CREATE TABLE note (text TEXT)")
+        open_session(store)
+        start(store, session_id="s1")
+        store._db.rows(f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 10}")
+
+        def body(connection):
+            try:
+                connection.execute("INSERT INTO note VALUES (?)", ("x" * 1_000_000,))
+            except Exception:
+                if not swallows:
+                    raise
+            return b"1"
+
+        step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+        with pytest.raises(StoreError if swallows else StoreFull):
+            store.apply([c.StartRuns([new("r2")]), step])
+
+        assert (store.run("r2"), store.history("r1"), store.check()) == (None, [], [])
+        assert start(store, "r2").created
 
     @pytest.mark.parametrize("ending", ["commit", "rollback", "__exit__"])
     def test_habits_of_python_do_not_end_the_transaction(self, path, ending):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.desk import desk, printing
+from holdfast.cli.desk import desk, need_command, printing, without_secret
 from holdfast.cli.output import print_fields, print_json
 
 
-@click.group(short_help="Check the database, or describe it.", epilog="Example: holdfast db check")
-def db() -> None:
+@click.group(short_help="Check the database, or describe it.", epilog="Example: holdfast db check", invoke_without_command=True)
+@click.pass_context
+def db(ctx: click.Context) -> None:
     """Look after the database: `db check`, `db info`."""
+    need_command(ctx)
 
 
 @db.command(epilog="Example: holdfast --db orders.db db check")
@@ -34,7 +36,7 @@ def info() -> None:
     with desk().opened() as office:
         facts, counts = office.store.facts(), office.store.counts()
         if desk().as_json:
-            print_json({**facts, "url": office.store.url, "runs": counts})
+            print_json({**facts, "url": without_secret(office.store.url), "runs": counts})
             return
         print_fields([(name, str(value)) for name, value in facts.items()])
         print_fields([("runs", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none")])

@@ -57,8 +57,7 @@ class Desk:
 
     def command(self, command: str) -> str:
         """Return a command to be typed, with the database that this one was given."""
-        secret = self.db is not None and "://" in self.db and urlsplit(self.db).password is not None
-        return command if self.db is None or secret else f"{command} --db {shlex.quote(self.db)}"
+        return command if self.db is None else f"{command} --db {shlex.quote(without_secret(self.db))}"
 
 
 class Office:
@@ -96,9 +95,22 @@ def desk() -> Desk:
     return click.get_current_context().find_object(Desk) or Desk(None, False)
 
 
+def need_command(ctx: click.Context) -> None:
+    """Whoever names a group and no command of it is shown what there is."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
 def version() -> str:
     """Return the version of Holdfast."""
     return str(sys.modules["holdfast"].__version__)
+
+
+def without_secret(url: str) -> str:
+    """Return a URL as it may be shown."""
+    password = urlsplit(url).password if "://" in url else None
+    return url if password is None else url.replace(f":{password}@", ":***@")
 
 
 def shared(command: F) -> F:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from holdfast.cli.desk import Desk, version
+from holdfast.cli.desk import Desk, need_command, version
 from holdfast.errors import BadDuration, BadOption, BadUrl, HoldfastError
 
 COMMANDS = {
@@ -129,7 +129,10 @@ Examples:
 A RUN is its id, the first 6 or more characters of it, or "last"."""
 
 
-@click.group(cls=Root, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(cls=Root, epilog=EPILOG, invoke_without_command=True, context_settings=SETTINGS)
 @click.option("--db", metavar="URL", help="The database: a path or a URL. [env: HOLDFAST_DB; default: holdfast.db]")
 @click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")
 @click.version_option(version(), prog_name="holdfast")
@@ -137,3 +140,4 @@ A RUN is its id, the first 6 or more characters of it, or "last"."""
 def cli(ctx: click.Context, db: str | None, as_json: bool) -> None:
     """Durable workflows: work that was started gets finished, whatever crashes."""
     ctx.obj = Desk(db, as_json)
+    need_command(ctx)

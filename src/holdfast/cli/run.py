@@ -11,8 +11,9 @@ import click
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import payload, print_json, print_line
-from holdfast.cli.values import JSON, MOMENT, TAG
+from holdfast.cli.values import JSON, MOMENT, NEGATIVE_NUMBERS, TAG
 from holdfast.connect.engine import Engine, Run
+from holdfast.errors import ResultTimeout
 
 EPILOG = """\b
 Examples:
@@ -20,8 +21,11 @@ Examples:
   holdfast run shop.flows:checkout 42 '"express"' --tag customer=7 --key order-42
   holdfast run shop.py:remind --delay 2h --detach"""
 
+PATIENCE = "5s"
+"""How long a person waits before being told what for."""
 
-@click.command(short_help="Start a run and work until it has ended.", epilog=EPILOG)
+
+@click.command(short_help="Start a run and work until it has ended.", epilog=EPILOG, context_settings=NEGATIVE_NUMBERS)
 @click.argument("target", metavar="MODULE:WORKFLOW")
 @click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
 @click.option("--id", metavar="ID", help="The id of the run; the same id and input again is the same run. E.g. --id order-7")
@@ -71,7 +75,7 @@ def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
     try:
-        started.result()
+        _await(started)
         print_line(payload(started.record.result))
     except KeyboardInterrupt:
         print(
@@ -79,3 +83,13 @@ def _print_result(started: Run[Any]) -> None:
             file=sys.stderr,
         )
         raise
+
+
+def _await(started: Run[Any]) -> None:
+    """Wait for the end; a person who waits long is told what for."""
+    try:
+        started.result(timeout=PATIENCE)
+    except ResultTimeout:
+        if sys.stderr.isatty():
+            print(f"... {started.why().reason}", file=sys.stderr)
+        started.result()

@@ -17,8 +17,8 @@ CHILDREN = 20
 ChildrenOf = Callable[[str, str | None], list[Run]]
 """The children of a run, of one of its steps or of all, oldest first; at most one more than is shown."""
 
-_STYLES = {"ok": "green", "failed": "red", "undone": "yellow", "running": "cyan", "waiting": "blue", "void": "dim"}
-_SIGNS = {"ok": "✓", "failed": "✗", "undone": "↩", "running": "▸", "waiting": "…", "note": "·"}
+_STYLES = {"ok": "green", "failed": "red", "undone": "yellow", "running": "cyan", "waiting": "blue", "left": "dim"}
+_SIGNS = {"ok": "✓", "failed": "✗", "undone": "↩", "running": "▸", "waiting": "…", "left": "-", "note": "·"}
 
 
 class Node:
@@ -42,7 +42,7 @@ def trees(run: Run, events: Sequence[Event], now: int, children_of: ChildrenOf) 
         if event.step is None:
             root.below[f"\n{event.seq}"] = _whole_run(event)
         else:
-            _node(root, _begun_by(event, root)).events.append(event)
+            _node(root, _begun_by(event)).events.append(event)
     for wait in payload(run.waits) or []:
         if isinstance(wait, dict) and wait.get("step"):
             _node(root, _without_end(str(wait["step"]), wait.get("kind") == "child")).wait = wait
@@ -58,7 +58,7 @@ def _node(root: Node, step: str) -> Node:
     return node
 
 
-def _begun_by(event: Event, root: Node) -> str:
+def _begun_by(event: Event) -> str:
     """The end of a child belongs to the node of its start."""
     step = event.step or ""
     return _without_end(step, True) if event.kind == Kind.CHILD_ENDED else step
@@ -84,10 +84,14 @@ def _tree(node: Node, run: Run, now: int, children_of: ChildrenOf) -> Tree:
     if not node.events and node.wait is None:
         return Tree(node.name, "bold", below)
     state = _state(node)
+    if state in ("running", "waiting") and node.wait is None and (run.finished_at is not None or run.waits is not None):
+        state = "left"  # nobody waited for it any more
     sign = _SIGNS["undone" if state == "ok" and node.name.startswith(UNDO) else state]
-    line = "  ".join(part for part in (f"{sign} {node.name}", _took(node, now), _outcome(node, now)) if part)
-    tree = Tree(line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below])
-    return tree
+    ended = ("", "not finished") if state == "left" else (_took(node, now), _outcome(node))
+    if state == "running" and run.session_id is None:
+        ended = ("", "was cut off and will run again")
+    line = "  ".join(part for part in (f"{sign} {node.name}", *ended) if part)
+    return Tree(line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below])
 
 
 def _state(node: Node) -> str:
@@ -112,7 +116,7 @@ def _took(node: Node, now: int) -> str:
     return brief(end - begun) if end > begun else ""
 
 
-def _outcome(node: Node, now: int) -> str:
+def _outcome(node: Node) -> str:
     parts = []
     last = node.events[-1] if node.events else None
     tries = sum(event.kind in (Kind.STEP_RETRIED, Kind.STEP_COMPLETED, Kind.STEP_FAILED) for event in node.events)
@@ -140,6 +144,11 @@ def _value(event: Event) -> str:
     return "" if event.data in (None, b"null") else f"→ {short(event.data)}"
 
 
+def _until(event: Event, word: str = "until") -> str:
+    limit = (payload(event.data) or {}).get("until")
+    return "" if limit is None else f" {word} {moment(limit)}"
+
+
 def _failed(event: Event) -> str:
     return error_line(event.error)
 
@@ -152,9 +161,9 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.STEP_COMPLETED: _value,
     Kind.STEP_FAILED: _failed,
     Kind.STEP_STARTED: lambda event: "running" + (f" (attempt {event.attempt})" if event.attempt > 1 else ""),
-    Kind.STEP_RETRIED: lambda event: f"tries again at {moment(payload(event.data)['until'])}",
-    Kind.TIMER_SET: lambda event: f"sleeps until {moment(payload(event.data)['until'])}",
-    Kind.SIGNAL_AWAITED: lambda event: f"waits until {moment(payload(event.data)['until'])}",
+    Kind.STEP_RETRIED: lambda event: f"tries again{_until(event, 'at')}",
+    Kind.TIMER_SET: lambda event: f"sleeps{_until(event)}",
+    Kind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     Kind.SIGNAL_RECEIVED: _value,
     Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),

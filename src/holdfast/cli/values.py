@@ -27,6 +27,8 @@ class JsonValue(_Type):
         try:
             return msgspec.json.decode(value)
         except msgspec.DecodeError as error:
+            if str(value).startswith("--"):
+                raise click.NoSuchOption(str(value), ctx=ctx) from None
             self.fail(f"{value!r} is no JSON ({error}); a text needs its quotes, as in '\"abc\"'", param, ctx)
 
 
@@ -90,6 +92,9 @@ class ListValue(_Type):
             self.fail(f"{unknown[0] if unknown else value!r} cannot be used: {there_are}", param, ctx)
         return found
 
+
+NEGATIVE_NUMBERS = {"ignore_unknown_options": True}
+"""Settings of a command whose arguments may begin with a minus: -5 is JSON, not an option."""
 
 JSON = JsonValue()
 DURATION = DurationValue()

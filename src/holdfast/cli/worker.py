@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from holdfast.authoring.code.workflow import Workflow
-from holdfast.cli.desk import desk, shared
+from holdfast.cli.desk import desk, shared, without_secret
 from holdfast.cli.loading import known_workflows, load_module, load_name, split
 from holdfast.cli.output import error_line
 from holdfast.cli.values import DURATION, LIST
@@ -168,7 +168,8 @@ def _introduce(parts: Parts, worker: Worker) -> None:
     name = next((seen.worker for seen in parts.store.sessions() if seen.id == worker.session_id), mine.name)
     log.info("worker %s serves %s in %s%s, %d at once", name, served, lanes, offers, mine.concurrency)
     facts = parts.store.facts()
-    log.info("store %s (SQLite %s through %s)", parts.store.url, facts.get("sqlite"), facts.get("driver"))
+    built_on = [f"{name} {facts[name]}" for name in ("driver", "sqlite", "postgres") if name in facts]
+    log.info("store %s (%s)", without_secret(parts.store.url), ", ".join(built_on))
     if "warning" in facts:
         log.warning("%s", facts["warning"])
     log.info("ready; stop with Ctrl-C or SIGTERM")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,6 +22,8 @@ from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store.clock import Clock, WallClock
+
+log = logging.getLogger("holdfast")
 
 START_OPTIONS = (
     "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version",
@@ -55,13 +58,23 @@ class Parts:
         """Remember a workflow that was started here: then it can be run here."""
         if current_program.get() is not None and current_step.get() is None:
             raise BadOption(option="start", why="a workflow starts runs with holdfast.start, so that it does so only once")
+        if isinstance(workflow, str):
+            registry.check_name(workflow)
+        else:
+            self.learn(workflow)
+
+    def learn(self, workflow: Any) -> None:
+        """Remember a workflow, whatever else goes by its name."""
         name = getattr(workflow, "name", None)
         if name is not None and self.definitions().get(name) is not workflow:
             self._started[name] = workflow
 
     def new_worker(self) -> Worker:
         """Return a worker for this engine, not yet started."""
-        self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings)
+        if self._given is None:
+            for name, places in registry.ambiguous().items():
+                log.info("workflow %s is defined more than once and not served by its name: %s", name, ", ".join(places))
+        self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn)
         self.worker.watchers.append(self.results.changed)
         self.results.watched = True
         return self.worker

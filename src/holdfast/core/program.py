@@ -67,6 +67,7 @@ class StartChild(msgspec.Struct):
     route: Route
     input: bytes
     options: Mapping[str, Any]
+    definition: Any
 
 
 class StartMap(msgspec.Struct):
@@ -76,6 +77,7 @@ class StartMap(msgspec.Struct):
     route: Route
     inputs: Sequence[bytes]
     options: Mapping[str, Any]
+    definition: Any
     max_parallel: int | None
     fail_fast: bool
 

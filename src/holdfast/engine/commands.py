@@ -71,6 +71,7 @@ def _start_child(held: Held, command: p.StartChild) -> Event:
 def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index: int | None) -> NewRun:
     """Return a run below the one that is held, to be created with its next commit."""
     options, run, now = command.options, held.run, held.now()
+    held.host.learn(command.definition)
     delay, deadline = options.get("delay"), options.get("deadline")
     latest = [limit for limit in (run.deadline, None if deadline is None else now + deadline) if limit is not None]
     return NewRun(

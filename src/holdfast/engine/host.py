@@ -6,6 +6,7 @@ import asyncio
 from typing import Protocol
 
 from holdfast.core.codec import Codec
+from holdfast.core.program import Definition
 from holdfast.core.records import NewRun, Route
 from holdfast.engine.alarms import Alarms
 from holdfast.engine.threads import Threads
@@ -26,6 +27,9 @@ class Host(Protocol):
     stopping: bool
     linger: int
     """Microseconds for which a waiting run stays in memory."""
+
+    def learn(self, definition: Definition) -> None:
+        """Remember a workflow that is started as a child: then it can be run here."""
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""

@@ -57,10 +57,10 @@ class Worker:
 
     def __init__(
         self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock,
-        settings: Settings,
+        settings: Settings, learn: Callable[[Definition], None],
     ) -> None:  # fmt: skip
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
-        self.definitions, self.clock = definitions, clock
+        self.definitions, self.clock, self.learn = definitions, clock, learn
         self.session_id = ""
         self.stopping = False
         self.linger = settings.linger

@@ -22,11 +22,8 @@ def common() -> dict[str, str]:
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Return every query of *dialect* by name: the common ones and its own."""
-    own = _named(dialect)
-    if twice := common().keys() & own.keys():
-        raise ValueError(f"these queries are there twice: {sorted(twice)}")
-    return common() | own
+    """Return every query of *dialect* by name: the common ones, unless it has to say them in its own way, and its own."""
+    return common() | _named(dialect)
 
 
 @cache
@@ -37,7 +34,9 @@ def laws() -> dict[str, str]:
 
 def _named(file: str) -> dict[str, str]:
     parts = _NAME.split(read(f"sql/{file}.sql"))
-    texts = zip(parts[1::2], parts[2::2], strict=True)
+    names, texts = parts[1::2], zip(parts[1::2], parts[2::2], strict=True)
+    if len(set(names)) < len(names):
+        raise ValueError(f"a query is there twice in {file}.sql: {sorted(names)}")
     return {name: " ".join(_COMMENT.sub("", text).split()).rstrip(";") for name, text in texts}
 
 

@@ -61,6 +61,10 @@ class Boundaries:
             self._die()
         return answers
 
+    def spare(self) -> None:
+        """It is over: let nothing happen to this engine any more."""
+        self._plan = None
+
     def _prepare(self, batch: Sequence[c.Transition], side: str | None) -> None:
         for op in batch:
             if isinstance(op, c.OpenSession):

@@ -42,7 +42,7 @@ def crash_everywhere(
     workflow: Any, *args: Any, kwargs: Mapping[str, Any] | None = None, options: Mapping[str, Any] | None = None,
     signals: Sequence[Signal] = (), early: bool = False, cancel_at: int | str | None = None, exact: bool = True,
     setup: Callable[[], object] | None = None, check: Callable[[Lab], object] | None = None, engine: Mapping[str, Any] | None = None,
-    doubles: int = 5, zombies: bool = True, seed: int = 0,
+    wrap: Callable[[Any], Any] | None = None, doubles: int = 5, zombies: bool = True, seed: int = 0,
 ) -> CrashReport:  # fmt: skip
     """Run a workflow undisturbed, then once per crash that could happen to it. Raises BrokenPromise, with the history.
 
@@ -52,11 +52,12 @@ def crash_everywhere(
 
     *signals* are sent one by one when the run waits for one, or, when *early*, right after the start. ``cancel_at`` names the
     step after which, or the number of the commit after which, the run is cancelled. *setup* makes the world new before each
-    run. *options* are those of ``Engine.start``, *engine* those of ``Engine``.
+    run. *options* are those of ``Engine.start``, *engine* those of ``Engine``. *wrap* puts something around each store: whoever
+    writes a store can see what becomes of runs when it misbehaves.
     """
     script = Script(
         workflow, args, dict(kwargs or {}), dict(options or {}), [_signal(one) for one in signals], early, cancel_at,
-        setup or _nothing, check or _nothing, dict(engine or {}),
+        setup or _nothing, check or _nothing, dict(engine or {}), wrap or _same,
     )  # fmt: skip
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="holdfast-crash-") as folder:
@@ -71,6 +72,10 @@ def _signal(given: Signal) -> tuple[str, Any]:
 
 def _nothing(*_: object) -> None:
     return None
+
+
+def _same(store: Any) -> Any:
+    return store
 
 
 class _Trial:

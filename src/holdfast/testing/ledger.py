@@ -33,7 +33,7 @@ class Ledger:
         self.commits: list[Commit] = []
         self.done: set[tuple[str, str]] = set()
         self.calls: dict[tuple[str, str], int] = {}
-        self.again: list[str] = []
+        self.wrong: list[str] = []
         self.registered: dict[str, list[str]] = {}
         self.stops_undoing: set[str] = set()
         self.zombies: set[int] = set()
@@ -47,6 +47,8 @@ class Ledger:
         for op, answer in zip(batch, answers, strict=True):
             if isinstance(op, c.Advance) and isinstance(answer, c.Advanced):
                 self.done.update((op.run_id, event.step or "") for event in op.events if event.kind in _ENDS)
+                if engine in self.zombies:
+                    self.wrong.append(f"a worker that had lost run {op.run_id} was still allowed to write it")
 
     def cancel_when_due(self, apply: Callable[[Sequence[c.Transition]], list[Any]]) -> None:
         """Ask the run to stop, as somebody from outside would, if its time has come."""
@@ -65,7 +67,7 @@ class Ledger:
             identity = (info.run_id, info.step)
             self.calls[identity] = self.calls.get(identity, 0) + 1
             if identity in self.done and engine not in self.zombies:
-                self.again.append(f"step {info.step} of run {info.run_id} ran again (attempt {info.attempt}) after its end was recorded")
+                self.wrong.append(f"step {info.step} of run {info.run_id} ran again (attempt {info.attempt}) after its end was recorded")
 
 
 class Watched:

@@ -34,6 +34,7 @@ class Script(NamedTuple):
     setup: Callable[[], object]
     check: Callable[[Lab], object]
     engine: dict[str, Any]
+    wrap: Callable[[Any], Any]
 
 
 class Ending(NamedTuple):
@@ -86,7 +87,7 @@ class Scene:
 
     def _live(self, number: int, plan: Plan | None) -> Ending | None:
         """Let an engine go as far as it goes; None if it did not come to the end."""
-        store = Boundaries(hasty_store(self.path, self.clock), self.ledger, plan, engine=number)
+        store = Boundaries(self.script.wrap(hasty_store(self.path, self.clock)), self.ledger, plan, engine=number)
         lab = self._open(store, number)
         if lab is None:
             return None
@@ -96,6 +97,7 @@ class Scene:
             else:
                 self._zombies.append(lab)
             return None
+        store.spare()
         try:
             return self._end(lab)
         finally:

@@ -17,7 +17,7 @@ _ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED)
 
 def flaws(ending: Ending) -> list[str]:
     """Return the promises that were broken, whatever the workflow is about."""
-    wrong = [*ending.broken, *ending.ledger.again]
+    wrong = [*ending.broken, *ending.ledger.wrong]
     for run in ending.runs:
         history = ending.histories[run.id]
         wrong += [*_gaps(run, history), *_repeated(run, history), *_undoing(run, history, ending.ledger)]

@@ -44,7 +44,7 @@ def starting(program: CodeProgram, workflow: Child, args: Any, kwargs: Any, opti
     """Start a child."""
     identity = program.identify(f"run {workflow.name}")
     data = workflow.signature.encode_args(program.codec, args, kwargs)
-    command = StartChild(identity, route_of(program, workflow, options), data, child_options(options))
+    command = StartChild(identity, route_of(program, workflow, options), data, child_options(options), workflow)
     return Wish(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
 
 
@@ -117,7 +117,7 @@ def mapping(
     inputs = [workflow.signature.encode_args(program.codec, (item,), {}) for item in items]
     command = StartMap(
         program.identify(f"map {workflow.name}"), route_of(program, workflow, options), inputs, child_options(options),
-        max_parallel, on_error == "fail_fast" and min_success is None,
+        workflow, max_parallel, on_error == "fail_fast" and min_success is None,
     )  # fmt: skip
 
     def understand(event: Event) -> list[Any]:

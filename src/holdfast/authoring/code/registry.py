@@ -1,4 +1,8 @@
-"""The workflows that this process has defined, by name."""
+"""The workflows that this process has defined, by name.
+
+Two modules may define workflows of one name, as test modules do. Then the name alone says nothing, and nobody who knows only
+the name gets either of them; whoever has the function itself can still start it.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,33 @@ from typing import Any
 
 from holdfast.errors import WorkflowExists
 
-_known: dict[str, Any] = {}
+_known: dict[str, list[Any]] = {}
 
 
 def register(workflow: Any) -> None:
-    """Remember a workflow. Two that are not the same function at heart may not share a name."""
-    other = _known.get(workflow.name)
-    if other is not None and not _may_replace(other.fn, workflow.fn):
-        raise WorkflowExists(name=workflow.name, first=_place(other.fn), second=_place(workflow.fn))
-    _known[workflow.name] = workflow
+    """Remember a workflow. One that is made anew, such as a local function or a module loaded twice, takes its own place."""
+    others = [other for other in _known.get(workflow.name, ()) if not _may_replace(other.fn, workflow.fn)]
+    _known[workflow.name] = [*others, workflow]
 
 
 def known() -> dict[str, Any]:
-    """Return all workflows defined so far."""
-    return dict(_known)
+    """Return the workflows whose name says which one is meant."""
+    return {name: found[0] for name, found in _known.items() if len(found) == 1}
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that two workflows want. Raises WorkflowExists."""
+    found = _known.get(name, ())
+    if len(found) > 1:
+        raise WorkflowExists(name=name, first=_place(found[0].fn), second=_place(found[1].fn))
+
+
+def ambiguous() -> dict[str, list[str]]:
+    """Return the names that several workflows want, each with where those are defined."""
+    return {name: [_place(one.fn) for one in found] for name, found in _known.items() if len(found) > 1}
 
 
 def _may_replace(old: Any, new: Any) -> bool:
-    """A module may be loaded twice (as __main__ and by name), or again; a local function is made anew each time."""
     same_file = old.__code__.co_filename == new.__code__.co_filename
     return same_file or "<locals>" in old.__qualname__ or "<locals>" in new.__qualname__
 

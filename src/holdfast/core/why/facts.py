@@ -100,7 +100,7 @@ def away(instant: int, now: int) -> str:
 def brief(micros: int) -> str:
     """Write a duration for people who do not care for microseconds."""
     if micros >= 1_000_000:
-        micros -= micros % (1_000_000 if micros >= 60_000_000 else 1000)
+        micros -= micros % (1_000_000 if micros >= 10_000_000 else 1000)
     elif micros >= 1000:
         micros -= micros % 1000
     return duration.show(micros) if micros >= 1000 or micros == 0 else "<1ms"

@@ -197,8 +197,9 @@ DELETE FROM holdfast.session WHERE id = :session_id;
 SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves FROM holdfast.session ORDER BY id;
 
 -- name: held_states
-SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
-  FROM holdfast.run
+SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,
+       (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+  FROM holdfast.run AS run
  WHERE session_id = :session_id
  ORDER BY id;
 

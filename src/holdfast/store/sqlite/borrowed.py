@@ -9,9 +9,10 @@ from typing import Any
 from holdfast.core.records import Route
 from holdfast.errors import BadOption, StoreBusy
 from holdfast.store.contract import Hints
+from holdfast.store.reading import route_values
 from holdfast.store.sqlite.driver import Busy, Connection, translate
 from holdfast.store.sqlite.library import WHY
-from holdfast.store.sqlite.sql import SQL, as_list, route_values
+from holdfast.store.sqlite.sql import SQL, as_list
 
 SAVEPOINT = "holdfast_start"
 
@@ -22,7 +23,7 @@ class BorrowedTransaction:
     def __init__(self, connection: Any, ours: Connection, now: int) -> None:
         self._raw, self._path = _raw(connection), ours.path
         self.now, self.hints = now, Hints()
-        if not isinstance(self._raw, type(ours.raw)):
+        if not isinstance(self._raw, ours.api):
             raise BadOption(option="connection", why=f"it is not one of {ours.kind}, and {WHY}")
         files = {os.path.realpath(row["file"]) for row in self._execute("PRAGMA database_list", ()) if row["file"]}
         if os.path.realpath(self._path) not in files:
@@ -53,6 +54,9 @@ class BorrowedTransaction:
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         return sum(self.change(query, **each) for each in values)
+
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        return {str(row["id"]) for row in rows if self.change("insert_run", **row)}
 
     def route_id(self, route: Route) -> int:
         self.change("insert_route", **route_values(route))

@@ -85,17 +85,24 @@ class _Guard:
             self.up = False
 
 
+class _Open(sqlite3.Connection):
+    """One that lets us set attributes."""
+
+
 class StandardConnection:
     """A connection of the standard library."""
 
     version = sqlite3.sqlite_version
     kind = "sqlite3"
+    api: type = sqlite3.Connection
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._guard = _Guard()
         try:
-            self.raw = sqlite3.connect(path, isolation_level=None, cached_statements=256, check_same_thread=False, timeout=0)
+            self.raw: Any = sqlite3.connect(
+                path, isolation_level=None, cached_statements=256, check_same_thread=False, timeout=0, factory=_Open
+            )
         except sqlite3.Error as error:
             translate(error, path)
         self.raw.row_factory = sqlite3.Row
@@ -103,21 +110,24 @@ class StandardConnection:
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
         """Execute and return all rows."""
         try:
-            return self.raw.execute(sql, values).fetchall()
+            found: list[Any] = self.raw.execute(sql, values).fetchall()
+            return found
         except sqlite3.Error as error:
             translate(error, self.path)
 
     def change(self, sql: str, values: Values = ()) -> int:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed."""
         try:
-            return self.raw.execute(sql, values).rowcount
+            count: int = self.raw.execute(sql, values).rowcount
+            return count
         except sqlite3.Error as error:
             translate(error, self.path)
 
     def many(self, sql: str, values: Iterable[Mapping[str, object]]) -> int:
         """Execute once per set of values and return how many rows changed in all."""
         try:
-            return self.raw.executemany(sql, values).rowcount
+            count: int = self.raw.executemany(sql, values).rowcount
+            return count
         except sqlite3.Error as error:
             translate(error, self.path)
 
@@ -126,14 +136,29 @@ class StandardConnection:
         self.raw.set_authorizer(self._guard)
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; whatever it sets there is set back."""
+        """Call a user's function with the driver's own connection; whatever it sets or leaves open there is undone."""
+        used: list[sqlite3.Cursor] = []
+
+        def cursor(*arguments: Any) -> sqlite3.Cursor:
+            used.append(sqlite3.Connection.cursor(self.raw, *arguments))
+            return used[-1]
+
+        def by_cursor(name: str) -> Callable[..., Any]:
+            return lambda *arguments: getattr(cursor(), name)(*arguments)
+
+        self.raw.row_factory = None  # plain tuples, as on any connection
+        shortcuts = ("execute", "executemany", "executescript")
+        self.raw.__dict__.update(cursor=cursor, **{name: by_cursor(name) for name in shortcuts})
         try:
             return self._guard.call(body, self.raw)
         finally:
+            self.raw.__dict__.clear()
+            for one in used:
+                one.close()  # nothing can be committed while a statement has not come to its end
             self.raw.row_factory, self.raw.text_factory = sqlite3.Row, str
 
     def in_transaction(self) -> bool:
-        return self.raw.in_transaction
+        return bool(self.raw.in_transaction)
 
     def close(self) -> None:
         self.raw.close()
@@ -144,6 +169,7 @@ class ApswConnection:
 
     version = apsw.sqlite_lib_version() if apsw is not None else ""
     kind = "apsw"
+    api: type = apsw.Connection if apsw is not None else object
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -190,10 +216,20 @@ class ApswConnection:
         self.raw.authorizer = self._guard
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; whatever it sets there is set back."""
+        """Call a user's function with the driver's own connection; whatever it sets or leaves open there is undone."""
+        used: list[apsw.Cursor] = []
+
+        def cursor(connection: apsw.Connection) -> apsw.Cursor:
+            used.append(apsw.Cursor(connection))
+            return used[-1]
+
+        self.raw.cursor_factory = cursor
         try:
             return self._guard.call(body, self.raw)
         finally:
+            self.raw.cursor_factory = apsw.Cursor
+            for one in used:
+                one.close(force=True)  # nothing can be committed while a statement has not come to its end
             self.raw.row_trace = self.raw.exec_trace = None
 
     def in_transaction(self) -> bool:

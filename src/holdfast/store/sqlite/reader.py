@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core import claims
-from holdfast.core.records import Child, Event, Lane, Route, Run, Session, Signal
-from holdfast.core.status import Status
 from holdfast.errors import EngineClosed, StoreBusy
-from holdfast.store import contract as c
-from holdfast.store import reports
 from holdfast.store.clock import Clock
+from holdfast.store.reading import RowReader, values_of
 from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection
-from holdfast.store.sqlite.sql import LAWS, SQL, as_list, spelled
-from holdfast.store.transitions import run_from
+from holdfast.store.sqlite.sql import SQL, as_list, spelled
 
 FLAWED = (3, 51, 3)
 """SQLite before this version can corrupt a WAL when two connections checkpoint at once."""
 
 
-class SqliteReader:
+class SqliteReader(RowReader):
     """What can be asked of a SQLite file, by any thread at any time."""
 
     def __init__(self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock) -> None:
@@ -77,71 +72,20 @@ class SqliteReader:
         finally:
             self._give_back(db)
 
-    def run(self, run_id: str) -> Run | None:
-        found = self._rows("run", run_id=run_id)
-        return run_from(found[0]) if found else None
+    def _spelled(self, sql: str) -> str:
+        return spelled(sql)
 
-    def runs(self, which: c.Filter) -> list[Run]:
-        sql, values = reports.list_runs(which)
-        return [run_from(row) for row in self._ask(spelled(sql), values)]
-
-    def history(self, run_id: str, after: int = 0) -> list[Event]:
-        return [_event(row) for row in self._rows("history", run_id=run_id, after=after)]
-
-    def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
-        found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
-        for row in self._rows("histories", ids=as_list(run_ids)):
-            found[row["run_id"]].append(_event(row))
-        return found
-
-    def signals(self, run_id: str) -> list[Signal]:
-        rows = self._rows("signals", run_id=run_id)
-        return [Signal(row["id"], row["name"], bytes(row["payload"]), row["at"]) for row in rows]
-
-    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
-        if steps is None:
-            return [_child(row) for row in self._rows("children", run_id=run_id)]
-        return [_child(row) for step in steps for row in self._rows("children_of_step", run_id=run_id, step=step)]
-
-    def tags(self, run_id: str) -> dict[str, str]:
-        return {row["name"]: row["value"] for row in self._rows("tags", run_id=run_id)}
-
-    def routes(self) -> dict[int, Route]:
-        return {row["id"]: _route(row) for row in self._rows("routes")}
-
-    def sessions(self) -> list[Session]:
-        return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in self._rows("sessions")]
-
-    def lanes(self) -> list[Lane]:
-        return [_lane(row) for row in self._rows("lanes")]
-
-    def held(self, session_id: str) -> list[tuple[str, int, int]]:
-        return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
-
-    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
-
-    def next_wake(self) -> int | None:
-        times = [self._rows("next_wake")[0]["wake_at"], self._rows("next_deadline")[0]["deadline"]]
-        times.append(claims.next_admission(map(_lane, self._rows("lanes_with_work")), self.now()))
-        return min((time for time in times if time is not None), default=None)
-
-    def counts(self) -> dict[str, int]:
-        return {row["status"]: row["runs"] for row in self._rows("counts")}
+    def _as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
 
     def check(self) -> list[str]:
-        broken = [f"the file is damaged: {row[0]}" for row in map(_values, self._ask("PRAGMA quick_check")) if row[0] != "ok"]
-        for law, sql in LAWS.items():
-            rows = self._ask(sql)
-            shown = ", ".join(str(_values(row)[0]) for row in rows[:5])
-            if rows:
-                broken.append(f"{law.replace('_', ' ')}: {len(rows)} broken, such as {shown}")
-        return broken
+        found = [values_of(row)[0] for row in self._ask("PRAGMA quick_check")]
+        return [f"the file is damaged: {damage}" for damage in found if damage != "ok"] + self._broken_laws()
 
     def facts(self) -> dict[str, object]:
         db = self._open
         version = tuple(int(part) for part in db.version.split("."))
-        settings = {name: _values(self._ask(f"PRAGMA {name}")[0])[0] for name in ("journal_mode", "page_size")}
+        settings = {name: values_of(self._ask(f"PRAGMA {name}")[0])[0] for name in ("journal_mode", "page_size")}
         warning = {"warning": "SQLite before 3.51.3 may damage a WAL shared by processes: pip install 'holdfast[sqlite]'"}
         return {
             "database": self._reader_path,
@@ -156,34 +100,3 @@ class SqliteReader:
     def close(self) -> None:
         self._closed = self._closed or "it was closed"
         self._close_idle()
-
-
-def _values(row: Any) -> list[Any]:
-    return list(row.values()) if isinstance(row, dict) else list(row)
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-def _event(row: Any) -> Event:
-    return Event(
-        kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
-        started_at=row["started_at"], at=row["at"], seq=row["seq"],
-    )  # fmt: skip
-
-
-def _lane(row: Any) -> Lane:
-    return Lane(**{**dict(row), "paused": bool(row["paused"])})
-
-
-def _child(row: Any) -> Child:
-    return Child(
-        id=row["id"], parent_step=row["parent_step"], parent_index=row["parent_index"], status=Status(row["status"]),
-        result=_bytes(row["result"]), error=_bytes(row["error"]),
-    )  # fmt: skip
-
-
-def _route(row: Any) -> Route:
-    capabilities = tuple(row["capabilities"].split(",")) if row["capabilities"] else ()
-    return Route(row["namespace"], row["workflow"], row["version"], row["lane"], capabilities)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.core.records import Route
 from holdfast.store import queries
 
 
@@ -22,8 +21,3 @@ LAWS = {name: spelled(text) for name, text in queries.laws().items()}
 def as_list(items: Iterable[object]) -> str:
     """Lists travel as JSON."""
     return msgspec.json.encode(list(items)).decode()
-
-
-def route_values(route: Route) -> dict[str, object]:
-    """Return the columns of a route; its capabilities have no order."""
-    return {**msgspec.structs.asdict(route), "capabilities": ",".join(sorted(route.capabilities))}

@@ -15,14 +15,15 @@ import msgspec
 from holdfast.core.records import NewRun, Route, Session
 from holdfast.errors import HoldfastError, StoreBusy, StoreError
 from holdfast.store import contract as c
-from holdfast.store import transitions
+from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock, WallClock
-from holdfast.store.sqlite import fork, library, migrate
+from holdfast.store.reading import route_values
+from holdfast.store.sqlite import library, migrate
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
-from holdfast.store.sqlite.sql import SQL, as_list, route_values
+from holdfast.store.sqlite.sql import SQL, as_list
 
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it says so."""
@@ -49,6 +50,9 @@ class SqliteTransaction:
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         return self._db.many(SQL[query], values) if values else 0
+
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        return {str(row["id"]) for row in rows if self.change("insert_run", **row)}
 
     def route_id(self, route: Route) -> int:
         known = self._known_routes.get(route) or self.new_routes.get(route)

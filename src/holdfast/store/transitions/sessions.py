@@ -7,7 +7,7 @@ import msgspec
 from holdfast.core import claims
 from holdfast.core.records import Event, Kind
 from holdfast.store import contract as c
-from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq
+from holdfast.store.transitions.transaction import Row, Transaction, append
 
 
 def open_session(tx: Transaction, op: c.OpenSession) -> None:
@@ -27,20 +27,26 @@ def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
     tx.change("delete_session", session_id=op.session_id)
     tx.change("forget_knocks", session_id=op.session_id)
     held = tx.rows("held_states", session_id=op.session_id)
-    for state in held:
-        _free(tx, op, state)
+    if held:
+        tx.many("free_run", [_freed(tx, op, state) for state in held])
+        tx.hints.ready = True
     return [state["id"] for state in held]
 
 
-def _free(tx: Transaction, op: c.EndSession, state: Row) -> None:
-    seq = last_seq(tx, state["id"])
+def _freed(tx: Transaction, op: c.EndSession, state: Row) -> dict[str, object]:
+    seq = state["last_seq"]
     fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=op.limit, now=tx.now)
     if fate.stuck is not None:
         append(tx, state["id"], [Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)])
     sleeps = fate.rank is None and fate.stuck is None
-    tx.change(
-        "free_run", run_id=state["id"], session_id=op.session_id, status=fate.status, rank=fate.rank,
-        waits=state["waits"] if sleeps else None, wake_at=state["wake_at"] if sleeps else None,
-        crashes=fate.crashes, crash_seq=fate.crash_seq, error=fate.stuck,
-    )  # fmt: skip
-    tx.hints.ready = True
+    return {
+        "run_id": state["id"],
+        "session_id": op.session_id,
+        "status": fate.status,
+        "rank": fate.rank,
+        "waits": state["waits"] if sleeps else None,
+        "wake_at": state["wake_at"] if sleeps else None,
+        "crashes": fate.crashes,
+        "crash_seq": fate.crash_seq,
+        "error": fate.stuck,
+    }

@@ -6,13 +6,18 @@ from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import RunExists
 from holdfast.store import contract as c
-from holdfast.store.transitions.transaction import Transaction
+from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     """Create the runs that are new and recognise the others."""
     leases: dict[tuple[str, str], bool] = {}
-    return [_start(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
+    rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
+    new = tx.insert_runs(rows)
+    tags = [{"name": name, "value": value, "run_id": run.id} for run in op.runs if run.id in new for name, value in run.tags.items()]
+    if tags:
+        tx.many("insert_tag", tags)
+    return [_answer(tx, run, row, new) for run, row in zip(op.runs, rows, strict=True)]
 
 
 def _is_leased(tx: Transaction, run: NewRun, known: dict[tuple[str, str], bool]) -> bool:
@@ -28,12 +33,11 @@ def _is_delayed(tx: Transaction, run: NewRun) -> bool:
     return run.available_at is not None and run.available_at > tx.now
 
 
-def _start(tx: Transaction, run: NewRun, *, leased: bool) -> c.Started:
-    row = _row(tx, run, leased=leased)
-    if not tx.change("insert_run", **row):
+def _answer(tx: Transaction, run: NewRun, row: Row, new: set[str]) -> c.Started:
+    if run.id not in new:
         return _recognised(tx, run, row["key"])
-    if run.tags:
-        tx.many("insert_tag", [{"name": name, "value": value, "run_id": run.id} for name, value in run.tags.items()])
+    new.discard(run.id)  # whoever comes with the same id after it is recognised
+    leased = row["session_id"] is not None
     if not leased:
         tx.hints.ready = True
     return c.Started(id=run.id, created=True, leased=leased, now=tx.now)

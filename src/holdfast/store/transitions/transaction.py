@@ -28,6 +28,9 @@ class Transaction(Protocol):
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         """Run a named query once per set of values and return how many rows changed in all."""
 
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        """Create the runs whose id and key are new, one after another, and return their ids."""
+
     def route_id(self, route: Route) -> int:
         """Return the id of a route, creating it when it is new."""
 

@@ -1,8 +1,9 @@
 """What happens to open databases when the process forks.
 
-A connection must not be used in a forked child, nor stay open there: SQLite remembers which locks its process holds, the
-child inherits that memory but not the locks, and whatever it opens on the same file would run without them. So, in the
-child, each store lets go of its connections at once, and says so when it is used; the child opens a store of its own.
+A connection must not be used in a forked child, nor stay open there. SQLite remembers which locks its process holds, the
+child inherits that memory but not the locks, and whatever it opens on the same file would run without them. A socket to
+PostgreSQL would be shared by two who both talk. So, in the child, each store lets go of its connections at once, and says so
+when it is used; the child opens a store of its own.
 """
 
 from __future__ import annotations

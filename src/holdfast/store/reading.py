@@ -1,0 +1,135 @@
+"""From rows to records: every question that both databases are asked in the same words and answer in the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.core.records import Child, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.status import Status
+from holdfast.store import contract as c
+from holdfast.store import queries, reports
+from holdfast.store.transitions import run_from
+
+
+class RowReader:
+    """What can be asked of a store. A database says how a query is asked, and what it calls a list."""
+
+    def now(self) -> int:
+        raise NotImplementedError
+
+    def _ask(self, sql: str, values: Any = ()) -> list[Any]:
+        """Return the rows that answer *sql*, which is spelled as this database wants it."""
+        raise NotImplementedError
+
+    def _rows(self, query: str, **values: object) -> list[Any]:
+        """Return the rows that answer a named query."""
+        raise NotImplementedError
+
+    def _spelled(self, sql: str) -> str:
+        raise NotImplementedError
+
+    def _as_list(self, items: Iterable[object]) -> object:
+        raise NotImplementedError
+
+    def run(self, run_id: str) -> Run | None:
+        found = self._rows("run", run_id=run_id)
+        return run_from(found[0]) if found else None
+
+    def runs(self, which: c.Filter) -> list[Run]:
+        sql, values = reports.list_runs(which)
+        return [run_from(row) for row in self._ask(self._spelled(sql), values)]
+
+    def history(self, run_id: str, after: int = 0) -> list[Event]:
+        return [_event(row) for row in self._rows("history", run_id=run_id, after=after)]
+
+    def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
+        found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
+        for row in self._rows("histories", ids=self._as_list(run_ids)):
+            found[row["run_id"]].append(_event(row))
+        return found
+
+    def signals(self, run_id: str) -> list[Signal]:
+        rows = self._rows("signals", run_id=run_id)
+        return [Signal(row["id"], row["name"], bytes(row["payload"]), row["at"]) for row in rows]
+
+    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
+        if steps is None:
+            return [_child(row) for row in self._rows("children", run_id=run_id)]
+        return [_child(row) for step in steps for row in self._rows("children_of_step", run_id=run_id, step=step)]
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        return {row["name"]: row["value"] for row in self._rows("tags", run_id=run_id)}
+
+    def routes(self) -> dict[int, Route]:
+        return {row["id"]: _route(row) for row in self._rows("routes")}
+
+    def sessions(self) -> list[Session]:
+        return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in self._rows("sessions")]
+
+    def lanes(self) -> list[Lane]:
+        return [_lane(row) for row in self._rows("lanes")]
+
+    def held(self, session_id: str) -> list[tuple[str, int, int]]:
+        return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
+
+    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
+        return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
+
+    def next_wake(self) -> int | None:
+        times = [self._rows("next_wake")[0]["wake_at"], self._rows("next_deadline")[0]["deadline"]]
+        times.append(claims.next_admission(map(_lane, self._rows("lanes_with_work")), self.now()))
+        return min((time for time in times if time is not None), default=None)
+
+    def counts(self) -> dict[str, int]:
+        return {row["status"]: row["runs"] for row in self._rows("counts")}
+
+    def _broken_laws(self) -> list[str]:
+        """Say of each law that does not hold who breaks it."""
+        broken: list[str] = []
+        for law, sql in queries.laws().items():
+            rows = self._ask(self._spelled(sql))
+            shown = ", ".join(str(values_of(row)[0]) for row in rows[:5])
+            if rows:
+                broken.append(f"{law.replace('_', ' ')}: {len(rows)} broken, such as {shown}")
+        return broken
+
+
+def values_of(row: Any) -> list[Any]:
+    """Return the values of a row, whatever kind of row the driver has."""
+    return list(row.values()) if isinstance(row, dict) else list(row)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _event(row: Any) -> Event:
+    return Event(
+        kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
+        started_at=row["started_at"], at=row["at"], seq=row["seq"],
+    )  # fmt: skip
+
+
+def _lane(row: Any) -> Lane:
+    return Lane(**{**dict(row), "paused": bool(row["paused"])})
+
+
+def _child(row: Any) -> Child:
+    return Child(
+        id=row["id"], parent_step=row["parent_step"], parent_index=row["parent_index"], status=Status(row["status"]),
+        result=_bytes(row["result"]), error=_bytes(row["error"]),
+    )  # fmt: skip
+
+
+def _route(row: Any) -> Route:
+    capabilities = tuple(row["capabilities"].split(",")) if row["capabilities"] else ()
+    return Route(row["namespace"], row["workflow"], row["version"], row["lane"], capabilities)
+
+
+def route_values(route: Route) -> dict[str, object]:
+    """Return the columns of a route; its capabilities have no order."""
+    return {**msgspec.structs.asdict(route), "capabilities": ",".join(sorted(route.capabilities))}

@@ -1,0 +1,182 @@
+"""Real processes, really killed: SIGKILL, SIGSTOP, and a step that takes its own worker down."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast import Engine
+
+VICTIM = Path(__file__).with_name("victim.py")
+SOURCES = str(Path(__file__).parents[2] / "src")
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs signals of POSIX")
+
+
+def until(condition, *, seconds: float, what: str = "") -> float:
+    """Look again and again until *condition* holds; return how long it took."""
+    began = time.monotonic()
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what or condition}"
+        pause.wait(0.01)
+    return time.monotonic() - began
+
+
+class Workers:
+    """Worker processes on one database, and what they did to the world."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.database = folder, str(folder / "test.db")
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, **options: object) -> subprocess.Popen[str]:
+        """Start a worker and wait until it works."""
+        around = {**os.environ, "PYTHONPATH": SOURCES, "VICTIM_FOLDER": str(self.folder)}
+        worker = subprocess.Popen(
+            [sys.executable, str(VICTIM), self.database, json.dumps(options)], env=around, stdout=subprocess.PIPE, text=True
+        )
+        self.running.append(worker)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() in ("ready\n", "")
+        return worker
+
+    def kill(self, worker: subprocess.Popen[str], number: int = signal.SIGKILL) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(worker.pid, number)
+        if number == signal.SIGKILL:
+            self.bury(worker)
+
+    def bury(self, worker: subprocess.Popen[str]) -> None:
+        worker.wait(timeout=20)
+        assert worker.stdout is not None
+        worker.stdout.close()
+        self.running.remove(worker)
+
+    def effects(self) -> list[tuple[str, str, int]]:
+        """Return what the steps did, in order: run, step, process."""
+        file = self.folder / "effects"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(run, step, int(pid)) for run, step, pid in (line.split() for line in lines)]
+
+    def tell(self, name: str) -> None:
+        (self.folder / name).touch()
+
+
+@pytest.fixture
+def workers(tmp_path):
+    workers = Workers(tmp_path)
+    yield workers
+    for worker in list(workers.running):
+        workers.kill(worker)
+
+
+@pytest.fixture
+def engine(workers):
+    engine = Engine(workers.database)
+    yield engine
+    engine.close()
+
+
+@contextmanager
+def never_again(engine: Engine, workers: Workers):
+    """Nothing that is recorded as completed now is done again in the block."""
+    recorded = {(run.id, event.step) for run in engine.runs(limit=1000) for event in engine.history(run.id) if event.kind == "step_completed"}
+    before = len(workers.effects())
+    yield
+    again = recorded.intersection((run, step) for run, step, _ in workers.effects()[before:])
+    assert not again, f"completed before the crash, and done again after it: {again}"
+
+
+def count(engine: Engine, *statuses: str) -> int:
+    return len(engine.runs(status=list(statuses), limit=1000))
+
+
+def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engine):
+    dice, concurrency, runs = random.Random(7), 8, 100
+    for number in range(runs):
+        engine.start("five_steps" if number % 4 else "five_steps_blocking", number, id=f"run-{number}")
+    kills = 0
+
+    while count(engine, "completed") < runs:
+        with never_again(engine, workers):
+            worker = workers.start(concurrency=concurrency, crash_limit=50)
+            enough = len(workers.effects()) + dice.randint(20, 120)
+            until(lambda: len(workers.effects()) >= enough or count(engine, "completed") == runs, seconds=30, what="progress")  # noqa: B023
+            workers.kill(worker)
+        kills += 1
+
+    done = Counter((run, step) for run, step, _ in workers.effects())
+    repeated = sum(done.values()) - len(done)
+    assert kills > 3
+    assert len(done) == runs * 5
+    assert repeated <= kills * concurrency
+    assert {run.id: run.result for run in engine.runs(limit=1000)} == {f"run-{n}": b"%d" % (5 * n + 10) for n in range(runs)}
+    assert engine.check() == []
+
+
+def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
+    first = workers.start()
+    runs = [engine.start("patient", "go") for _ in range(10)]
+    until(lambda: len(workers.effects()) == 10, seconds=20, what="all at work")
+    second = workers.start()
+    workers.tell("go-not-yet")
+
+    workers.kill(first)
+    took = until(lambda: len({run for run, _, pid in workers.effects() if pid == second.pid}) == 10, seconds=20, what="takeover")
+    workers.tell("go")
+
+    assert [run.result(timeout=20) for run in runs] == [second.pid] * 10
+    assert took < 3
+    assert engine.check() == []
+
+
+def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers, engine):
+    hanging = workers.start(lifetime="1s")
+    runs = [engine.start("patient", "go") for _ in range(5)]
+    until(lambda: len(workers.effects()) == 5, seconds=20, what="all at work")
+    old = {session.id for session in engine.workers()}
+    workers.kill(hanging, signal.SIGSTOP)
+
+    other = workers.start(lifetime="1s")
+    until(lambda: len(workers.effects()) == 10, seconds=20, what="takeover")
+    workers.kill(hanging, signal.SIGCONT)
+    workers.tell("go")
+
+    assert [run.result(timeout=20) for run in runs] == [other.pid] * 5
+    assert all(sum(event.kind == "step_completed" for event in run.history()) == 1 for run in runs)
+    until(lambda: {s.pid for s in engine.workers() if s.id not in old} == {hanging.pid, other.pid}, seconds=20, what="new session")
+    workers.kill(other)
+    assert engine.start("five_steps", 1).result(timeout=20) == 15
+    assert engine.check() == []
+
+
+def test_a_run_that_kills_its_worker_is_stuck_and_its_neighbours_are_not(workers, engine):
+    bad = engine.start("poison")
+    neighbours = [engine.start("five_steps", number) for number in range(5)]
+    crashes = 0
+
+    while bad.status not in ("stuck", "failed"):
+        assert crashes < 10, "it goes on for ever"
+        worker = workers.start(crash_limit=3)
+        until(lambda: worker.poll() is not None or bad.status == "stuck", seconds=20, what="crash")  # noqa: B023
+        crashes += worker.poll() is not None
+        if worker.poll() is not None:
+            workers.bury(worker)
+
+    assert crashes == 3
+    assert [run.result(timeout=20) for run in neighbours] == [5 * number + 10 for number in range(5)]
+    assert bad.status == "stuck"
+    assert "3 times" in str(bad.why().reason)
+    assert engine.check() == []

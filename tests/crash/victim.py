@@ -1,0 +1,89 @@
+"""A worker process for tests that kill it: ``python victim.py DATABASE FOLDER {"lifetime": "1s", ...}``.
+
+What its steps do to the world is a line in a file, written before the step returns. It works until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from holdfast import Engine, info, step, workflow
+
+folder = Path(os.environ.get("VICTIM_FOLDER", "."))
+
+
+def effects() -> Path:
+    return folder / "effects"
+
+
+def leave_a_line(*words: object) -> None:
+    line = " ".join(str(word) for word in words) + "\n"
+    file = os.open(effects(), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
+
+
+@step
+async def work(number: int) -> int:
+    leave_a_line(info().run_id, info().step, os.getpid())
+    await asyncio.sleep(0.002)
+    return number
+
+
+@step
+def work_in_a_thread(number: int) -> int:
+    leave_a_line(info().run_id, info().step, os.getpid())
+    return number
+
+
+@workflow
+async def five_steps(start: int) -> int:
+    return sum([await work(start + place) for place in range(5)])
+
+
+@workflow
+def five_steps_blocking(start: int) -> int:
+    return sum(work_in_a_thread(start + place) for place in range(5))
+
+
+@step
+async def wait_for_file(name: str) -> int:
+    """Wait until the test says so; return who waited."""
+    leave_a_line(info().run_id, info().step, os.getpid())
+    while not (folder / name).exists():
+        await asyncio.sleep(0.01)
+    return os.getpid()
+
+
+@workflow
+async def patient(name: str) -> int:
+    return await wait_for_file(name)
+
+
+@step
+async def kill_the_worker() -> None:
+    leave_a_line(info().run_id, info().step, os.getpid())
+    os._exit(13)
+
+
+@workflow
+async def poison() -> None:
+    await kill_the_worker()
+
+
+def main() -> None:
+    database, options = sys.argv[1], json.loads(sys.argv[2])
+    with Engine(database, **options):
+        print("ready", flush=True)  # noqa: T201
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Workflows that go by the same name."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from holdfast import Engine, workflow
+from holdfast.errors import WorkflowExists
+
+
+def define(place: str, answer: str) -> holdfast.authoring.code.workflow.Workflow:
+    """Define a workflow `twice` as if in a module of its own."""
+    source = f"from holdfast import workflow\n@workflow\nasync def twice(n: int) -> str:\n    return {answer!r}\n"
+    names: dict = {}
+    exec(compile(source, place, "exec"), names)
+    return names["twice"]
+
+
+def test_two_of_one_name_are_told_apart_by_who_has_the_function(database):
+    one, other = define("one.py", "one"), define("other.py", "other")
+
+    @workflow
+    async def parent() -> str:
+        return await one(1)
+
+    with Engine(database) as engine:
+        with pytest.raises(WorkflowExists, match=r"one\.py:2.*other\.py:2"):
+            engine.start("twice", 1)
+        assert engine.start(other, 1).result(timeout=5) == "other"
+    with Engine(database) as engine:
+        assert engine.start(parent).result(timeout=5) == "one"

@@ -1,0 +1,191 @@
+"""What keeps a pending run from being claimed."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.records import Lane
+from holdfast.store import contract as c
+
+SECOND = 1_000_000
+
+
+def kinds(found):
+    return [blocker.kind for blocker in found.blockers]
+
+
+def test_a_ready_run_says_who_claims_it(bench):
+    bench.start()
+    bench.worker("w1")
+
+    found = bench.why()
+
+    assert found.status == "pending"
+    assert found.reason == "it is ready: worker w1 (pid 77 on elsewhere) claims it in a moment"
+    assert found.blockers[0].holder == "w1"
+    assert found.remedy is None
+
+
+def test_without_any_worker_it_says_how_to_start_one(bench):
+    bench.start()
+
+    found = bench.why()
+
+    assert found.reason.startswith("no worker is alive")
+    assert found.remedy == "holdfast worker MODULE"
+
+
+def test_a_worker_that_died_is_named_when_none_is_alive(bench):
+    bench.start()
+    bench.worker("w1")
+    bench.clock.advance("1m")
+
+    found = bench.why()
+
+    assert found.reason.startswith("no worker is alive")
+    assert "worker w1 (pid 77 on elsewhere) is gone" in found.blockers[1].text
+
+
+@pytest.mark.parametrize(
+    "offer, run, nobody, near, remedy",
+    [
+        (
+            {"workflows": {"mail": None}},
+            {},
+            "the workflow shop",
+            "does not know the workflow, only mail",
+            "holdfast worker MODULE",
+        ),
+        ({"workflows": {"shop": ["2"]}}, {}, "version 1 of shop", "only 2 of the versions", "holdfast worker MODULE"),
+        (
+            {"lanes": ["a", "b"]},
+            {"lane": "slow"},
+            "the lane slow",
+            "only a, b of the lanes",
+            "holdfast worker MODULE --lanes slow",
+        ),
+        (
+            {"capabilities": ["gpu"]},
+            {"capabilities": ("fpga", "gpu")},
+            "the capability fpga",
+            "lacks fpga and offers gpu",
+            "holdfast worker MODULE --capabilities fpga,gpu",
+        ),
+        ({"namespace": "acme"}, {}, "the namespace default", "serves only the namespace acme", "holdfast worker MODULE"),
+    ],
+)
+def test_what_nobody_serves_is_named_and_who_comes_near(bench, offer, run, nobody, near, remedy):
+    bench.worker("w1", **offer)
+    bench.start(**run)
+
+    found = bench.why()
+
+    assert f"no live worker serves {nobody}" in found.reason
+    assert near in found.blockers[1].text
+    assert found.blockers[1].holder == "w1"
+    assert found.remedy == remedy
+
+
+def test_two_workers_that_serve_half_each_do_not_serve(bench):
+    bench.worker("w1", lanes=["fast"], capabilities=["gpu"])
+    bench.worker("w2", lanes=["slow"])
+    bench.start(lane="slow", capabilities=("gpu",))
+
+    found = bench.why()
+
+    assert "the lane slow, the namespace default, the capability gpu, all at once" in found.reason
+
+
+def test_a_paused_lane_is_the_blocker(bench):
+    bench.worker()
+    bench.do(c.SetLane(Lane(name="mail", paused=True)))
+    bench.start(lane="mail")
+
+    found = bench.why()
+
+    assert found.reason == "the lane mail is paused"
+    assert found.remedy == "holdfast lanes set mail --unpause"
+
+
+def test_a_full_lane_names_who_holds_its_places(bench):
+    bench.worker()
+    bench.do(c.SetLane(Lane(name="mail", concurrency=1)))
+    bench.start("r0", lane="mail")
+    bench.claim()
+    bench.start(lane="mail")
+
+    found = bench.why()
+
+    assert found.reason == "all 1 places of the lane mail are taken by r0 (worker w1)"
+    assert found.blockers[0].holder == "r0"
+    assert found.remedy == "holdfast lanes set mail --concurrency 2"
+
+
+def test_a_closed_lane_says_so(bench):
+    bench.worker()
+    bench.do(c.SetLane(Lane(name="mail", concurrency=0)))
+    bench.start(lane="mail")
+
+    assert bench.why().reason == "the lane mail lets no run begin: its concurrency is 0"
+
+
+def test_a_spent_rate_says_until_when(bench):
+    bench.worker()
+    bench.do(c.SetLane(Lane(name="mail", rate_limit=1, rate_per=60 * SECOND)))
+    bench.start("r0", lane="mail")
+    bench.claim()
+    bench.start(lane="mail")
+
+    found = bench.why()
+
+    assert found.reason.startswith(
+        "the lane mail has used its rate of 1/m; one more may begin at 2026-01-01 00:01:00 UTC (in 1m)"
+    )
+    assert found.blockers[0].until == bench.clock.now() + 60 * SECOND
+    assert found.remedy == "holdfast lanes set mail --rate 2/m"
+
+
+def test_busy_workers_are_named(bench):
+    bench.worker(concurrency=1)
+    bench.start("r0")
+    bench.claim()
+    bench.start()
+
+    found = bench.why()
+
+    assert found.reason == "all workers that serve it are busy: w1 (1 of 1)"
+    assert found.remedy == "holdfast worker MODULE"
+
+
+def test_a_delayed_run_says_until_when(bench):
+    bench.worker()
+    bench.start(available_at=bench.clock.now() + 3600 * SECOND)
+
+    found = bench.why()
+
+    assert found.reason == "it may not begin before 2026-01-01 01:00:00 UTC (in 1h)"
+    assert kinds(found) == ["delay"]
+
+
+def test_a_delayed_run_warns_that_nobody_will_serve_it(bench):
+    bench.start(available_at=bench.clock.now() + 3600 * SECOND)
+
+    found = bench.why()
+
+    assert kinds(found) == ["delay", "worker"]
+    assert found.remedy == "holdfast worker MODULE"
+
+
+def test_a_delay_that_has_passed_is_none(bench):
+    bench.worker()
+    bench.start(available_at=bench.clock.now() + SECOND)
+    bench.clock.advance("2s")
+
+    assert bench.why().reason.startswith("it is ready: worker w1")
+
+
+def test_a_deadline_is_told(bench):
+    bench.worker()
+    bench.start(deadline=bench.clock.now() + 60 * SECOND)
+
+    assert bench.why().blockers[-1].text == "its deadline is 2026-01-01 00:01:00 UTC (in 1m)"
