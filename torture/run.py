@@ -154,7 +154,7 @@ class Torture:
                 owner = max((generation for at, generation in times if at <= event.at), default=0)
                 if any(at > event.at and generation >= owner for at, generation in times):
                     wrong.append(f"{run.id} {event.step} was done again after it was recorded")
-            if run.workflow == "saga":
+            if run.workflow == "torture.saga":
                 wrong += self.judge_saga(run.id)
         self.figures["steps recorded"] = completed
         self.figures["effects"] = sum(map(len, done.values()))

@@ -46,14 +46,14 @@ async def undo(n: int) -> None:
     effect("undo")
 
 
-@workflow
+@workflow(name="torture.chain")
 async def chain(n: int) -> int:
     for _ in range(10):
         n = await act(n)
     return n
 
 
-@workflow
+@workflow(name="torture.plain_chain")
 def plain_chain(n: int) -> int:
     for _ in range(10):
         n = act_plainly(n)
@@ -61,22 +61,22 @@ def plain_chain(n: int) -> int:
     return n
 
 
-@workflow
+@workflow(name="torture.parallel")
 async def parallel(n: int) -> int:
     return sum(await gather(*(act(n) for _ in range(10))))
 
 
-@workflow
+@workflow(name="torture.leaf")
 async def leaf(n: int) -> int:
     return await flaky(n)
 
 
-@workflow
+@workflow(name="torture.fan_out")
 async def fan_out(n: int) -> int:
     return sum(await holdfast.map(leaf, [n] * 5)) + sum(await holdfast.map(leaf, [n] * 4, max_parallel=2))
 
 
-@workflow
+@workflow(name="torture.signalled")
 async def signalled(n: int) -> int:
     n = await act(n)
     for _ in range(3):
@@ -85,7 +85,7 @@ async def signalled(n: int) -> int:
     return n
 
 
-@workflow
+@workflow(name="torture.saga")
 async def saga(n: int) -> int:
     for _ in range(5):
         compensate(undo, await act(n))
@@ -93,7 +93,7 @@ async def saga(n: int) -> int:
     raise ValueError("it was meant to fail")
 
 
-@workflow
+@workflow(name="torture.race")
 async def race(n: int) -> int:
     async def slow() -> int:
         await sleep("1h")

@@ -43,6 +43,12 @@ def test_the_smallest_rank_goes_first_and_the_id_decides_between_equals():
     assert chosen(runs, limit=0) == ([], {})
 
 
+def test_of_those_that_may_have_killed_their_worker_one_is_chosen():
+    runs = [Ready(1, "a", "l"), Ready(2, "b", "l", suspect=True), Ready(3, "c", "l", suspect=True), Ready(4, "d", "l")]
+
+    assert chosen(runs)[0] == ["a", "b", "d"]
+
+
 def test_a_lane_without_settings_has_no_limits():
     assert chosen(ready("x", "x"))[0] == ["r0", "r1"]
 

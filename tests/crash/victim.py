@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, info, step, workflow
+from holdfast import Engine, info, step, wait_signal, workflow
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 
@@ -33,7 +33,7 @@ def leave_a_line(*words: object) -> None:
 @step
 async def work(number: int) -> int:
     leave_a_line(info().run_id, info().step, os.getpid())
-    await asyncio.sleep(0.002)
+    await asyncio.sleep(0.002)  # noqa: TID251 - a process of its own lives in real time
     return number
 
 
@@ -58,13 +58,18 @@ async def wait_for_file(name: str) -> int:
     """Wait until the test says so; return who waited."""
     leave_a_line(info().run_id, info().step, os.getpid())
     while not (folder / name).exists():
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # noqa: TID251
     return os.getpid()
 
 
 @workflow
 async def patient(name: str) -> int:
     return await wait_for_file(name)
+
+
+@workflow
+async def listening() -> str:
+    return await wait_signal("word", type=str)
 
 
 @step

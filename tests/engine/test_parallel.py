@@ -26,7 +26,7 @@ async def doubled(n: int) -> int:
 
 
 @workflow
-async def listening(name: str) -> object:
+async def hearing(name: str) -> object:
     return await wait_signal(name)
 
 
@@ -149,13 +149,13 @@ def test_a_failed_child_is_an_error_in_its_parent(engine):
 def test_children_with_handles(engine):
     @workflow
     async def parent() -> list:
-        handle = await holdfast.start(listening, "word")
+        handle = await holdfast.start(hearing, "word")
         await handle.signal("word", 5)
         return [await handle.result()]
 
     @workflow
     def blocking_parent() -> list:
-        handle = holdfast.sync.start(listening, "word")
+        handle = holdfast.sync.start(hearing, "word")
         handle.signal("word", 5)
         return [handle.result()]
 
@@ -167,7 +167,7 @@ def test_children_with_handles(engine):
 def test_a_parents_end_cancels_or_leaves_its_children(engine, policy, status):
     @workflow
     async def parent() -> str:
-        handle = await holdfast.start(listening, "word", on_parent_end=policy)
+        handle = await holdfast.start(hearing, "word", on_parent_end=policy)
         return handle.id
 
     child = engine.run(engine.start(parent).result(timeout=5))
@@ -180,7 +180,7 @@ def test_a_parents_end_cancels_or_leaves_its_children(engine, policy, status):
 def test_cancelling_a_parent_cancels_the_children_it_waits_for(engine):
     @workflow
     async def parent() -> None:
-        await holdfast.map(listening, ["a", "b"])
+        await holdfast.map(hearing, ["a", "b"])
 
     run = engine.start(parent)
     wait_until(engine, lambda: len(engine.runs(parent_id=run.id)) == 2)
@@ -205,7 +205,7 @@ def test_the_losers_of_a_race_are_stopped(engine):
         return await holdfast.first(for_ever(), double(2), doubled_slowly())
 
     async def doubled_slowly() -> int:
-        return await listening("never")
+        return await hearing("never")
 
     run = engine.start(race)
     assert run.result(timeout=5) == 4

@@ -48,7 +48,7 @@ async def refuse(what: str) -> None:
 
 
 @workflow
-async def saga(end: str) -> str:
+async def trip(end: str) -> str:
     for what in ("a", "b"):
         compensate(undo, await do(what))
     compensate(undo_plainly, "c")
@@ -60,7 +60,7 @@ async def saga(end: str) -> str:
 
 
 @workflow
-def blocking_saga(end: str) -> str:
+def blocking_trip(end: str) -> str:
     for what in ("a", "b"):
         compensate(undo_plainly, do_plainly(what))
     compensate(undo, "c")
@@ -71,7 +71,7 @@ def blocking_saga(end: str) -> str:
     return "done"
 
 
-BOTH = pytest.mark.parametrize("flow", [saga, blocking_saga])
+BOTH = pytest.mark.parametrize("flow", [trip, blocking_saga])
 
 
 @BOTH
@@ -113,7 +113,7 @@ def test_a_deadline_undoes_too(database, clock, flow):
 
 def test_a_deadline_ends_a_run_that_never_started(database, clock):
     engine = Engine(database, clock=clock)
-    run = engine.start(saga, "well", delay="2d", deadline="1d")
+    run = engine.start(trip, "well", delay="2d", deadline="1d")
     clock.advance("1d")
     with Engine(database, clock=clock) as working, pytest.raises(RunExpired):
         working.run(run.id).result(timeout=5)
@@ -199,7 +199,7 @@ def test_cancelling_interrupts_a_running_step(engine):
 
 
 def test_a_forced_cancellation_undoes_nothing(engine):
-    run = engine.start(saga, "wait")
+    run = engine.start(trip, "wait")
     wait_for(engine, run, "waiting")
     assert run.cancel(force=True) == "cancelled"
     assert done == ["do a", "do b"]
@@ -208,6 +208,6 @@ def test_a_forced_cancellation_undoes_nothing(engine):
 
 
 def test_a_run_that_never_started_is_cancelled_at_once(engine):
-    run = engine.start(saga, "well", delay="1d")
+    run = engine.start(trip, "well", delay="1d")
     assert run.cancel() == "cancelled"
     assert done == []

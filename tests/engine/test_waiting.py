@@ -11,14 +11,14 @@ from holdfast.errors import BadOption, RunFinished, RunNotFound
 
 
 @workflow
-async def sleeper(length: str) -> str:
+async def long_sleeper(length: str) -> str:
     before = holdfast.now()
     await sleep(length)
     return str(holdfast.now() - before)
 
 
 @workflow
-async def listener(timeout: str | None = None) -> object:
+async def word_listener(timeout: str | None = None) -> object:
     try:
         return await wait_signal("word", timeout=timeout)
     except TimeoutError:
@@ -26,12 +26,12 @@ async def listener(timeout: str | None = None) -> object:
 
 
 def test_a_short_sleep_stays_in_memory(engine):
-    assert engine.start(sleeper, "20ms").result(timeout=5).startswith("0:00:00.0")
+    assert engine.start(long_sleeper, "20ms").result(timeout=5).startswith("0:00:00.0")
 
 
 def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
     with Engine(database, clock=clock) as engine:
-        run = engine.start(sleeper, "60d")
+        run = engine.start(long_sleeper, "60d")
         wait_for(engine, run, "waiting")
         assert run.record.session_id is None
     clock.advance("59d")
@@ -43,7 +43,7 @@ def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
 
 def test_a_timer_that_was_due_while_nothing_ran_fires_on_start(database, clock):
     with Engine(database, clock=clock) as engine:
-        run = engine.start(sleeper, "1h")
+        run = engine.start(long_sleeper, "1h")
         wait_for(engine, run, "waiting")
     clock.advance("1d")
     with Engine(database, clock=clock) as engine:
@@ -51,13 +51,13 @@ def test_a_timer_that_was_due_while_nothing_ran_fires_on_start(database, clock):
 
 
 def test_a_signal_may_come_before_the_wait(engine):
-    run = engine.start(listener, delay="50ms")
+    run = engine.start(word_listener, delay="50ms")
     assert engine.signal(run.id, "word", {"a": 1})
     assert run.result(timeout=5) == {"a": 1}
 
 
 def test_a_signal_ends_a_wait(engine):
-    run = engine.start(listener)
+    run = engine.start(word_listener)
     wait_for(engine, run, "waiting")
     engine.signal(run.id, "other", 0)
     engine.signal(run.id, "word", [1, 2])
@@ -78,7 +78,7 @@ def test_a_signal_with_a_key_counts_once(engine):
 
 def test_a_wait_times_out(database, clock):
     with Engine(database, clock=clock) as engine:
-        run = engine.start(listener, "3d")
+        run = engine.start(word_listener, "3d")
         wait_for(engine, run, "waiting")
         clock.advance("3d")
         assert run.result(timeout=5) == "nothing"
@@ -86,7 +86,7 @@ def test_a_wait_times_out(database, clock):
 
 def test_a_signal_wakes_a_parked_run_that_nobody_holds(database, clock):
     with Engine(database, clock=clock) as engine:
-        run = engine.start(listener)
+        run = engine.start(word_listener)
         wait_for(engine, run, "waiting")
     with Engine(database) as client:
         assert client.run(run.id).record.session_id is None
@@ -108,7 +108,7 @@ def test_signals_are_typed_on_request(engine):
 def test_signals_to_nobody_are_refused(engine):
     with pytest.raises(RunNotFound):
         engine.signal("nobody", "word")
-    run = engine.start(sleeper, "0s")
+    run = engine.start(long_sleeper, "0s")
     run.result(timeout=5)
     with pytest.raises(RunFinished):
         engine.signal(run.id, "word")

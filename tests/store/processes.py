@@ -43,7 +43,7 @@ def hammer(store: SqliteStore) -> None:
     session = open_session(store)
     say("ready")
     sys.stdin.readline()
-    done, until = 0, time.monotonic() + 1.5
+    done, until = 0, time.monotonic() + 2
     while time.monotonic() < until:
         run_id = f"{session.id}-{done:06}"
         for op in (

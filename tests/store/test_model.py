@@ -23,7 +23,7 @@ from holdfast.testing.conformance import SECOND, HandClock
 ROUTE = Route("default", "greet", "1", "default")
 WAITS = b'[{"kind":"signal","name":"paid"}]'
 ERROR = b'{"type":"E","message":"m"}'
-CRASH_LIMIT = 2
+CRASH_LIMIT = 4
 
 
 @dataclass
@@ -163,12 +163,28 @@ class StoreMachine(RuleBasedStateMachine):
                 run.move(Move.WAKE)
                 run.ready(due)
                 run.revision += 1
-        best = sorted((run for run in self.runs.values() if run.rank is not None), key=lambda run: (run.rank, run.id))[:limit]
+        best = self.best(self.alive[name], limit)
         assert [run.id for run in claimed] == [run.id for run in best]
         for run in best:
             run.move(Move.CLAIM)
             run.rank, run.session, run.started = None, self.alive[name], True
             run.generation += 1
+
+    def best(self, session_id, limit):
+        """The best that are ready; of those that may have killed their worker one, and none while the session holds another."""
+        suspected = any(
+            run.session == session_id
+            and run.crashes >= 2
+            and run.crash_seq == len(run.kinds)
+            and run.status is not Status.WAITING
+            for run in self.runs.values()
+        )
+        best = []
+        for run in sorted((run for run in self.runs.values() if run.rank is not None), key=lambda run: (run.rank, run.id)):
+            if len(best) < limit and not (suspected and run.crashes >= 2):
+                best.append(run)
+                suspected = suspected or run.crashes >= 2
+        return best
 
     def held(self):
         return [run for run in self.runs.values() if run.session is not None]

@@ -112,6 +112,9 @@ def test_a_new_run_says_all_that_is_written_at_first():
 
 HOT = {
     "ready": "run_ready",
+    "any_suspect": "run_suspect",
+    "ready_suspect": "run_suspect",
+    "held_suspect": "run_held",
     "due": "run_wake",
     "promote": "run_wake",
     "next_wake": "run_wake",

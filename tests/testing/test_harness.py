@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -83,7 +83,7 @@ async def failing() -> None:
 
 
 def test_the_clock_stands_still_until_it_is_moved():
-    clock = VirtualClock(datetime(2030, 1, 1, tzinfo=timezone.utc))
+    clock = VirtualClock(datetime(2030, 1, 1, tzinfo=UTC))
     before = clock.now()
 
     clock.advance("1h30m")
@@ -158,7 +158,7 @@ def test_a_signal_ends_a_wait(lab):
 
 
 def test_a_run_that_can_never_end_is_named_with_what_it_waits_for(lab):
-    with pytest.raises(NeverEnds, match="signal.*answer"):
+    with pytest.raises(NeverEnds, match=r"signal.*answer"):
         lab.run_to_end(asking)
 
 
@@ -283,7 +283,7 @@ def test_a_workflow_that_asks_the_world_is_found_out():
         await sleep("1d")
         return len(seen)
 
-    with pytest.raises(BrokenPromise, match="forgetful: a crash .* commit .*\n.*undisturbed it came to completed"):
+    with pytest.raises(BrokenPromise, match=r"forgetful: a crash .* commit .*\n.*undisturbed it came to completed"):
         crash_everywhere(forgetful, setup=seen.clear)
 
 

@@ -45,7 +45,20 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_fixtures_work_where_warnings_are_errors(tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS)
 
-    done = run(tmp_path, "-m", "pytest", "-W", "error", "-q", "-p", "no:cacheprovider", "-p", "no:holdfast", "-p", "holdfast.testing.plugin")
+    done = run(
+        tmp_path,
+        "-m",
+        "pytest",
+        "-W",
+        "error",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:holdfast",
+        "-p",
+        "holdfast.testing.plugin",
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout

@@ -25,6 +25,7 @@ class Ready(msgspec.Struct, order=True):
     rank: int
     id: str
     lane: str
+    suspect: bool = False
 
 
 class Fate(msgspec.Struct):
@@ -50,16 +51,18 @@ def count_needed(lanes: Iterable[Lane]) -> bool:
 def choose(
     ready: list[Ready], lanes: Mapping[str, Lane], held: Mapping[str, int], *, now: int, limit: int
 ) -> tuple[list[Ready], dict[str, int]]:
-    """Pick the best *limit* runs that their lanes admit; also say until when each rate is spent."""
+    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say until when each rate is spent."""
     chosen: list[Ready] = []
+    suspected = False
     room = {name: _room(lane, held.get(name, 0), now, limit) for name, lane in lanes.items()}
     for run in sorted(ready):
         if len(chosen) == limit:
             break
         left = room.get(run.lane, limit)
-        if left > 0:
+        if left > 0 and not (run.suspect and suspected):
             room[run.lane] = left - 1
             chosen.append(run)
+            suspected = suspected or run.suspect
     return chosen, _spent(chosen, lanes, now)
 
 

@@ -76,7 +76,8 @@ class Changed(msgspec.Struct):
 
 class Claim(msgspec.Struct):
     """Make due timers pending, then lease up to ``limit`` ready runs of these routes (id, lane), best rank first, within the
-    limits of their lanes. Answers list[Run]; a session that was ended gets none."""
+    limits of their lanes. Answers list[Run]; a session that was ended gets none. A run whose worker died twice without any
+    progress is leased alone: one such run at a time."""
 
     session_id: str
     routes: Sequence[tuple[int, str]]

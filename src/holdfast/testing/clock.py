@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from holdfast.core import duration
 from holdfast.core.duration import Duration
 
-START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+START = datetime(2026, 1, 1, tzinfo=UTC)
 """When virtual time begins, unless a test says otherwise."""
 
 
@@ -57,4 +57,4 @@ class VirtualClock:
             self._listeners = [one for one in self._listeners if one != moved]
 
     def __repr__(self) -> str:
-        return f"<virtual clock at {datetime.fromtimestamp(self.now() / 1_000_000, timezone.utc).isoformat()}>"
+        return f"<virtual clock at {datetime.fromtimestamp(self.now() / 1_000_000, UTC).isoformat()}>"

@@ -1325,6 +1325,34 @@ class Sessions(Bench):
 
         assert self.get(store).crashes == 1
 
+    def test_what_may_have_killed_its_worker_is_claimed_alone(self, store: c.Store) -> None:
+        self.do(store, c.StartRuns([self.new(f"r{number}") for number in range(3)]))
+        for crash in range(2):
+            assert len(self.claim(store, f"s{crash}")) == 3
+            self.end(store, f"s{crash}", crashed=True)
+        self.start(store, "z")
+
+        first = self.claim(store, "s2")
+        assert [run.id for run in first] == ["r0", "z"]
+        assert self.claimed(store, "s2") == []
+        assert self.claimed(store, "s3") == ["r1"]
+
+        self.advance(store, first[0])
+        assert self.claimed(store, "s2") == ["r2"]
+
+    def test_neighbours_of_a_run_that_kills_its_worker_are_not_stuck_with_it(self, store: c.Store) -> None:
+        self.do(store, c.StartRuns([self.new("poison"), *(self.new(f"r{number}") for number in range(5))]))
+        for number in range(20):
+            claimed = self.claim(store, f"s{number}")
+            if any(run.id == "poison" for run in claimed):
+                self.end(store, f"s{number}", crashed=True)
+                continue
+            for run in claimed:
+                self.finish(store, run)
+
+        assert store.counts() == {"completed": 5, "stuck": 1}
+        assert self.status(store, "poison") is Status.STUCK
+
     def test_only_what_a_session_held_is_freed(self, store: c.Store) -> None:
         self.hold(store, "r1", "s1")
         self.hold(store, "r2", "s2")

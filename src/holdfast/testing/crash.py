@@ -41,8 +41,9 @@ class CrashReport(NamedTuple):
 def crash_everywhere(
     workflow: Any, *args: Any, kwargs: Mapping[str, Any] | None = None, options: Mapping[str, Any] | None = None,
     signals: Sequence[Signal] = (), early: bool = False, cancel_at: int | str | None = None, exact: bool = True,
-    setup: Callable[[], object] | None = None, check: Callable[[Lab], object] | None = None, engine: Mapping[str, Any] | None = None,
-    wrap: Callable[[Any], Any] | None = None, doubles: int = 5, zombies: bool = True, seed: int = 0,
+    setup: Callable[[], object] | None = None, check: Callable[[Lab], object] | None = None,
+    engine: Mapping[str, Any] | None = None, wrap: Callable[[Any], Any] | None = None,
+    doubles: int = 5, zombies: bool = True, seed: int = 0,
 ) -> CrashReport:  # fmt: skip
     """Run a workflow undisturbed, then once per crash that could happen to it. Raises BrokenPromise, with the history.
 

@@ -1,4 +1,4 @@
-"""``Lab``: an engine on a file of its own, in time that a test moves by hand. A workflow that sleeps for a month takes milliseconds."""
+"""``Lab``: an engine on a file of its own, in time that a test moves by hand. A month of sleep takes milliseconds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Lab:
     ``with Lab() as lab: assert lab.run_to_end(checkout, order) == ...``. The options are those of ``Engine``.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: VirtualClock | None = None, store: Any = None, **options: Any) -> None:  # noqa: E501
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, clock: VirtualClock | None = None, store: Any = None, **options: Any
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-lab-") if path is None else None
         self.path = os.fspath(path) if path is not None else os.path.join(self._folder.name, "lab.db") if self._folder else ""
         self.clock = clock or VirtualClock()

@@ -67,7 +67,9 @@ class Ledger:
             identity = (info.run_id, info.step)
             self.calls[identity] = self.calls.get(identity, 0) + 1
             if identity in self.done and engine not in self.zombies:
-                self.wrong.append(f"step {info.step} of run {info.run_id} ran again (attempt {info.attempt}) after its end was recorded")
+                self.wrong.append(
+                    f"step {info.step} of run {info.run_id} ran again (attempt {info.attempt}) after its end was recorded"
+                )
 
 
 class Watched:

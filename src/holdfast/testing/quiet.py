@@ -40,7 +40,9 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     waiting = [driver._woken for driver in worker.drivers.values() if _sleeps(driver) and not _rests(driver)]
     others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
     if waiting and not others and _is_idle(worker):
-        await asyncio.wait([one for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [one for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED
+        )
     else:
         await asyncio.sleep(0)
 
@@ -54,7 +56,7 @@ def _is_idle(worker: Worker) -> bool:
     """The worker itself has nothing to write, to claim or to wake."""
     writer, ready = worker.writer, worker._ready
     alarms = worker.alarms._heap
-    claims = ready.is_set() or not ready._waiters  # type: ignore[attr-defined]
+    claims = ready.is_set() or not ready._waiters
     due = any(instant <= worker.clock.now() and alarm.call is not None for instant, _, alarm in alarms)
     return not (writer._queue or writer._scheduled or claims or due)
 
@@ -71,7 +73,11 @@ def _rests(driver: Driver) -> bool:
 
 def at_work(worker: Worker) -> list[str]:
     """Say, for people, what keeps the engine busy."""
-    return [f"run {driver.run.id} of {driver.run.workflow} {_doing(driver)}" for driver in worker.drivers.values() if not _rests(driver)]
+    return [
+        f"run {driver.run.id} of {driver.run.workflow} {_doing(driver)}"
+        for driver in worker.drivers.values()
+        if not _rests(driver)
+    ]
 
 
 def _doing(driver: Driver) -> str:

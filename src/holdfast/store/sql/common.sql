@@ -140,7 +140,25 @@ UPDATE holdfast.run
                ORDER BY wake_at LIMIT :limit);
 
 -- name: ready
-SELECT id, rank FROM holdfast.run WHERE route_id = :route_id AND rank IS NOT NULL ORDER BY rank LIMIT :limit;
+SELECT id, rank FROM holdfast.run
+ WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2
+ ORDER BY rank LIMIT :limit;
+
+-- name: any_suspect
+-- One whose worker died twice without any progress may be what killed it.
+SELECT 1 AS suspect FROM holdfast.run WHERE rank IS NOT NULL AND crashes >= 2 LIMIT 1;
+
+-- name: ready_suspect
+SELECT id, rank FROM holdfast.run
+ WHERE route_id = :route_id AND rank IS NOT NULL AND crashes >= 2
+ ORDER BY rank LIMIT 1;
+
+-- name: held_suspect
+-- One that is at work and has made no progress yet.
+SELECT id FROM holdfast.run AS run
+ WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
+   AND crash_seq = (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id)
+ LIMIT 1;
 
 -- name: lanes
 SELECT name, concurrency, rate_limit, rate_per, free_at, paused FROM holdfast.lane ORDER BY name;

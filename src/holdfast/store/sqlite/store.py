@@ -171,17 +171,17 @@ class SqliteStore(SqliteReader):
 
     def _begin(self, db: Connection) -> None:
         """Take the write lock by short tries: SQLite's own waiting lets one of two writers starve."""
-        deadline = time.monotonic() + LOCK_PATIENCE
-        pause = 0.0001
+        began = time.monotonic()
         while True:
             try:
                 db.change("BEGIN IMMEDIATE")
                 return
             except Busy:
-                if time.monotonic() > deadline:
+                waited = time.monotonic() - began
+                if waited > LOCK_PATIENCE:
                     raise StoreBusy(path=self.path, waited=f"{LOCK_PATIENCE:g} s") from None
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 1.2, 0.002)
+            # Whoever commits begins again at once: only a short pause has a fair chance to hit the moment between.
+            time.sleep((0.0002 if waited < 1 else 0.002) * (0.5 + random.random()))
 
     def _undo(self) -> None:
         try:

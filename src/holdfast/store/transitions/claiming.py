@@ -23,10 +23,19 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
     for route_id, lane in op.routes:
         rows = tx.rows("ready", route_id=route_id, limit=op.limit)
         ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane) for row in rows]
+    ready += _suspects(tx, op)
     chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
     return _lease(tx, op.session_id, [run.id for run in chosen])
+
+
+def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:
+    """What may have killed its worker is tried alone, so that its neighbours are not blamed for it again and again."""
+    if not tx.rows("any_suspect") or tx.rows("held_suspect", session_id=op.session_id):
+        return []
+    found = [(lane, row) for route_id, lane in op.routes for row in tx.rows("ready_suspect", route_id=route_id)]
+    return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, suspect=True) for lane, row in found]
 
 
 def _promote(tx: Transaction) -> None:

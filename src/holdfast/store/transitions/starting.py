@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import RunExists
@@ -14,10 +16,17 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     leases: dict[tuple[str, str], bool] = {}
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
     new = tx.insert_runs(rows)
-    tags = [{"name": name, "value": value, "run_id": run.id} for run in op.runs if run.id in new for name, value in run.tags.items()]
+    _tag(tx, [run for run in op.runs if run.id in new])
+    return [_answer(tx, run, row, new) for run, row in zip(op.runs, rows, strict=True)]
+
+
+def _tag(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    first = {run.id: run for run in reversed(runs)}
+    tags: list[Row] = [
+        {"name": name, "value": value, "run_id": run.id} for run in first.values() for name, value in run.tags.items()
+    ]
     if tags:
         tx.many("insert_tag", tags)
-    return [_answer(tx, run, row, new) for run, row in zip(op.runs, rows, strict=True)]
 
 
 def _is_leased(tx: Transaction, run: NewRun, known: dict[tuple[str, str], bool]) -> bool:

@@ -48,7 +48,8 @@ CREATE TABLE holdfast.run (
 );
 
 -- Partial: they hold only what is live, so that finished runs cost the living nothing.
-CREATE INDEX run_ready ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL;
+CREATE INDEX run_ready ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL AND crashes < 2;
+CREATE INDEX run_suspect ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL AND crashes >= 2;
 CREATE INDEX run_wake ON holdfast.run (wake_at) WHERE wake_at IS NOT NULL AND session_id IS NULL;
 CREATE INDEX run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX run_deadline ON holdfast.run (deadline)

@@ -48,7 +48,8 @@ CREATE TABLE holdfast.run (
 ) WITHOUT ROWID;
 
 -- Partial: they hold only what is live, so that finished runs cost the living nothing.
-CREATE INDEX holdfast.run_ready ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL;
+CREATE INDEX holdfast.run_ready ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL AND crashes < 2;
+CREATE INDEX holdfast.run_suspect ON holdfast.run (route_id, rank) WHERE rank IS NOT NULL AND crashes >= 2;
 CREATE INDEX holdfast.run_wake ON holdfast.run (wake_at) WHERE wake_at IS NOT NULL AND session_id IS NULL;
 CREATE INDEX holdfast.run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX holdfast.run_deadline ON holdfast.run (deadline)
