@@ -95,6 +95,12 @@ def release(what: str) -> None:
     world[f"release {what}"] += 1
 
 
+@step(retries=5, delay="10s")
+async def hardly_unbook(what: str) -> None:
+    if holdfast.info().attempt < 3:
+        raise ValueError("not yet")
+
+
 @step
 async def cannot_unbook(what: str) -> None:
     raise Fail(f"{what} stays booked")
@@ -340,6 +346,21 @@ def test_a_signal_in_time_wins_over_the_timeout():
     everywhere(signalled_in_time, 2, signals=[("go", 10)])
 
 
+@workflow
+async def signalled_side_by_side(x: int) -> list[object]:
+    async def word() -> int | None:
+        try:
+            return await wait_signal("go", timeout="1h", type=int)
+        except TimeoutError:
+            return None
+
+    return await gather(word(), sleep("30m"), word(), add(x, 1))
+
+
+def test_waits_side_by_side_take_one_signal_each():
+    everywhere(signalled_side_by_side, 2, signals=[("go", 10)])
+
+
 @pytest.mark.parametrize("shape", [signalled_too_late, signalled_too_late_blocking], ids=lambda shape: shape.name)
 def test_a_timeout_of_a_signal_is_remembered(shape):
     everywhere(shape, 2)
@@ -521,6 +542,24 @@ async def starting_and_telling(x: int) -> str:
 
 
 @workflow
+async def calling_within_limits(x: int) -> int:
+    try:
+        async with timeout("5m"):
+            return await slow_child(x)
+    except TimeoutError:
+        return await add(x, 9)
+
+
+@workflow
+def racing_child_blocking(x: int) -> int:
+    def later() -> int:
+        sync.sleep("10m")
+        return -1
+
+    return sync.first(lambda: slow_child(x), later)
+
+
+@workflow
 async def mapped_children(x: int) -> list[int]:
     return await map(grow, range(x), max_parallel=2)
 
@@ -538,7 +577,7 @@ async def collected_children(x: int) -> list[str]:
 @pytest.mark.parametrize(
     "shape",
     [calling, calling_blocking, calling_in_parallel, calling_failing, starting, starting_and_cancelling, starting_and_telling,
-     mapped_children, mapped_children_blocking, collected_children],
+     calling_within_limits, racing_child_blocking, mapped_children, mapped_children_blocking, collected_children],
     ids=lambda shape: shape.name,
 )  # fmt: skip
 def test_a_tree_of_runs_comes_to_the_same_end(shape):
@@ -603,6 +642,50 @@ async def saga_that_stops(x: int) -> int:
 
 
 @workflow
+async def saga_with_retried_undo(x: int) -> int:
+    for what in ("flight", "hotel"):
+        await book(what)
+        compensate(hardly_unbook, what)
+    return await broken(x)
+
+
+async def good_branch(x: int) -> int:
+    await book("good")
+    compensate(unbook, "good")
+    await sleep("1h")
+    return await add(x, 1)
+
+
+async def bad_branch(x: int) -> int:
+    await book("bad")
+    compensate(unbook, "bad")
+    await sleep("1m")
+    return await broken(x)
+
+
+@workflow
+async def saga_in_branches(x: int) -> list[int]:
+    return await gather(good_branch(x), bad_branch(x))
+
+
+@workflow
+def saga_in_branches_blocking(x: int) -> list[int]:
+    def good() -> int:
+        book.sync("good")
+        sync.compensate(release, "good")
+        sync.sleep("1h")
+        return double(x)
+
+    def bad() -> int:
+        book.sync("bad")
+        sync.compensate(release, "bad")
+        sync.sleep("1m")
+        return fails_on_two(2)
+
+    return sync.gather(good, bad)
+
+
+@workflow
 async def saga_that_succeeds(x: int) -> int:
     await book("flight")
     compensate(unbook, "flight")
@@ -610,8 +693,11 @@ async def saga_that_succeeds(x: int) -> int:
 
 
 @pytest.mark.parametrize(
-    "shape", [saga, saga_blocking, saga_with_failing_undo, saga_that_stops, saga_that_succeeds], ids=lambda shape: shape.name
-)
+    "shape",
+    [saga, saga_blocking, saga_with_failing_undo, saga_that_stops, saga_with_retried_undo, saga_in_branches,
+     saga_in_branches_blocking, saga_that_succeeds],
+    ids=lambda shape: shape.name,
+)  # fmt: skip
 def test_what_failed_is_undone_once_and_in_reverse(shape):
     everywhere(shape, 2)
 
@@ -635,6 +721,28 @@ def long_saga_blocking(x: int) -> int:
 
 
 @workflow
+async def working_when_cancelled(x: int) -> int:
+    try:
+        await sleep("1d")
+    finally:
+        await add(x, 1)
+        await sleep("1h")
+        await add(x, 2)
+    return x
+
+
+@workflow
+def working_when_cancelled_blocking(x: int) -> int:
+    try:
+        sync.sleep("1d")
+    finally:
+        double(x)
+        sync.sleep("1h")
+        double(x)
+    return x
+
+
+@workflow
 async def parent_of_sagas(x: int) -> list[int]:
     compensate(unbook, "everything")
     return await gather(long_saga(x), long_saga(x + 1))
@@ -646,6 +754,14 @@ def test_a_cancelled_run_undoes_what_it_did(shape, at):
     everywhere(shape, 2, cancel_at=at, check=lambda lab: _status(lab, "cancelled"))
 
 
+@pytest.mark.parametrize("shape", [working_when_cancelled, working_when_cancelled_blocking], ids=lambda shape: shape.name)
+def test_a_cancelled_run_ends_what_it_does_at_last(shape):
+    def done(lab):
+        assert [event.kind for event in lab.history(RUN) if event.kind == "step_completed"] == ["step_completed"] * 2
+
+    everywhere(shape, 2, cancel_at=4, check=done)
+
+
 def test_children_are_cancelled_with_their_parent():
     everywhere(parent_of_sagas, 2, cancel_at=8, check=lambda lab: _status(lab, "cancelled"))
 
@@ -653,6 +769,10 @@ def test_children_are_cancelled_with_their_parent():
 @pytest.mark.parametrize("shape", [long_saga, long_saga_blocking], ids=lambda shape: shape.name)
 def test_a_run_past_its_deadline_undoes_what_it_did(shape):
     everywhere(shape, 2, options={"deadline": "36h"}, check=lambda lab: _status(lab, "expired"))
+
+
+def test_a_run_may_expire_before_it_begins():
+    everywhere(sequence, 2, options={"delay": "2h", "deadline": "1h"}, check=lambda lab: _status(lab, "expired"))
 
 
 # Exactly once

@@ -71,7 +71,7 @@ def blocking_trip(end: str) -> str:
     return "done"
 
 
-BOTH = pytest.mark.parametrize("flow", [trip, blocking_saga])
+BOTH = pytest.mark.parametrize("flow", [trip, blocking_trip])
 
 
 @BOTH
