@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import gather, step, wait_signal, workflow
+from holdfast import Engine, gather, step, wait_signal, workflow
 from holdfast.errors import BadOption, ChildFailed, RunFailed, StepFailed
 from tests.engine.waiting import wait_for, wait_until
 
@@ -233,3 +233,26 @@ def test_unknown_child_options_are_refused(engine):
         engine.start(parent).result(timeout=5)
     with pytest.raises(BadOption):
         holdfast.step(3)
+
+
+def test_a_step_that_takes_long_is_noted_and_so_is_that_nobody_needs_it_any_more(database, clock):
+    began = threading.Event()
+
+    @step
+    async def for_ever() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def race() -> object:
+        return await holdfast.first(for_ever(), wait_signal("go"))
+
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(race)
+        assert began.wait(5)
+        clock.advance("2s")
+        wait_until(engine, lambda: any(event.kind == "step_started" for event in run.history()))
+        assert "for_ever" in str(run.why())
+        run.signal("go", 1)
+        assert run.result(timeout=5) == 1
+        assert [event.kind for event in run.history() if event.step == "for_ever"] == ["step_started", "step_dropped"]

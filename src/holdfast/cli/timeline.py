@@ -162,6 +162,7 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.STEP_FAILED: _failed,
     Kind.STEP_STARTED: lambda event: "running" + (f" (attempt {event.attempt})" if event.attempt > 1 else ""),
     Kind.STEP_RETRIED: lambda event: f"tries again{_until(event, 'at')}",
+    Kind.STEP_DROPPED: lambda event: "no longer needed",
     Kind.TIMER_SET: lambda event: f"sleeps{_until(event)}",
     Kind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     Kind.SIGNAL_RECEIVED: _value,

@@ -81,6 +81,7 @@ class Kind:
     STEP_COMPLETED = "step_completed"
     STEP_FAILED = "step_failed"
     STEP_RETRIED = "step_retried"
+    STEP_DROPPED = "step_dropped"
     TIMER_SET = "timer_set"
     TIMER_FIRED = "timer_fired"
     SIGNAL_AWAITED = "signal_awaited"

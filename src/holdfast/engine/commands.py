@@ -149,6 +149,8 @@ def _drop(held: Held, command: p.Drop) -> None:
             held.launches.remove(want)
         if want.task is not None:
             want.task.cancel()
+        if want.noted:
+            held.batch.events.append(Event(Kind.STEP_DROPPED, command.id, attempt=want.attempt))
     elif isinstance(want, ChildEnd) and want.command.owned:
         held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
     elif isinstance(want, MapEnd):

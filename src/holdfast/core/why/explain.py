@@ -16,7 +16,7 @@ UNDO = "undo "
 LONGEST = 300
 """Characters of a result that are shown."""
 
-_STEP_ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED, Kind.STEP_RETRIED)
+_STEP_ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.STEP_DROPPED)
 
 
 def explain(facts: Facts) -> Why:

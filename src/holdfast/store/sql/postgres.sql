@@ -1,20 +1,349 @@
--- What PostgreSQL says in its own way.
+-- What PostgreSQL says in its own way. Here many write at once: whoever decides about a row locks it first, several rows in the
+-- order of their ids. FOR NO KEY UPDATE is the lock that an UPDATE takes.
 
 -- name: append_guarded
--- Differs from SQLite: the events of many runs travel as arrays, in one statement; the leases are locked, so that nobody takes
--- a run over between the check and the commit.
-WITH wanted AS (
-    SELECT * FROM UNNEST(CAST(:run_ids AS TEXT[]), CAST(:generations AS BIGINT[]), CAST(:seqs AS BIGINT[]), CAST(:kinds AS TEXT[]),
-                         CAST(:steps AS TEXT[]), CAST(:attempts AS BIGINT[]), CAST(:datas AS BYTEA[]), CAST(:errors AS BYTEA[]),
-                         CAST(:starteds AS BIGINT[]), CAST(:ats AS BIGINT[]))
-        AS wanted (run_id, generation, seq, kind, step, attempt, data, error, started_at, at)
-), leased AS (
-    SELECT run.id, run.generation FROM holdfast.run AS run
-     WHERE run.id = ANY(CAST(:run_ids AS TEXT[])) AND run.session_id IS NOT NULL
-     ORDER BY run.id
-       FOR SHARE
-)
+-- Differs from SQLite: the lease is locked, so that nobody takes the run over between the check and the commit.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
-SELECT wanted.run_id, seq, kind, step, attempt, data, error, started_at, at
-  FROM wanted JOIN leased ON leased.id = wanted.run_id AND leased.generation = wanted.generation
-RETURNING run_id, seq;
+SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
+  FROM holdfast.run
+ WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL
+   FOR NO KEY UPDATE;
+
+-- name: append_guarded_many
+-- The same for many runs: all that is written about them travels as arrays, in one statement. The answer is who held the lease.
+WITH leased AS (
+    SELECT run.id
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
+      JOIN holdfast.run AS run ON run.id = wanted.id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+)
+SELECT id FROM leased;
+
+-- name: finish_runs
+-- `finish_run` for many runs, with their last events.
+WITH wanted AS (
+    SELECT run_id, generation, status, result, error, finished_at
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
+                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]))
+        AS wanted (run_id, generation, status, result, error, finished_at)
+), leased AS (
+    SELECT run.id
+      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), finished AS (
+    UPDATE holdfast.run AS run
+       SET status = wanted.status, result = wanted.result, error = wanted.error, finished_at = wanted.finished_at,
+           session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE run.id = wanted.run_id
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+)
+SELECT id FROM leased;
+
+-- name: move_runs
+-- `move_run` for many runs, with their events.
+WITH wanted AS (
+    SELECT run_id, generation, revision, status, unless, waits, wake_at, seen
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
+                  CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:seen AS BIGINT[]))
+        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, seen)
+), leased AS (
+    SELECT run.id
+      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
+       AND (run.revision = wanted.revision OR wanted.revision < 0)
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), moved AS (
+    UPDATE holdfast.run AS run
+       SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, seen_revision = wanted.seen
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE run.id = wanted.run_id
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+)
+SELECT id FROM leased;
+
+-- name: release_runs
+-- `release_run` for many runs, with their events.
+WITH wanted AS (
+    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
+                  CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:ready_at AS BIGINT[]),
+                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]))
+        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error)
+), leased AS (
+    SELECT run.id
+      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
+       AND (run.revision = wanted.revision OR wanted.revision < 0)
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), released AS (
+    UPDATE holdfast.run AS run
+       SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
+           rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE run.id = wanted.run_id
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+)
+SELECT id FROM leased;
+
+-- name: insert_run
+-- Differs from SQLite: a run is born leased only while its session is locked, so that nobody ends the session meanwhile.
+INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
+       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at
+ WHERE CAST(:session_id AS TEXT) IS NULL
+    OR (EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
+        AND NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
+                         WHERE route.id = :route_id
+                           AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1)))
+    ON CONFLICT DO NOTHING;
+
+-- name: insert_runs
+-- The same for many, in their order.
+WITH wanted AS (
+    SELECT place, id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
+           parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at
+      FROM UNNEST(CAST(:id AS TEXT[]), CAST(:route_id AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:priority AS BIGINT[]),
+                  CAST(:generation AS BIGINT[]), CAST(:session_id AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
+                  CAST(:deadline AS BIGINT[]), CAST(:input AS BYTEA[]), CAST(:key AS TEXT[]), CAST(:parent_id AS TEXT[]),
+                  CAST(:parent_step AS TEXT[]), CAST(:parent_index AS BIGINT[]), CAST(:on_parent_end AS TEXT[]),
+                  CAST(:root_id AS TEXT[]), CAST(:forked_from AS TEXT[]), CAST(:created_at AS BIGINT[]),
+                  CAST(:started_at AS BIGINT[])) WITH ORDINALITY
+        AS wanted (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
+                   parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, place)
+), living AS (
+    SELECT session.id
+      FROM holdfast.session AS session
+     WHERE session.id IN (SELECT session_id FROM wanted)
+     ORDER BY session.id
+       FOR KEY SHARE
+), limited AS (
+    SELECT route.id
+      FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
+     WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1
+)
+INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
+       parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at
+  FROM wanted
+ WHERE session_id IS NULL
+    OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited))
+ ORDER BY place
+    ON CONFLICT DO NOTHING
+RETURNING id;
+
+-- name: may_lease_at_birth
+-- Differs from SQLite: the session is locked, so that nobody ends it before the runs that are born leased to it are there.
+SELECT id FROM holdfast.session
+ WHERE id = :session_id
+   AND NOT EXISTS (SELECT 1 FROM holdfast.lane
+                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1))
+   FOR KEY SHARE;
+
+-- name: written_lines
+-- Of a statement whose answer got lost: whose events are there.
+SELECT DISTINCT event.run_id AS id
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:at AS BIGINT[]))
+    AS line (run_id, seq, kind, at)
+  JOIN holdfast.event AS event
+    ON event.run_id = line.run_id AND event.seq = line.seq AND event.kind = line.kind AND event.at = line.at;
+
+-- name: written_runs
+-- Of a statement whose answer got lost: which runs are there, and who holds them.
+SELECT run.id, run.session_id
+  FROM UNNEST(CAST(:id AS TEXT[]), CAST(:created_at AS BIGINT[]), CAST(:input AS BYTEA[])) AS wanted (id, created_at, input)
+  JOIN holdfast.run AS run ON run.id = wanted.id AND run.created_at = wanted.created_at AND run.input = wanted.input;
+
+-- name: lock_runs
+-- All that a batch is known to touch, before it touches any: two batches that touch the same runs cannot wait for each other.
+SELECT id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: lease_of
+-- Differs from SQLite: the row is locked.
+SELECT generation, revision, session_id FROM holdfast.run WHERE id = :run_id FOR NO KEY UPDATE;
+
+-- name: load_state
+-- Differs from SQLite: the row is locked.
+SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+       finished_at
+  FROM holdfast.run
+ WHERE id = :run_id
+   FOR NO KEY UPDATE;
+
+-- name: load_states
+-- The same for many.
+SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+       finished_at
+  FROM holdfast.run
+ WHERE id = ANY(CAST(:ids AS TEXT[]))
+ ORDER BY id
+   FOR NO KEY UPDATE;
+
+-- name: live_children
+-- Differs from SQLite: the rows are locked, and one that ends while we wait for its lock is none of them.
+SELECT id FROM holdfast.run
+ WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL
+ ORDER BY id
+   FOR NO KEY UPDATE;
+
+-- name: count_down_many
+-- `count_down` for the many children that end in one batch.
+UPDATE holdfast.fanout AS fanout
+   SET remaining = fanout.remaining - ended.children
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:step AS TEXT[]), CAST(:children AS BIGINT[])) AS ended (run_id, step, children)
+ WHERE fanout.run_id = ended.run_id AND fanout.step = ended.step
+RETURNING fanout.run_id, fanout.step, fanout.remaining, fanout.eager;
+
+-- name: knocks
+-- Differs from SQLite: transactions do not end in the order in which they began. A knock of one that began after another that
+-- is still open is told, but not counted as read: the number to go on from is the highest below which all have ended.
+SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id
+  FROM holdfast.knock AS knock,
+       (SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS number) AS horizon
+ WHERE session_id = :session_id AND knock.id > :after
+ ORDER BY knock.id;
+
+-- name: held_states
+-- Differs from SQLite: the rows are locked.
+SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,
+       (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+  FROM holdfast.run AS run
+ WHERE session_id = :session_id
+ ORDER BY id
+   FOR NO KEY UPDATE OF run;
+
+-- name: overdue
+-- Differs from SQLite: what another process is looking at is left to it.
+SELECT id FROM holdfast.run
+ WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
+ ORDER BY deadline LIMIT :limit
+   FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: look_for_work
+-- Whether it is worth while to claim: asked without a lock and without a transaction, for most of the time it is not.
+SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
+       EXISTS (SELECT 1 FROM holdfast.run WHERE wake_at <= :now AND session_id IS NULL) AS due,
+       EXISTS (SELECT 1 FROM holdfast.run WHERE rank IS NOT NULL AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS ready,
+       EXISTS (SELECT 1 FROM holdfast.lane
+                WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1) AS limited;
+
+-- name: promote_due
+-- Differs from SQLite: all statuses at once, and what another process promotes is left to it.
+WITH due AS MATERIALIZED (
+    SELECT run.id, wake.becomes
+      FROM holdfast.run AS run
+      JOIN UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS wake (was, becomes) ON wake.was = run.status
+     WHERE wake_at <= :now AND session_id IS NULL
+     ORDER BY wake_at LIMIT :limit
+       FOR NO KEY UPDATE OF run SKIP LOCKED
+)
+UPDATE holdfast.run AS run
+   SET status = due.becomes, rank = wake_at - priority * :step, wake_at = NULL, waits = NULL, revision = revision + 1
+  FROM due
+ WHERE run.id = due.id;
+
+-- name: lock_lanes
+-- Those with limits. Whoever claims from them does so alone, so that the limits hold on all machines together.
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused
+  FROM holdfast.lane
+ WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1
+ ORDER BY name
+   FOR NO KEY UPDATE;
+
+-- name: ready_on_routes
+-- Differs from SQLite: all routes at once, and what another process is claiming is left to it.
+SELECT found.id, found.rank, wanted.lane
+  FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
+ CROSS JOIN LATERAL (SELECT run.id, run.rank
+                       FROM holdfast.run AS run
+                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL
+                      ORDER BY run.rank, run.id LIMIT :limit
+                        FOR NO KEY UPDATE SKIP LOCKED) AS found;
+
+-- name: lease_runs
+-- Differs from SQLite: all statuses at once, and only while the session is locked, so that nobody ends it meanwhile.
+UPDATE holdfast.run AS run
+   SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
+       started_at = COALESCE(started_at, :now)
+  FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
+ WHERE run.id = ANY(CAST(:ids AS TEXT[])) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+   AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
+RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
+          wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
+          forked_from, cancel_reason, crashes, created_at, started_at, finished_at;
+
+-- name: histories
+-- Differs from SQLite: lists travel as arrays.
+SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+  FROM holdfast.event
+ WHERE run_id = ANY(CAST(:ids AS TEXT[]))
+ ORDER BY run_id, seq;
+
+-- name: next_look
+-- Differs from SQLite: one question instead of three.
+SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) AS wake_at,
+       (SELECT MIN(deadline) FROM holdfast.run
+         WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
+       EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL) AS rated;
+
+-- name: prunable
+-- Differs from SQLite: lists travel as arrays, and the rows are locked, so that nobody replays what is about to go.
+SELECT run.id
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at < :before AND status = ANY(CAST(:statuses AS TEXT[]))
+   AND (namespace = :namespace OR :namespace IS NULL) AND run.id > :after
+ ORDER BY run.id
+ LIMIT :limit
+   FOR UPDATE OF run;
+
+-- name: has_late_descendant
+-- Differs from SQLite: all are locked before one is judged.
+WITH locked AS (
+    SELECT finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY id FOR UPDATE
+)
+SELECT 1 AS late FROM locked HAVING COUNT(*) FILTER (WHERE finished_at IS NULL OR finished_at >= :before) > 0;
+
+-- name: is_locked
+-- Whether some connection to this database holds the place by which others see that a process lives.
+SELECT 1 AS locked
+  FROM pg_locks
+ WHERE locktype = 'advisory' AND granted AND CAST(classid AS BIGINT) = :space AND CAST(objid AS BIGINT) = :slot AND objsubid = 2
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+ LIMIT 1;

@@ -1,0 +1,73 @@
+"""Lists as PostgreSQL's binary arrays. The driver's own way asks each item for its type; ours know it, and cost a tenth."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar
+
+from psycopg import pq
+from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.types.numeric import Int8BinaryDumper
+
+
+class Texts(list[Any]):
+    """A list of strings or None."""
+
+
+class Numbers(list[Any]):
+    """A list of integers or None."""
+
+
+class Blobs(list[Any]):
+    """A list of bytes or None."""
+
+
+_head = struct.Struct("!iiIii").pack
+_empty = struct.Struct("!iiI").pack
+_length = struct.Struct("!i").pack
+_number = struct.Struct("!iq").pack
+_NULL = _length(-1)
+
+
+class _ArrayDumper(Dumper):
+    format = pq.Format.BINARY
+    item: ClassVar[int]
+
+    def dump(self, obj: list[Any]) -> bytes:
+        if not obj:
+            return _empty(0, 0, self.item)
+        return _head(1, 1, self.item, len(obj), 1) + b"".join([_NULL if one is None else self.one(one) for one in obj])
+
+    def one(self, value: Any) -> bytes:
+        """Return a value with its length before it."""
+        raise NotImplementedError
+
+
+class _Texts(_ArrayDumper):
+    oid, item = 1009, 25
+
+    def one(self, value: str) -> bytes:
+        text = value.encode()
+        return _length(len(text)) + text
+
+
+class _Numbers(_ArrayDumper):
+    oid, item = 1016, 20
+
+    def one(self, value: int) -> bytes:
+        return _number(8, value)
+
+
+class _Blobs(_ArrayDumper):
+    oid, item = 1001, 17
+
+    def one(self, value: bytes) -> bytes:
+        return _length(len(value)) + value
+
+
+def register(adapters: AdaptersMap) -> None:
+    """Teach a cursor our lists, and to send every integer as BIGINT: else each size would be another prepared statement."""
+    adapters.register_dumper(int, Int8BinaryDumper)
+    adapters.register_dumper(Texts, _Texts)
+    adapters.register_dumper(Numbers, _Numbers)
+    adapters.register_dumper(Blobs, _Blobs)

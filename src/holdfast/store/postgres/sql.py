@@ -1,0 +1,27 @@
+"""The queries as psycopg is asked them: parameters are %(name)s."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from holdfast.store import queries
+from holdfast.store.postgres.arrays import Texts
+
+CHANNEL = "holdfast"
+"""On which commits are announced."""
+
+_PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+
+
+def spelled(sql: str) -> str:
+    """Write *sql* as psycopg wants it."""
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+SQL = {name: spelled(text) for name, text in queries.load("postgres").items()}
+
+
+def as_list(items: Iterable[object]) -> Texts:
+    """Lists travel as arrays."""
+    return Texts(str(item) for item in items)

@@ -1,0 +1,112 @@
+"""What PostgreSQL and the network say, in our words. Three kinds: try again, connect again, and tell the user what to do."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from holdfast.errors import (
+    HoldfastError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from holdfast.store.postgres.address import redacted
+
+
+class Lost(Exception):
+    """The connection is gone. What was not committed is undone."""
+
+
+class Again(Exception):
+    """Two transactions were in each other's way and ours gave way: nothing was written, the same will do a moment later."""
+
+
+class NotNow(Exception):
+    """There is no connection at this moment; there may be one soon."""
+
+    def __init__(self, story: StoreError, *, soon: bool = False) -> None:
+        super().__init__(str(story))
+        self.story, self.soon = story, soon
+
+
+_AGAIN = frozenset({"40001", "40P01"})
+_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "26000"})
+"""The server ends the session, or has forgotten what it knew of it."""
+
+_MEANING: dict[str, tuple[type[StoreError], str]] = {
+    "25006": (StoreReadOnly, "it is a standby or read-only: connect to the primary, e.g. with target_session_attrs=read-write"),
+    "42501": (StoreUnavailable, "this role lacks rights: grant it those on the schema holdfast and on all that is in it"),
+    "53100": (StoreFull, "the disk of the server is full"),
+    "53200": (StoreBusy, "the server is out of memory"),
+    "53300": (StoreBusy, "all connections are in use: close some, raise max_connections, or put a pooler in between"),
+    "53400": (StoreFull, "a limit that was set on the server is reached"),
+    "55P03": (StoreBusy, "somebody keeps a row locked: look for idle transactions in pg_stat_activity"),
+    "57014": (StoreBusy, "the statement was cancelled, by somebody or by statement_timeout"),
+    "XX001": (StoreCorrupt, "the server found damaged data"),
+    "XX002": (StoreCorrupt, "the server found a damaged index: REINDEX may help"),
+}
+_TABLES_DIFFER = frozenset({"42P01", "42703", "3F000", "42883"})
+
+_UNREACHABLE: list[tuple[str, type[StoreError], str, bool]] = [
+    (r"starting up|shutting down|recovery mode|not yet accepting", StoreUnavailable, "the server is just starting or stopping", True),
+    (r"too many clients|connection slots|too many connections", StoreBusy, _MEANING["53300"][1], False),
+    (r"refused|No such file|Is the server running|timeout|timed out|unreachable|closed the connection|reset by peer|Broken pipe",
+     StoreUnavailable, "no server answers there: start it, or mend the address", False),
+]  # fmt: skip
+"""What may be over soon."""
+
+_HOPELESS: list[tuple[str, str]] = [
+    (r"password|authentication|no password supplied", "the server does not accept this user or password"),
+    (r'database ".*" does not exist', "there is no such database: CREATE DATABASE it, or mend the name"),
+    (r'role ".*" does not exist', "there is no such role: CREATE ROLE it, or mend the user"),
+    (r"pg_hba", "the server does not admit this user from here: see its pg_hba.conf"),
+    (r"translate host name|Name or service|resolve|nodename", "there is no such host: mend the address"),
+    (r"SSL|certificate", "the encrypted connection could not be made: see sslmode"),
+    (r"permission denied for database|CONNECT privilege", "this role may not connect: GRANT CONNECT ON DATABASE"),
+]
+
+
+def translated(error: psycopg.Error, shown: str) -> Exception:
+    """Return our error for theirs; theirs when it means nothing in particular."""
+    code = error.sqlstate or ""
+    reason = first_line(error)
+    if code in _AGAIN:
+        return Again(reason)
+    if code in _MEANING:
+        kind, why = _MEANING[code]
+        return kind(database=shown, why=why, reason=reason)
+    if code in _TABLES_DIFFER:
+        return StoreForeign(database=shown, reason=reason)
+    if code.startswith("08") or code in _LOST or (code == "0A000" and "cached plan" in reason):
+        return Lost(reason)
+    return error
+
+
+def unreachable(error: psycopg.Error, shown: str) -> NotNow | HoldfastError:
+    """Say why there is no connection, and what to do."""
+    text = redacted(str(error))
+    for pattern, kind, why, soon in _UNREACHABLE:
+        if re.search(pattern, text, re.IGNORECASE):
+            return NotNow(kind(database=shown, why=why, reason=_reason(text)), soon=soon)
+    for pattern, why in _HOPELESS:
+        if re.search(pattern, text):
+            return StoreUnavailable(database=shown, why=why, reason=_reason(text))
+    return NotNow(StoreUnavailable(database=shown, reason=_reason(text)))
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    return redacted(str(error)).strip().split("\n", 1)[0]
+
+
+def _reason(text: str) -> str:
+    """Of all that libpq says, return the last line that the server or the system itself has said."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if "FATAL" in line or "error:" in line] or lines or [""]
+    return re.split(r"FATAL:\s*|error:\s*", telling[0])[-1].strip()
