@@ -124,7 +124,7 @@ def test_bad_input_is_one_line_and_the_right_exit_code(call, words, code, told):
 
 def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monkeypatch):
     call.start("shop.py:parcel", '"a"')
-    monkeypatch.setattr("holdfast.cli.desk.open_store", lambda url: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.desk.open_store", lambda url, **_: 1 / 0)
 
     assert (
         call.error("runs") == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the traceback)"
@@ -137,7 +137,7 @@ def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monke
 def test_an_interrupt_is_130(call, monkeypatch):
     call.start("shop.py:parcel", '"a"')
 
-    def interrupted(url):
+    def interrupted(url, **_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("holdfast.cli.desk.open_store", interrupted)
@@ -195,3 +195,17 @@ def test_every_command_and_option_has_help_and_an_example(name, command):
         if isinstance(option, click.Option):
             assert option.help, option.name
             assert option.is_flag or option.name == "db" or "E.g." in option.help, option.name
+
+
+def test_looking_leaves_the_database_of_somebody_else_alone(call, tmp_path):
+    import sqlite3
+
+    path = tmp_path / "other.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE theirs (a)")
+    db.commit()
+    db.close()
+    before = path.read_bytes()
+
+    assert "no tables of Holdfast" in call.error("runs", "--db", str(path))
+    assert path.read_bytes() == before

@@ -49,7 +49,7 @@ class Desk:
             raise click.ClickException(f"there is no database {path}: name one with --db, or start something with `holdfast run`")
         if path is not None and os.path.isfile(path) and os.path.getsize(path) == 0:
             raise click.ClickException(f"{path} is empty: it is no Holdfast database yet")
-        store = open_store(self.url)
+        store = open_store(self.url, create=False)
         try:
             yield Office(store, Engine(self.url, store=store, workflows=[]))
         finally:

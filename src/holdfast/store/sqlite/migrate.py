@@ -20,15 +20,22 @@ TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
 
 
-def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, codec: str) -> Connection:
-    """Open the one writing connection of this process, and bring the schema up to date."""
+def open_writer(
+    connect: Callable[[str], Connection], path: str, begin: Begin, codec: str, *, create: bool = True
+) -> Connection:
+    """Open the one writing connection of this process, and bring the schema up to date. Unless it may *create*, a file that
+    is not there, or is somebody else's, stays as it is."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise StoreUnavailable(path=path, why=f"there is no folder {folder}")
     if os.path.isdir(path):
         raise StoreUnavailable(path=path, why="it is a folder, not a file")
+    if not create and not os.path.exists(path):
+        raise StoreUnavailable(path=path, why="there is no such file")
     db = connect(path)
     try:
+        if not create and not _has_table(db, "holdfast_migration"):
+            raise StoreUnavailable(path=path, why="it has no tables of Holdfast")
         _settle(db)
         _migrate(db, path, begin)
         _check_codec(db, path, begin, codec)

@@ -78,8 +78,9 @@ class SqliteStore(SqliteReader):
     """A store in a SQLite file."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, clock: Clock | None = None, driver: str | None = None, codec: str = "json"
-    ) -> None:
+        self, path: str | os.PathLike[str], *, clock: Clock | None = None, driver: str | None = None, codec: str = "json",
+        create: bool = True,
+    ) -> None:  # fmt: skip
         self.path = os.path.abspath(path)
         self.url = f"sqlite:///{self.path}"
         self.commits = 0
@@ -88,7 +89,7 @@ class SqliteStore(SqliteReader):
         self._routes: dict[Route, int] = {}
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         try:
-            self._db = migrate.open_writer(self._open, self.path, self._begin, codec)
+            self._db = migrate.open_writer(self._open, self.path, self._begin, codec, create=create)
             self._begin_where_others_ended()
         except BaseException:
             library.leave(self.path, self._open.kind)
