@@ -5,7 +5,6 @@ What holds for all of them is checked by ``crash_everywhere``; what a shape does
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from contextlib import asynccontextmanager
 from functools import partial
@@ -722,6 +721,7 @@ def long_saga_blocking(x: int) -> int:
 
 @workflow
 async def working_when_cancelled(x: int) -> int:
+    await book("room")
     try:
         await sleep("1d")
     finally:
@@ -733,6 +733,7 @@ async def working_when_cancelled(x: int) -> int:
 
 @workflow
 def working_when_cancelled_blocking(x: int) -> int:
+    book.sync("room")
     try:
         sync.sleep("1d")
     finally:
@@ -757,9 +758,9 @@ def test_a_cancelled_run_undoes_what_it_did(shape, at):
 @pytest.mark.parametrize("shape", [working_when_cancelled, working_when_cancelled_blocking], ids=lambda shape: shape.name)
 def test_a_cancelled_run_ends_what_it_does_at_last(shape):
     def done(lab):
-        assert [event.kind for event in lab.history(RUN) if event.kind == "step_completed"] == ["step_completed"] * 2
+        assert sum(event.kind == "step_completed" for event in lab.history(RUN)) == 3
 
-    everywhere(shape, 2, cancel_at=4, check=done)
+    everywhere(shape, 2, cancel_at="book", check=done)
 
 
 def test_children_are_cancelled_with_their_parent():
@@ -791,10 +792,7 @@ def paying_blocking(x: int) -> int:
 @pytest.mark.parametrize("shape", [paying, paying_blocking], ids=lambda shape: shape.name)
 def test_a_transactional_step_takes_effect_exactly_once(shape):
     def entered_once(lab):
-        connection = sqlite3.connect(lab.path)
-        try:
-            assert connection.execute("SELECT amount FROM account ORDER BY amount").fetchall() == [(2,), (3,)]
-        finally:
-            connection.close()
+        rows = lab.engine._parts.store._ask("SELECT amount FROM account ORDER BY amount")
+        assert [row["amount"] for row in rows] == [2, 3]
 
     everywhere(shape, 2, check=entered_once)

@@ -5,14 +5,13 @@ What its steps do to the world is a line in a file, written before the step retu
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, info, step, wait_signal, workflow
+from holdfast import Engine, info, sleep, step, wait_signal, workflow
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 
@@ -33,7 +32,7 @@ def leave_a_line(*words: object) -> None:
 @step
 async def work(number: int) -> int:
     leave_a_line(info().run_id, info().step, os.getpid())
-    await asyncio.sleep(0.002)  # noqa: TID251 - a process of its own lives in real time
+    await sleep("2ms")
     return number
 
 
@@ -58,7 +57,7 @@ async def wait_for_file(name: str) -> int:
     """Wait until the test says so; return who waited."""
     leave_a_line(info().run_id, info().step, os.getpid())
     while not (folder / name).exists():
-        await asyncio.sleep(0.01)  # noqa: TID251
+        await sleep("10ms")
     return os.getpid()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests.docs.pages import ROOT, blocks
-
 from holdfast.core.status import FINAL, NEXT, Status
+from tests.docs.pages import ROOT, blocks
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 

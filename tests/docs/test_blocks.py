@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.docs.pages import PAGES, blocks, label
 
 from holdfast.authoring.code import registry
+from tests.docs.pages import PAGES, blocks, label
 
 WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
 

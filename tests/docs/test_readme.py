@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.docs.pages import ROOT, blocks
 
 README = ROOT / "README.md"

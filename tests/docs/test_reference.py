@@ -7,7 +7,6 @@ import re
 
 import msgspec
 import pytest
-from tests.docs.pages import REFERENCE, ROOT
 
 import holdfast
 from holdfast import errors
@@ -17,6 +16,7 @@ from holdfast.connect.parts import START_OPTIONS
 from holdfast.core.records import Event, Kind, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.engine.worker import Settings
+from tests.docs.pages import REFERENCE, ROOT
 
 TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)
 HEADINGS = set(re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#"))))

@@ -11,10 +11,19 @@ import pytest
 import holdfast
 from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
 from holdfast.errors import (
-    BadOption, BadUrl, EngineClosed, IllegalMove, ResultTimeout, RunExists, RunFailed, RunNotFinished, RunNotFound, StepNotFound,
+    BadOption,
+    BadUrl,
+    EngineClosed,
+    IllegalMove,
+    ResultTimeout,
+    RunExists,
+    RunFailed,
+    RunNotFinished,
+    RunNotFound,
+    StepNotFound,
     UnknownWorkflow,
 )  # fmt: skip
-from tests.engine.waiting import wait_for, wait_until
+from tests.engine.waiting import wait_until
 
 broken = threading.Event()
 calls: list[str] = []

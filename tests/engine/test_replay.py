@@ -217,7 +217,7 @@ def test_malformed_stored_input_is_stuck_not_lost(database, clock):
         await wait_signal("go")
 
     run_id = first_half(database, clock, old, 1)
-    with pytest.raises(RunStuck, match="flow|new"):
+    with pytest.raises(RunStuck, match=r"flow|new"):
         second_half(database, clock, new, run_id)
     with Engine(database, clock=clock, workflows=[old]) as engine:
         engine.resume(run_id)

@@ -6,8 +6,8 @@ import pytest
 
 import holdfast
 from holdfast import Engine, first, sleep, step, wait_signal, workflow
-from tests.engine.waiting import wait_for, wait_until
 from holdfast.errors import BadOption, RunFinished, RunNotFound
+from tests.engine.waiting import wait_for, wait_until
 
 
 @workflow

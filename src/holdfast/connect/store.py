@@ -10,6 +10,8 @@ from holdfast.errors import BadUrl
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
+POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+
 
 def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str = "json", **options: Any) -> Store:
     """Open the store that *url* names: a path, sqlite:///path, or postgresql://..."""
@@ -21,7 +23,14 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec
         from holdfast.store.sqlite import SqliteStore
 
         return SqliteStore(path, clock=clock, codec=codec, **options)
-    raise BadUrl(url=text.split("@")[-1])
+    if urlsplit(text).scheme not in POSTGRES:
+        raise BadUrl(url=text.split("@")[-1])
+    try:
+        from holdfast.store.postgres import PostgresStore
+    except ImportError as error:
+        why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
+        raise BadUrl(url=text.split("@")[-1], why=why) from error
+    return PostgresStore(text, clock=clock, codec=codec, **options)
 
 
 def file_of(url: str | os.PathLike[str]) -> str | None:

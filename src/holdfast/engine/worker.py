@@ -309,6 +309,8 @@ class Worker:
         """Look again when the next timer of a parked run, or the next deadline, is due."""
         if self._wake is not None:
             self._wake.cancel()
+        if self.room() <= 0:
+            return  # whoever makes room makes us look
         next_wake = self.store.next_wake()
         if next_wake is not None:
             self._wake = self.alarms.at(max(next_wake, self.store.now() + 1000), self._ready.set)

@@ -71,7 +71,7 @@ class RowReader:
         return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in self._rows("sessions")]
 
     def lanes(self) -> list[Lane]:
-        return [_lane(row) for row in self._rows("lanes")]
+        return [lane_from(row) for row in self._rows("lanes")]
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
@@ -81,7 +81,7 @@ class RowReader:
 
     def next_wake(self) -> int | None:
         times = [self._rows("next_wake")[0]["wake_at"], self._rows("next_deadline")[0]["deadline"]]
-        times.append(claims.next_admission(map(_lane, self._rows("lanes_with_work")), self.now()))
+        times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
         return min((time for time in times if time is not None), default=None)
 
     def counts(self) -> dict[str, int]:
@@ -114,7 +114,8 @@ def _event(row: Any) -> Event:
     )  # fmt: skip
 
 
-def _lane(row: Any) -> Lane:
+def lane_from(row: Any) -> Lane:
+    """Return the lane that a row holds."""
     return Lane(**{**dict(row), "paused": bool(row["paused"])})
 
 

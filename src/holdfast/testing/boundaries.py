@@ -56,7 +56,8 @@ class Boundaries:
         self._prepare(batch, side)
         answers: list[Any] = self._store.apply(batch)
         self._ledger.note(self._engine, batch, answers)
-        self._ledger.cancel_when_due(self._store.apply)
+        if not self.lost:  # a zombie sees what happens elsewhere too late to be the one who acts on it
+            self._ledger.cancel_when_due(self._store.apply)
         if side == AFTER:
             self._die()
         return answers

@@ -72,6 +72,10 @@ class Bench:
         """Return a user's connection to the same database with a transaction open; an exception rolls it back."""
         raise NotImplementedError
 
+    def hears(self, store: c.Store) -> bool:
+        """Say whether the store notices that another process has committed. Override it where that takes a moment."""
+        return store.changed()
+
     @pytest.fixture
     def clock(self) -> HandClock:
         return HandClock()
@@ -379,7 +383,7 @@ class StartingWithin(Bench):
         assert [(answer.id, answer.created) for answer in answers] == [("r1", True), ("r2", True)]
         assert store.tags("r1") == {"a": "b"}
         assert self.claimed(store) == ["r1", "r2"]
-        assert store.changed()
+        assert self.hears(store)
 
     def test_nothing_is_left_when_the_caller_rolls_back(self, store: c.Store) -> None:
         with pytest.raises(KeyError), self.transaction(store) as connection:
@@ -1995,7 +1999,7 @@ class Looking(Bench):
 
         self.start(store)
 
-        assert (other.changed(), other.changed()) == (True, False)
+        assert (self.hears(other), other.changed()) == (True, False)
         assert other.run("r1") == store.run("r1")
         assert not other.hints().ready
 
@@ -2011,7 +2015,7 @@ class Looking(Bench):
 
         self.do(other, c.SignalRun("r1", "paid", b"1"))
 
-        assert store.changed()
+        assert self.hears(store)
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
     def test_the_facts_say_what_the_store_is(self, store: c.Store) -> None:

@@ -76,7 +76,7 @@ def _flag(url: str, name: str, given: dict[str, str]) -> bool:
 
 def _conninfo(url: str) -> str:
     try:
-        return make_conninfo(**{**DEFAULTS, **conninfo_to_dict(url)})
+        return make_conninfo("", **{**DEFAULTS, **conninfo_to_dict(url)})
     except ProgrammingError as error:
         raise BadUrl(url=redacted(url), why=redacted(str(error).strip())) from None
 

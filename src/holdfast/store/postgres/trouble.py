@@ -54,7 +54,7 @@ _MEANING: dict[str, tuple[type[StoreError], str]] = {
 _TABLES_DIFFER = frozenset({"42P01", "42703", "3F000", "42883"})
 
 _UNREACHABLE: list[tuple[str, type[StoreError], str, bool]] = [
-    (r"starting up|shutting down|recovery mode|not yet accepting", StoreUnavailable, "the server is just starting or stopping", True),
+    (r"starting up|shutting down|recovery mode|not yet accepting", StoreUnavailable, "the server is starting or stopping", True),
     (r"too many clients|connection slots|too many connections", StoreBusy, _MEANING["53300"][1], False),
     (r"refused|No such file|Is the server running|timeout|timed out|unreachable|closed the connection|reset by peer|Broken pipe",
      StoreUnavailable, "no server answers there: start it, or mend the address", False),

@@ -21,8 +21,9 @@ SELECT id FROM holdfast.run WHERE status = 'running' AND session_id IS NULL;
 SELECT id FROM holdfast.run WHERE session_id IS NOT NULL AND status NOT IN ('running', 'waiting', 'cancelling');
 
 -- name: a_held_run_is_held_by_a_session_that_exists
-SELECT id FROM holdfast.run
- WHERE session_id IS NOT NULL AND session_id NOT IN (SELECT id FROM holdfast.session);
+SELECT id FROM holdfast.run AS run
+ WHERE session_id IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM holdfast.session AS session WHERE session.id = run.session_id);
 
 -- name: a_waiting_run_waits_for_something
 SELECT id FROM holdfast.run WHERE status = 'waiting' AND waits IS NULL;
@@ -48,13 +49,15 @@ SELECT id FROM holdfast.run WHERE status = 'stuck' AND error IS NULL;
 SELECT id FROM holdfast.run WHERE session_id IS NOT NULL AND generation < 1;
 
 -- name: a_run_has_a_route
-SELECT id FROM holdfast.run WHERE route_id NOT IN (SELECT id FROM holdfast.route);
+SELECT id FROM holdfast.run AS run
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id);
 
 -- name: a_history_has_no_gaps
 SELECT run_id FROM holdfast.event GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
 
 -- name: an_event_belongs_to_a_run
-SELECT DISTINCT run_id FROM holdfast.event WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+SELECT DISTINCT run_id FROM holdfast.event AS event
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id);
 
 -- name: a_step_completes_once
 SELECT run_id FROM holdfast.event WHERE kind = 'step_completed'
@@ -62,13 +65,16 @@ SELECT run_id FROM holdfast.event WHERE kind = 'step_completed'
  GROUP BY run_id, step HAVING COUNT(*) > 1;
 
 -- name: a_child_has_a_parent
-SELECT id FROM holdfast.run WHERE parent_id IS NOT NULL AND parent_id NOT IN (SELECT id FROM holdfast.run);
+SELECT id FROM holdfast.run AS run
+ WHERE parent_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holdfast.run AS parent WHERE parent.id = run.parent_id);
 
 -- name: a_signal_belongs_to_a_run
-SELECT DISTINCT run_id FROM holdfast.signal WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+SELECT DISTINCT run_id FROM holdfast.signal AS signal
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = signal.run_id);
 
 -- name: a_tag_belongs_to_a_run
-SELECT DISTINCT run_id FROM holdfast.tag WHERE run_id NOT IN (SELECT id FROM holdfast.run);
+SELECT DISTINCT run_id FROM holdfast.tag AS tag
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = tag.run_id);
 
 -- name: a_fanout_counts_its_open_children
 SELECT fanout.run_id FROM holdfast.fanout AS fanout

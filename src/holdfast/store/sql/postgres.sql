@@ -260,7 +260,10 @@ SELECT id FROM holdfast.run
 -- Whether it is worth while to claim: asked without a lock and without a transaction, for most of the time it is not.
 SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
        EXISTS (SELECT 1 FROM holdfast.run WHERE wake_at <= :now AND session_id IS NULL) AS due,
-       EXISTS (SELECT 1 FROM holdfast.run WHERE rank IS NOT NULL AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS ready,
+       EXISTS (SELECT 1 FROM holdfast.run
+                WHERE rank IS NOT NULL AND crashes < 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS ready,
+       EXISTS (SELECT 1 FROM holdfast.run
+                WHERE rank IS NOT NULL AND crashes >= 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS suspect,
        EXISTS (SELECT 1 FROM holdfast.lane
                 WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1) AS limited;
 
@@ -293,8 +296,18 @@ SELECT found.id, found.rank, wanted.lane
   FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
  CROSS JOIN LATERAL (SELECT run.id, run.rank
                        FROM holdfast.run AS run
-                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL
+                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
                       ORDER BY run.rank, run.id LIMIT :limit
+                        FOR NO KEY UPDATE SKIP LOCKED) AS found;
+
+-- name: suspects_on_routes
+-- The same for those whose workers died.
+SELECT found.id, found.rank, wanted.lane
+  FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
+ CROSS JOIN LATERAL (SELECT run.id, run.rank
+                       FROM holdfast.run AS run
+                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
+                      ORDER BY run.rank, run.id LIMIT 1
                         FOR NO KEY UPDATE SKIP LOCKED) AS found;
 
 -- name: lease_runs

@@ -20,9 +20,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
 
 
-def open_writer(
-    connect: Callable[[str], Connection], path: str, begin: Begin, codec: str, *, create: bool = True
-) -> Connection:
+def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, codec: str, *, create: bool = True) -> Connection:
     """Open the one writing connection of this process, and bring the schema up to date. Unless it may *create*, a file that
     is not there, or is somebody else's, stays as it is."""
     folder = os.path.dirname(path)

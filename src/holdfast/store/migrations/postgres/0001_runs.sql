@@ -49,7 +49,8 @@ CREATE TABLE holdfast.run (
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);
 
 -- Partial: they hold only what is live, so that finished runs cost the living nothing.
-CREATE INDEX run_ready ON holdfast.run (route_id, rank, id) WHERE rank IS NOT NULL;
+CREATE INDEX run_ready ON holdfast.run (route_id, rank, id) WHERE rank IS NOT NULL AND crashes < 2;
+CREATE INDEX run_suspect ON holdfast.run (route_id, rank, id) WHERE rank IS NOT NULL AND crashes >= 2;
 CREATE INDEX run_wake ON holdfast.run (wake_at) WHERE wake_at IS NOT NULL AND session_id IS NULL;
 CREATE INDEX run_held ON holdfast.run (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX run_deadline ON holdfast.run (deadline)

@@ -1,0 +1,74 @@
+"""Claiming on many machines at once: what another process is claiming is left to it, and limits of lanes hold for all together.
+
+The same three moves as in SQLite (promote what is due, choose, lease), each in one statement for all routes and statuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core import claims
+from holdfast.core.records import Lane, Run
+from holdfast.core.status import CLAIMABLE, Move, Status, after
+from holdfast.store import contract as c
+from holdfast.store.postgres.arrays import Numbers, Texts
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL
+from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.transitions import run_from
+from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE
+
+_WOKEN = (Status.PENDING, Status.WAITING, Status.CANCELLING)
+WAKE = {"was": Texts(_WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in _WOKEN)}
+CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
+
+
+def is_worth_while(db: Connection, op: c.Claim, now: int) -> bool:
+    """Say whether there is anything to claim, or to promote."""
+    (found,) = db.rows(SQL["look_for_work"], _question(op, now))
+    return bool(found["open"] and (found["due"] or found["ready"] or found["suspect"]))
+
+
+def _question(op: c.Claim, now: int) -> dict[str, object]:
+    return {"session_id": op.session_id, "now": now, "route_ids": Numbers(number for number, _ in op.routes)}
+
+
+def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
+    """Lease ready runs to a session, best rank first, within the limits of their lanes."""
+    (found,) = tx.rows("look_for_work", **_question(op, tx.now))
+    if not found["open"]:
+        return []  # it was taken for dead, and what it leased now nobody would ever free
+    if found["due"]:
+        tx.change("promote_due", now=tx.now, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE, **WAKE)
+    if not op.routes or not (found["due"] or found["ready"] or found["suspect"]):
+        return []
+    suspects = found["due"] or found["suspect"]  # a suspect may have waited until now
+    lanes, held = _limits(tx) if found["limited"] else ({}, {})
+    chosen, spent = claims.choose(_ready(tx, op, suspects=suspects), lanes, held, now=tx.now, limit=op.limit)
+    for name, free_at in spent.items():
+        tx.change("spend_rate", name=name, free_at=free_at)
+    return _lease(tx, op.session_id, [run.id for run in chosen])
+
+
+def _limits(tx: PostgresTransaction) -> tuple[dict[str, Lane], dict[str, int]]:
+    """Return the lanes with limits, locked, and how many runs of each are held."""
+    lanes = {row["name"]: Lane(**{**row, "paused": bool(row["paused"])}) for row in tx.rows("lock_lanes")}
+    held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
+    return lanes, held
+
+
+def _ready(tx: PostgresTransaction, op: c.Claim, *, suspects: bool) -> list[claims.Ready]:
+    """Return what can be claimed. What may have killed its worker is tried alone."""
+    routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
+    ready = [claims.Ready(**row) for row in tx.rows("ready_on_routes", limit=op.limit, **routes)]
+    if not suspects or tx.rows("held_suspect", session_id=op.session_id):
+        return ready
+    return ready + [claims.Ready(**row, suspect=True) for row in tx.rows("suspects_on_routes", **routes)]
+
+
+def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
+    if not ids:
+        return []
+    order = {run_id: place for place, run_id in enumerate(ids)}
+    found = tx.rows("lease_runs", ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
+    return sorted(map(run_from, found), key=lambda run: order[run.id])

@@ -1,0 +1,160 @@
+"""A connection behind one small face: it executes a statement and returns all its rows, addressed by column name.
+
+It commits each statement by itself unless ``begin`` was called. Driver errors leave as ours. Nothing here relies on what a
+session remembers, unless the connection is known to be direct: behind a pooler each transaction may meet another session.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.rows import dict_row
+
+from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
+from holdfast.store.postgres import arrays
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.guard import GuardedConnection
+from holdfast.store.postgres.trouble import Lost, NotNow, translated, unreachable
+
+T = TypeVar("T")
+OLDEST = 140000
+"""The oldest version of PostgreSQL that we know, as it calls it itself."""
+
+PREPARE_AFTER = 3
+"""How often a statement is executed before the server is asked to remember it."""
+
+_WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, current_setting('server_encoding') AS encoding,
+    CAST(current_setting('server_version_num') AS BIGINT) AS version, current_setting('synchronous_commit') AS durable,
+    (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since"""
+_SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'"
+_forked: list[object] = []
+"""Connections of the parent, in a forked child: to forget them would be to close them, for the parent too."""
+
+
+class Connection:
+    """One connection to PostgreSQL."""
+
+    def __init__(self, address: Address, conninfo: str | None = None) -> None:
+        self.address = address
+        try:
+            self.raw = GuardedConnection.connect(conninfo or address.conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.Error as error:
+            raise unreachable(error, address.shown) from error
+        try:
+            self._meet()
+        except Lost as lost:
+            self.close()
+            raise NotNow(StoreUnavailable(database=address.shown, reason=str(lost))) from lost
+        except BaseException:
+            self.close()
+            raise
+
+    def _meet(self) -> None:
+        """See who is at the other end."""
+        self._cursor = self.raw.cursor(binary=True, row_factory=dict_row)
+        arrays.register(self._cursor.adapters)
+        self._script = self.raw.cursor()
+        self.version = self.raw.info.server_version
+        if self.version < OLDEST:
+            raise StoreUnavailable(
+                database=self.address.shown, why=f"PostgreSQL {self.version // 10000} is too old: 14 is needed"
+            )
+        (who,) = self.rows(_WHO)
+        self.encoding, self.standby, self.since = who["encoding"], who["standby"], who["since"]
+        self.pid: int = who["pid"]
+        # A pooler tells its clients a number of its own; only the server itself tells the one that it uses.
+        self.direct = self.pid == self.raw.info.backend_pid
+        if self.direct:
+            self.script(_SETTINGS + ("; SET synchronous_commit TO on" if who["durable"] == "off" else ""))
+            self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
+
+    def must_be_writable(self) -> None:
+        """Raise StoreReadOnly or StoreUnavailable when we cannot write here, or not all that we write."""
+        if self.standby:
+            why = "it is a standby: connect to the primary, e.g. with target_session_attrs=read-write in the URL"
+            raise StoreReadOnly(database=self.address.shown, why=why)
+        if self.encoding != "UTF8":
+            why = f"its encoding is {self.encoding}: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+            raise StoreUnavailable(database=self.address.shown, why=why)
+
+    def rows(self, sql: str, values: Any = None) -> list[Any]:
+        """Execute and return all rows."""
+        try:
+            return self._cursor.execute(sql, values or {}).fetchall()
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def change(self, sql: str, values: Any = None) -> int:
+        """Execute and return how many rows an INSERT, UPDATE or DELETE changed."""
+        try:
+            return self._cursor.execute(sql, values or {}).rowcount
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def many(self, sql: str, values: Sequence[dict[str, object]]) -> int:
+        """Execute once per set of values, without waiting in between, and return how many rows changed in all."""
+        try:
+            self._cursor.executemany(sql, values)
+            return self._cursor.rowcount
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def script(self, sql: str) -> list[Any]:
+        """Execute several statements in one go and return the rows of the last one, if it has any."""
+        try:
+            cursor = self._script.execute(sql, prepare=False)
+            while cursor.nextset():
+                pass
+            return cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def begin(self) -> str:
+        """Begin a transaction and return its number, by which its end can be asked for."""
+        number: str = self.script("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)")[0][0]
+        return number
+
+    def commit(self, *, also: str = "") -> None:
+        """Commit, together with a last statement."""
+        self.script(f"{also}; COMMIT" if also else "COMMIT")
+        if self._script.statusmessage != "COMMIT":
+            raise HoldfastError(reason="the transaction was rolled back because of an error that was passed over")
+
+    def rollback(self) -> None:
+        """Undo the transaction, if there is one; a broken connection has done so already."""
+        if self.raw.closed or self.raw.info.transaction_status == pq.TransactionStatus.IDLE:
+            return
+        try:
+            self.script("ROLLBACK")
+        except Lost:
+            return
+
+    def call(self, body: Callable[[Any], T]) -> T:
+        """Call a user's function with the driver's own connection."""
+        try:
+            return self.raw.call(body)
+        except Exception as error:
+            if self.raw.closed:
+                raise Lost(str(error)) from error
+            raise
+
+    def fail(self, error: psycopg.Error) -> NoReturn:
+        """Raise our error for theirs."""
+        if self.raw.closed:
+            raise Lost(str(error).strip()) from error
+        found = translated(error, self.address.shown)
+        raise found from (None if found is error else error)
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self.raw.close()
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the socket without a word, for the words would be the parent's."""
+        _forked.append(self.raw)
+        if not self.raw.closed:
+            os.close(self.raw.fileno())

@@ -1,0 +1,190 @@
+"""The transitions that happen all the time: a step recorded, a run started, parked or finished.
+
+Each is drafted first: the very code that is shared with SQLite runs against a draft, which notes what would be written as if
+every guard had let it pass. Drafts of one kind then travel together as arrays, in one statement that checks all the guards
+and answers whom they let pass. Whoever they did not is applied the long way, which finds out why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Route
+from holdfast.core.status import FINAL, Status
+from holdfast.store import contract as c
+from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL
+from holdfast.store.postgres.transaction import RUN_COLUMNS, Kinds, Later, PostgresTransaction, columns
+from holdfast.store.transitions import APPLY
+from holdfast.store.transitions.touching import touch
+
+_PLACE: Kinds = {
+    "run_id": Texts,
+    "generation": Numbers,
+    "revision": Numbers,
+    "status": Texts,
+    "unless": Texts,
+    "waits": Blobs,
+    "wake_at": Numbers,
+}
+HEADS: dict[str, tuple[str, Kinds]] = {
+    "insert_run": ("insert_runs", RUN_COLUMNS),
+    "append_guarded": ("append_guarded_many", {"run_id": Texts, "generation": Numbers}),
+    "move_run": ("move_runs", {**_PLACE, "seen": Numbers}),
+    "release_run": ("release_runs", {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs}),
+    "finish_run": (
+        "finish_runs",
+        {"run_id": Texts, "generation": Numbers, "status": Texts, "result": Blobs, "error": Blobs, "now": Numbers},
+    ),
+}
+"""The first write of a draft, which is guarded; the query that makes many of them; what it is told of each."""
+
+LINES: Kinds = {
+    "run_id": Texts,
+    "seq": Numbers,
+    "kind": Texts,
+    "step": Texts,
+    "attempt": Numbers,
+    "data": Blobs,
+    "error": Blobs,
+    "started_at": Numbers,
+    "at": Numbers,
+}
+
+
+_BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}
+_WRITTEN: Kinds = {"run_id": Texts, "seq": Numbers, "kind": Texts, "at": Numbers}
+_ENDED: Kinds = {"run_id": Texts, "step": Texts, "children": Numbers}
+
+
+class NotSimple(Exception):
+    """This transition must look before it writes."""
+
+
+class Draft:
+    """What one transition would write: a guarded head, events, and what follows from them."""
+
+    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "now", "op", "row")
+
+    def __init__(self, op: c.Transition, now: int, routes: dict[Route, int]) -> None:
+        self.op, self.now, self._routes = op, now, routes
+        self.hints = c.Hints()
+        self.answer: Any = None
+        self.head = ""
+        self.row: dict[str, Any] = {}
+        self.lines: list[dict[str, Any]] = []
+        self.extras: list[tuple[str, Sequence[dict[str, object]]]] = []
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is about."""
+        found: str = self.row["id"] if self.head == "insert_run" else self.row["run_id"]
+        return found
+
+    @property
+    def parent(self) -> tuple[str, str, int | None] | None:
+        """The parent that must hear of it."""
+        return self.op.parent if type(self.op) is c.Advance and self.op.status in FINAL else None
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        if query == "may_lease_at_birth":  # the write itself asks again
+            return [values]
+        raise NotSimple(query)
+
+    def change(self, query: str, **values: object) -> int:
+        if not self.head and query in HEADS:
+            self.head, self.row = query, values
+            if query == "append_guarded":
+                self.lines.append(values)
+        elif self.head and query == "append":
+            self.lines.append(values)
+        else:
+            raise NotSimple(query)
+        return 1
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        self.extras.append((query, values))
+        return len(values)
+
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        (row,) = rows
+        self.change("insert_run", **row)
+        return {self.run_id}
+
+    def route_id(self, route: Route) -> int:
+        if route not in self._routes:
+            raise NotSimple(route)
+        return self._routes[route]
+
+    def as_list(self, items: Iterable[object]) -> object:
+        raise NotSimple
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        raise NotSimple
+
+
+def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
+    """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
+    if type(op) is c.Advance:
+        if op.body is not None or op.children or op.fanouts or op.signals or op.cancels or op.had_children or op.run_id in taken:
+            return None
+        alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
+    elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
+        alone = op
+    else:
+        return None
+    found = Draft(op, now, routes)
+    try:
+        found.answer = APPLY[type(op)](found, alone)
+    except Exception:  # it must look first, or it is faulty: either way it goes the long way
+        return None
+    return found
+
+
+def write(db: Connection, drafts: Sequence[Draft]) -> set[int]:
+    """Write drafts that have the same head, in one statement; return the places of those whose guard let them pass."""
+    head = drafts[0].head
+    if len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded"):
+        return {0} if db.change(SQL[head], drafts[0].row) else set()
+    query, kinds = HEADS[head]
+    values = columns(kinds, [draft.row for draft in drafts])
+    if head != "insert_run":
+        values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
+    passed = {row["id"] for row in db.rows(SQL[query], values)}
+    return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
+
+
+def found_again(db: Connection, drafts: Sequence[Draft]) -> list[Draft]:
+    """Of drafts whose statement got no answer, return those that were written."""
+    born = [draft.row for draft in drafts if draft.head == "insert_run"]
+    holders = {row["id"]: row["session_id"] for row in db.rows(SQL["written_runs"], columns(_BORN, born))} if born else {}
+    lines = [line for draft in drafts if draft.head != "insert_run" for line in draft.lines]
+    written = {row["id"] for row in db.rows(SQL["written_lines"], columns(_WRITTEN, lines))} if lines else set()
+    for draft in drafts:
+        if draft.head == "insert_run" and draft.run_id in holders and holders[draft.run_id] != draft.row["session_id"]:
+            draft.answer[0].leased = False  # its session was ended meanwhile
+    return [draft for draft in drafts if draft.run_id in (holders if draft.head == "insert_run" else written)]
+
+
+def tell_parents(tx: PostgresTransaction, drafts: Iterable[Draft]) -> None:
+    """Children have ended: wake their parents, or only count where a parent waits for more. `tell_parent` for many at once."""
+    ended = [
+        (draft.parent, draft.op.status == Status.COMPLETED) for draft in drafts if draft.parent and type(draft.op) is c.Advance
+    ]
+    if not ended:
+        return
+    counts = Counter((parent[0], parent[1]) for parent, _ in ended if parent[2] is not None)
+    rows = [{"run_id": run_id, "step": step, "children": count} for (run_id, step), count in counts.items()]
+    found = tx.rows("count_down_many", **columns(_ENDED, rows)) if rows else []
+    waiting = {(row["run_id"], row["step"]) for row in found if row["remaining"] > 0 and not row["eager"]}
+    heard = {parent[0] for parent, completed in ended if not completed or parent[2] is None or parent[:2] not in waiting}
+    later: Any = Later(tx)
+    for state in tx.rows("load_states", ids=Texts(heard)) if heard else []:
+        if state["finished_at"] is None:
+            touch(later, state)
+    later.make()

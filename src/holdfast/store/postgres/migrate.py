@@ -1,0 +1,138 @@
+"""Opening a PostgreSQL database: numbered forward migrations with checksums, refusals in clear words.
+
+Of many who open an empty database at once one migrates, under a lock of the transaction; the others wait and find it done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+
+from holdfast.errors import CodecMismatch, StoreForeign, StoreTooNew, StoreUnavailable
+from holdfast.store import queries
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL
+from holdfast.store.postgres.trouble import Lost, NotNow
+
+PATIENCE = 30.0
+"""Seconds for which opening waits for a server that is just starting."""
+
+LOCK = 0x686F6C6466617374
+"""Our name, as a number."""
+
+_TABLE = """CREATE TABLE IF NOT EXISTS holdfast.migration (
+    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)"""
+_RECORD = "INSERT INTO holdfast.migration VALUES (%(number)s, %(name)s, %(checksum)s, %(applied_at)s)"
+_SCHEMA = """SELECT has_schema_privilege(oid, 'USAGE') AS usable, has_schema_privilege(oid, 'CREATE') AS creatable,
+    (SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_namespace.oid) AS things,
+    (SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'migration') AS ours
+  FROM pg_namespace WHERE nspname = 'holdfast'"""
+_MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE') AS creatable"
+
+
+def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool = True) -> tuple[Connection, str]:
+    """Open the writing connection of this process and bring the schema up to date; also say which database it is. Unless it
+    may *create*, a database that is not ours yet stays as it is."""
+    db = _patiently(connect)
+    try:
+        db.must_be_writable()
+        if not create and not _applied(db):
+            raise StoreUnavailable(database=db.address.shown, why="it has no tables of Holdfast")
+        _migrate(db)
+        _check_codec(db, codec)
+        return db, _setting(db, "database", secrets.token_hex(16))
+    except BaseException as error:
+        db.rollback()
+        db.close()
+        if isinstance(error, Lost):
+            raise StoreUnavailable(database=db.address.shown, reason=str(error)) from error
+        raise
+
+
+def _patiently(connect: Callable[[], Connection]) -> Connection:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return connect()
+        except NotNow as trouble:
+            if not trouble.soon or time.monotonic() > deadline:
+                raise trouble.story from trouble.__cause__
+        time.sleep(0.05)
+
+
+def _migrate(db: Connection) -> None:
+    if _applied(db) == [number for number, _, _ in queries.migrations("postgres")]:
+        return
+    db.begin()
+    db.script(f"SET LOCAL lock_timeout TO '{PATIENCE:g}s'; SELECT pg_advisory_xact_lock({LOCK})")
+    done = _applied(db)
+    _create_schema(db)
+    db.script(_TABLE)
+    for number, name, text in queries.migrations("postgres"):
+        if number not in done:
+            db.script(text)
+            record = {"number": number, "name": name, "checksum": checksum(text), "applied_at": time.time_ns() // 1000}
+            db.change(_RECORD, record)
+    db.commit()
+
+
+def _applied(db: Connection) -> list[int]:
+    """Return the numbers of the migrations that this database has had; refuse one that we cannot understand."""
+    found = db.rows(_SCHEMA)
+    if not found or not found[0]["things"]:
+        return []
+    shown = db.address.shown
+    if not found[0]["usable"]:
+        raise StoreUnavailable(
+            database=shown, why=f'GRANT USAGE ON SCHEMA holdfast TO "{db.raw.info.user}", and rights on its tables'
+        )
+    if not found[0]["ours"]:
+        why = "there is a schema called holdfast that is not ours: rename it, or use another database"
+        raise StoreForeign(database=shown, why=why)
+    known = {number: checksum(text) for number, _, text in queries.migrations("postgres")}
+    rows = db.rows("SELECT number, name, checksum FROM holdfast.migration ORDER BY number")
+    for row in rows:
+        if row["number"] not in known:
+            raise StoreTooNew(database=shown, schema=row["number"], known=max(known))
+        if row["checksum"] != known[row["number"]]:
+            raise StoreForeign(database=shown, migration=row["name"])
+    return [row["number"] for row in rows]
+
+
+def _create_schema(db: Connection) -> None:
+    user, name = db.raw.info.user, db.raw.info.dbname
+    found = db.rows(_SCHEMA)
+    if found and not found[0]["creatable"]:
+        raise StoreUnavailable(
+            database=db.address.shown, why=f'GRANT ALL ON SCHEMA holdfast TO "{user}": it may not create tables'
+        )
+    if found:
+        return
+    if not db.rows(_MAY_CREATE)[0]["creatable"]:
+        why = f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast AUTHORIZATION "{user}"'
+        raise StoreUnavailable(database=db.address.shown, why=f"the schema cannot be made: {why}")
+    db.script("CREATE SCHEMA holdfast")
+
+
+def checksum(text: str) -> str:
+    """Return what a migration is recognised by."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _setting(db: Connection, name: str, first: str) -> str:
+    """Return a setting of the database; whoever comes first makes it."""
+    found = db.rows(SQL["setting"], {"name": name})
+    if not found:
+        db.change(SQL["save_setting"], {"name": name, "value": first})
+        found = db.rows(SQL["setting"], {"name": name})
+    value: str = found[0]["value"]
+    return value
+
+
+def _check_codec(db: Connection, codec: str) -> None:
+    """Hold on to the codec that the database was first written with."""
+    stored = _setting(db, "codec", codec)
+    if stored != codec:
+        raise CodecMismatch(database=db.address.shown, stored=stored, given=codec)

@@ -1,0 +1,128 @@
+"""Looking into a PostgreSQL database: as many reading connections as there are readers at once, a few of them kept."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import psycopg
+
+from holdfast.core import claims
+from holdfast.errors import EngineClosed, StoreUnavailable
+from holdfast.store.clock import Clock
+from holdfast.store.postgres.address import Address
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL, as_list, spelled
+from holdfast.store.postgres.trouble import Again, Lost, NotNow
+from holdfast.store.reading import RowReader, lane_from
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds for which a lost connection is sought to be made anew before somebody is told."""
+
+KEPT = 4
+"""How many connections are kept for readers to come."""
+
+_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_encoding")
+
+
+class PostgresReader(RowReader):
+    """What can be asked of a PostgreSQL database, by any thread at any time."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self.address, self.clock = address, clock
+        self._idle: list[Connection] = []
+        self._closed: str | None = None
+
+    def now(self) -> int:
+        """The time by which this store lives."""
+        return self.clock.now()
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed is not None:
+            raise EngineClosed(database=self.address.shown, why=self._closed)
+
+    def _connect(self) -> Connection:
+        return Connection(self.address)
+
+    def persist(self, attempt: Callable[[], T]) -> T:
+        """Make an attempt again and again while the connection is lost or others are in the way, for as long as is decent."""
+        deadline, pause = time.monotonic() + PATIENCE, 0.01
+        while True:
+            self._refuse_when_closed()
+            try:
+                return attempt()
+            except NotNow as trouble:
+                if time.monotonic() > deadline:
+                    raise trouble.story from trouble
+            except (Lost, Again) as trouble:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(database=self.address.shown, reason=str(trouble)) from trouble
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 2, 1.0)
+
+    def _ask(self, sql: str, values: Any = None) -> list[Any]:
+        return self.persist(lambda: self._ask_once(sql, values))
+
+    def _ask_once(self, sql: str, values: Any) -> list[Any]:
+        try:
+            db = self._idle.pop()
+        except IndexError:
+            db = self._connect()
+        try:
+            return db.rows(sql, values)
+        finally:
+            self._give_back(db)
+
+    def _give_back(self, db: Connection) -> None:
+        if db.raw.closed or len(self._idle) >= KEPT:
+            db.close()
+            return
+        self._idle.append(db)
+        if self._closed is not None:  # closed meanwhile, perhaps just now
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Close what no thread is using; whoever uses one now closes it when done."""
+        while self._idle:
+            try:
+                db = self._idle.pop()
+            except IndexError:
+                return
+            db.close()
+
+    def _rows(self, query: str, **values: object) -> list[Any]:
+        return self._ask(SQL[query], values)
+
+    def _spelled(self, sql: str) -> str:
+        return spelled(sql)
+
+    def _as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
+
+    def next_wake(self) -> int | None:
+        (found,) = self._rows("next_look")
+        times = [found["wake_at"], found["deadline"]]
+        if found["rated"]:
+            times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
+        return min((time for time in times if time is not None), default=None)
+
+    def check(self) -> list[str]:
+        return self._broken_laws()
+
+    def facts(self) -> dict[str, object]:
+        asked = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)
+        (found,) = self._ask(
+            f"SELECT {asked}, current_setting('server_version') AS postgres, pg_database_size(current_database()) AS bytes"
+        )
+        (schema,) = self._ask("SELECT MAX(number) AS schema FROM holdfast.migration")
+        lossy = [name for name in ("fsync", "synchronous_commit", "full_page_writes") if found[name] == "off"]
+        warning = {"warning": f"a crash of the server may lose what was committed: {', '.join(lossy)} off"} if lossy else {}
+        return {"database": self.address.shown, "driver": f"psycopg {psycopg.__version__}", **found, **schema, **warning}
+
+    def close(self) -> None:
+        self._closed = self._closed or "it was closed"
+        self._close_idle()

@@ -1,0 +1,320 @@
+"""Runs in a PostgreSQL database: one writing connection per process, a few for readers, one to listen.
+
+A connection may be lost at any moment, even while it commits. Then it is made anew, and before anything is written again we
+find out what became of what was on its way: nothing is written twice, and nothing that was answered is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import psycopg
+
+from holdfast.core.records import NewRun, Route, Session
+from holdfast.errors import HoldfastError, StoreReadOnly
+from holdfast.store import contract as c
+from holdfast.store import fork, transitions
+from holdfast.store.clock import Clock
+from holdfast.store.postgres import address, claiming, migrate
+from holdfast.store.postgres.borrowed import BorrowedTransaction
+from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.drafts import Draft, found_again
+from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
+from holdfast.store.postgres.reader import PostgresReader
+from holdfast.store.postgres.sql import CHANNEL, SQL
+from holdfast.store.postgres.trouble import Again, Lost
+from holdfast.store.postgres.writing import Attempt, merge
+
+FORK_PATIENCE = 5.0
+"""Seconds for which a fork waits for the end of a transaction."""
+
+BURY_PATIENCE = 5.0
+"""Seconds for which we wait for the end of a session that lost us."""
+
+GRACE = 1.0
+"""Seconds for which a lock must be gone before its holder counts as dead: its connection may have been lost, and be back soon."""
+
+REMEMBERED = 10_000
+"""How many answers are kept for callers who were told that the store is in trouble, and may ask again."""
+
+_TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start = %(since)s"
+_OUTCOME = "SELECT pg_xact_status(CAST(%(number)s AS xid8)) AS outcome"
+
+
+class Doubt(NamedTuple):
+    """What was on its way when the connection was lost: a statement, or the commit of a transaction."""
+
+    drafts: list[Draft]
+    number: str = ""
+    answers: Sequence[tuple[c.Transition, Any]] = ()
+    hints: c.Hints | None = None
+
+
+class PostgresStore(PostgresReader):
+    """A store in a PostgreSQL database."""
+
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, codec: str = "json", create: bool = True, listen: str | None = None,
+        notify: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(address.read(url, listen=listen, notify=notify), clock or DatabaseClock())
+        self.url = self.address.shown
+        self.commits = 0
+        self._lock, self._quiet = threading.RLock(), False
+        self._routes: dict[Route, int] = {}
+        self._hints, self._hints_guard = c.Hints(), threading.Lock()
+        self._messenger = Messenger(self.address)
+        self._doubt: Doubt | None = None
+        self._settled: dict[int, tuple[c.Transition, Any]] = {}
+        self._missing: dict[int, float] = {}
+        self._writer, self.identity = migrate.open_writer(self._connect, codec, create=create)
+        try:
+            self._begin_where_others_ended()
+        except BaseException:
+            self._writer.close()
+            raise
+        fork.watch(self)
+
+    def _begin_where_others_ended(self) -> None:
+        if isinstance(self.clock, DatabaseClock):
+            self.clock.measure(self._writer, times=3)
+        newest = self._writer.rows(SQL["newest"])[0]
+        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
+
+    # Writing
+
+    def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
+        """Apply all transitions in one transaction, and answer each."""
+        self._refuse_when_closed()
+        if len({id(op) for op in batch}) < len(batch):
+            batch = [msgspec.structs.replace(op) for op in batch]
+        with self._lock:
+            try:
+                return self._answered(batch)
+            except (HoldfastError, MemoryError):
+                raise
+            except Exception:
+                if len(batch) == 1:
+                    raise
+            return [self._alone(op) for op in batch]
+
+    def _alone(self, op: c.Transition) -> Any:
+        """One of a batch is faulty in an unforeseen way: find out which, so that the others are not harmed."""
+        try:
+            return self._answered([op])[0]
+        except Exception as error:
+            return error
+
+    def _answered(self, batch: Sequence[c.Transition]) -> list[Any]:
+        try:
+            self.persist(lambda: self._write([op for op in batch if id(op) not in self._settled]))
+        except StoreReadOnly:
+            self._writer.close()  # there may be another server by now
+            raise
+        return [self._settled.pop(id(op))[1] for op in batch]
+
+    def _write(self, ops: Sequence[c.Transition]) -> None:
+        """Try to write, and settle what was written."""
+        db = self._connected()
+        now = self.now()
+        ops = [op for op in ops if id(op) not in self._settled]
+        if not ops or self._nothing_to_claim(db, ops, now):
+            return
+        attempt = Attempt(db, ops, now, self._routes)
+        if attempt.simple and db.direct:
+            self._write_simply(db, attempt)
+        if len(attempt.answers) < len(ops):
+            left = ops if not attempt.answers else [op for place, op in enumerate(ops) if place not in attempt.answers]
+            self._transact(db, attempt if left is ops else Attempt(db, left, now, self._routes, drafts=False))
+
+    def _nothing_to_claim(self, db: Connection, ops: Sequence[c.Transition], now: int) -> bool:
+        """Answer those who claim in vain without a transaction: that is how it is most of the time."""
+        if not all(isinstance(op, c.Claim) and not claiming.is_worth_while(db, op, now) for op in ops):
+            return False
+        self._settle([(op, []) for op in ops])
+        return True
+
+    def _write_simply(self, db: Connection, attempt: Attempt) -> None:
+        """Write in one statement, which commits itself."""
+        try:
+            drafts = list(attempt.drafts.values())
+            attempt.write_simply()
+        except Lost:
+            self._doubt = Doubt(drafts)
+            raise
+        if attempt.answers:
+            self._committed(attempt)
+            if _worth_telling(attempt.tx.hints) and not self._messenger.running:
+                with suppress(Lost):  # it is only a hint
+                    db.rows(TELL, {"channel": CHANNEL, "name": self._messenger.name})
+        self._settle([(attempt.ops[place], answer) for place, answer in attempt.answers.items()])
+
+    def _transact(self, db: Connection, attempt: Attempt) -> None:
+        number = db.begin()
+        try:
+            attempt.write()
+            answers = [(op, attempt.answers[place]) for place, op in enumerate(attempt.ops)]
+            if attempt.undone:
+                db.rollback()
+            else:
+                self._commit(db, attempt, Doubt([], number, answers, attempt.tx.hints))
+        except BaseException:
+            db.rollback()
+            raise
+        self._settle(answers)
+
+    def _commit(self, db: Connection, attempt: Attempt, doubt: Doubt) -> None:
+        tells = _worth_telling(attempt.tx.hints) and not self._messenger.running
+        try:
+            db.commit(also=f"SELECT pg_notify('{CHANNEL}', '{self._messenger.name}')" if tells else "")
+        except Lost:
+            self._doubt = doubt
+            raise
+        self._committed(attempt)
+
+    def _committed(self, attempt: Attempt) -> None:
+        self.commits += 1
+        self._routes.update(attempt.tx.new_routes)
+        self._tell(attempt.tx.hints)
+
+    def _tell(self, hints: c.Hints) -> None:
+        with self._hints_guard:
+            merge(self._hints, hints)
+        if self._messenger.running and _worth_telling(hints):
+            self._messenger.tell()
+
+    def _settle(self, answers: Sequence[tuple[c.Transition, Any]]) -> None:
+        self._settled.update((id(op), (op, answer)) for op, answer in answers)
+        while len(self._settled) > REMEMBERED + len(answers):
+            del self._settled[next(iter(self._settled))]
+
+    # The writing connection
+
+    def _connected(self) -> Connection:
+        """Return the writing connection, made anew if it was lost, with nothing left in doubt."""
+        if self._writer.raw.closed:
+            self._reconnect()
+        self._resolve(self._writer)
+        if isinstance(self.clock, DatabaseClock) and self.clock.is_stale():
+            self.clock.measure(self._writer)
+        return self._writer
+
+    def _reconnect(self) -> None:
+        db = self._connect()
+        try:
+            db.must_be_writable()
+            self._bury(db, self._writer)
+        except BaseException:
+            db.close()
+            raise
+        self._writer = db
+
+    def _bury(self, db: Connection, old: Connection) -> None:
+        """See to it that the session of a lost connection has ended: it may hold locks, or be just about to commit."""
+        deadline = time.monotonic() + BURY_PATIENCE
+        while old.direct and db.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
+            if time.monotonic() > deadline:
+                raise Lost("the session that was lost has not ended yet")
+            time.sleep(0.002)
+
+    def _resolve(self, db: Connection) -> None:
+        """Find out what became of what was on its way when the connection was lost."""
+        doubt = self._doubt
+        if doubt is None:
+            return
+        if doubt.number:
+            if self._has_committed(db, doubt.number):
+                self._settle(doubt.answers)
+                self._tell(doubt.hints or c.Hints())
+        else:
+            for draft in found_again(db, doubt.drafts):
+                self._settle([(draft.op, draft.answer)])
+                self._tell(draft.hints)
+        self._doubt = None
+
+    def _has_committed(self, db: Connection, number: str) -> bool:
+        try:
+            outcome = db.rows(_OUTCOME, {"number": number})[0]["outcome"]
+        except psycopg.DataError:  # the number is still to come: a server took over that never saw it
+            return False
+        if outcome == "in progress":
+            raise Again(f"transaction {number} is in progress")
+        return bool(outcome == "committed")
+
+    # Being told
+
+    def hints(self) -> c.Hints:
+        """What the commits since the last call touched."""
+        with self._hints_guard:
+            hints, self._hints = self._hints, c.Hints()
+        return hints
+
+    def changed(self) -> bool:
+        """Whether another process committed since the last call, or may have."""
+        self._refuse_when_closed()
+        return self._messenger.changed()
+
+    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
+        """Create runs in the caller's own open transaction. None is born leased: who knows when it commits?"""
+        unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
+        with BorrowedTransaction(connection, self.address.shown, self.identity, self.now()) as tx:
+            return transitions.start_runs(tx, c.StartRuns(unleased))
+
+    # Being alive
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Whether the process of a session lives: whether anybody holds the lock that it took."""
+        slot = session.slot
+        if slot < 0:
+            return None
+        if slot in self._messenger.slots or self._rows("is_locked", space=SPACE, slot=slot):
+            self._missing.pop(slot, None)
+            return True
+        since = self._missing.setdefault(slot, time.monotonic())
+        return False if time.monotonic() - since > GRACE else None
+
+    def take_slot(self) -> int:
+        """Lock a place by which others see that this process lives."""
+        return self._messenger.take_slot()
+
+    def free_slot(self, slot: int) -> None:
+        """Unlock it."""
+        self._messenger.free_slot(slot)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._closed is not None:
+            return
+        super().close()
+        self._messenger.close()
+        with self._lock:
+            self._writer.close()
+
+    def before_fork(self) -> None:
+        """Wait for the end of a transaction that another thread is in."""
+        self._quiet = self._lock.acquire(timeout=FORK_PATIENCE)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on; in the child let go of all connections, without a word to the server."""
+        if in_child and self._closed is None:
+            self._closed = "the process was forked: open it anew in the child"
+            for db in (self._writer, *self._idle):
+                db.abandon()
+            self._idle.clear()
+            self._messenger.abandon()
+        if self._quiet:
+            self._lock.release()
+
+
+def _worth_telling(hints: c.Hints) -> bool:
+    return bool(hints.ready or hints.runs or hints.finished)
+
+
+if TYPE_CHECKING:
+    _promise: type[c.Store] = PostgresStore

@@ -1,0 +1,107 @@
+"""An open transaction, as the transitions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from holdfast.core.records import Route
+from holdfast.store import contract as c
+from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL, as_list
+from holdfast.store.reading import route_values
+
+Kinds = dict[str, type[list[Any]]]
+
+RUN_COLUMNS: Kinds = {
+    "id": Texts,
+    "route_id": Numbers,
+    "status": Texts,
+    "priority": Numbers,
+    "generation": Numbers,
+    "session_id": Texts,
+    "rank": Numbers,
+    "wake_at": Numbers,
+    "deadline": Numbers,
+    "input": Blobs,
+    "key": Texts,
+    "parent_id": Texts,
+    "parent_step": Texts,
+    "parent_index": Numbers,
+    "on_parent_end": Texts,
+    "root_id": Texts,
+    "forked_from": Texts,
+    "created_at": Numbers,
+    "started_at": Numbers,
+}
+"""What a new run is written with, and what each of its columns is a list of when there are many."""
+
+
+def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
+    """Turn rows into columns: one array each."""
+    return {prefix + name: kind([row[name] for row in rows]) for name, kind in kinds.items()}
+
+
+class PostgresTransaction:
+    """What the transitions see of an open transaction."""
+
+    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "now")
+
+    def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
+        self._db, self.now, self._known_routes = db, now, known_routes
+        self.hints = c.Hints()
+        self.new_routes: dict[Route, int] = {}
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        return self._db.rows(SQL[query], values)
+
+    def change(self, query: str, **values: object) -> int:
+        return self._db.change(SQL[query], values)
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        if len(values) < 2:
+            return sum(self._db.change(SQL[query], each) for each in values)
+        return self._db.many(SQL[query], values)
+
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        if len(rows) == 1:
+            return {str(row["id"]) for row in rows if self._db.change(SQL["insert_run"], row)}
+        return {row["id"] for row in self._db.rows(SQL["insert_runs"], columns(RUN_COLUMNS, rows))} if rows else set()
+
+    def route_id(self, route: Route) -> int:
+        known = self._known_routes.get(route) or self.new_routes.get(route)
+        if known is not None:
+            return known
+        values = route_values(route)
+        found = self._db.rows(SQL["find_route"], values)
+        if not found:
+            self._db.change(SQL["insert_route"], values)
+            found = self._db.rows(SQL["find_route"], values)
+        self.new_routes[route] = found[0]["id"]
+        return self.new_routes[route]
+
+    def as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        return self._db.call(body)
+
+
+class Later:
+    """Changes that need not be made one by one: noted, and then made together, those of one kind at once."""
+
+    def __init__(self, tx: PostgresTransaction) -> None:
+        self._tx = tx
+        self.now, self.hints = tx.now, tx.hints
+        self._noted: dict[str, list[dict[str, object]]] = {}
+
+    def change(self, query: str, **values: object) -> int:
+        self._noted.setdefault(query, []).append(values)
+        return 1
+
+    def make(self) -> None:
+        """Make all the changes."""
+        for query, values in self._noted.items():
+            self._tx.many(query, values)
+        self._noted.clear()

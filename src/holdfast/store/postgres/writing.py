@@ -1,0 +1,183 @@
+"""One try to write a batch: what is simple travels together, the rest is applied one by one, all in one transaction.
+
+Any order of the transitions in a batch is as good as any other, for they are concurrent; only those about one run keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+
+from holdfast.core.records import Route
+from holdfast.errors import HoldfastError, StoreError
+from holdfast.store import contract as c
+from holdfast.store.postgres import claiming
+from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.drafts import Draft, draft, tell_parents, write
+from holdfast.store.postgres.sql import as_list
+from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.postgres.trouble import Again, Lost, translated
+from holdfast.store.transitions import APPLY, may_refuse_late
+
+_APPLY: dict[type, Callable[[Any, Any], Any]] = {**APPLY, c.Claim: claiming.claim}
+_ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run")
+
+
+class Attempt:
+    """One try."""
+
+    def __init__(
+        self, db: Connection, ops: Sequence[c.Transition], now: int, routes: dict[Route, int], *, drafts: bool = True
+    ) -> None:
+        self._db, self.ops, self._routes = db, ops, routes
+        self.tx = PostgresTransaction(db, now, routes)
+        self.answers: dict[int, Any] = {}
+        """What is decided, by the place of the transition."""
+        self.drafts: dict[int, Draft] = {}
+        self.slow: list[int] = []
+        self.undone = False
+        """Whether the only one there is was refused, so that there is nothing to commit."""
+        if drafts:
+            self._draft()
+        else:
+            self.slow = list(range(len(ops)))
+
+    def _draft(self) -> None:
+        taken: set[str] = set()
+        for place, op in enumerate(self.ops):
+            found = draft(op, self.tx.now, self._routes, taken)
+            if found is None:
+                self.slow.append(place)
+            else:
+                self.drafts[place] = found
+            taken.update(_written_by(op))
+
+    @property
+    def simple(self) -> bool:
+        """Whether all of it is one statement."""
+        found = list(self.drafts.values())
+        if self.slow or not found:
+            return False
+        return all(one.head == found[0].head and not one.extras and one.parent is None for one in found)
+
+    def write_simply(self) -> None:
+        """Write what is one statement. Whoever its guards do not let pass is left to be applied one by one."""
+        places = list(self.drafts)
+        passed = write(self._db, list(self.drafts.values()))
+        for number, place in enumerate(places):
+            if number in passed:
+                self._pass(place)
+            else:
+                self.slow.append(place)
+        self.drafts = {}
+
+    def write(self) -> None:
+        """Write all of it, in the transaction that is open."""
+        self._lock()
+        for head in _ORDER:
+            self._write_group({place: one for place, one in self.drafts.items() if one.head == head})
+        self.drafts = {}
+        alone = len(self.ops) == 1
+        for place in sorted(self.slow):
+            self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+
+    def _lock(self) -> None:
+        """Lock the runs that are known to be touched before any is touched, if there are several."""
+        if not self.slow and all(one.parent is None for one in self.drafts.values()):
+            return
+        known = {run_id for op in self.ops for run_id in _touched_by(op)}
+        if len(known) > 1:
+            self.tx.rows("lock_runs", ids=as_list(sorted(known)))
+
+    def _write_group(self, group: dict[int, Draft]) -> None:
+        if not group:
+            return
+        places = list(group)
+        passed = {places[number] for number in write(self._db, list(group.values()))}
+        self.slow += [place for place in places if place not in passed]
+        extras: dict[str, list[dict[str, object]]] = {}
+        for place in passed:
+            self._pass(place)
+            for query, values in group[place].extras:
+                extras.setdefault(query, []).extend(values)
+        for query, rows in extras.items():
+            self.tx.many(query, rows)
+        tell_parents(self.tx, [group[place] for place in passed])
+
+    def _pass(self, place: int) -> None:
+        self.answers[place] = self.drafts[place].answer
+        merge(self.tx.hints, self.drafts[place].hints)
+
+    def _apply(self, place: int) -> Any:
+        """Apply one transition; a refused one leaves nothing behind."""
+        op = self.ops[place]
+        if may_refuse_late(op, self._routes):
+            return self._apply_carefully(op)
+        try:
+            return _APPLY[type(op)](self.tx, op)
+        except StoreError:
+            raise
+        except HoldfastError as refused:
+            return refused
+
+    def _apply_carefully(self, op: c.Transition) -> Any:
+        tx = self.tx
+        hints, routes = c.Hints(tx.hints.ready, set(tx.hints.runs), set(tx.hints.finished)), dict(tx.new_routes)
+        self._db.script("SAVEPOINT holdfast_op")
+        try:
+            answer = _APPLY[type(op)](tx, op)
+        except Exception as refused:
+            raise_if_passing(refused)
+            self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
+            tx.hints, tx.new_routes, answer = hints, routes, refused
+        self._db.script("RELEASE SAVEPOINT holdfast_op")
+        return answer
+
+    def _apply_alone(self, place: int) -> Any:
+        """Apply the only transition there is: to refuse it, the whole transaction is rolled back."""
+        op = self.ops[place]
+        try:
+            return _APPLY[type(op)](self.tx, op)
+        except Exception as refused:
+            raise_if_passing(refused)
+            if not isinstance(refused, HoldfastError) and not may_refuse_late(op, self._routes):
+                raise
+            self.undone, self.tx.hints, self.tx.new_routes = True, c.Hints(), {}
+            return refused
+
+
+def raise_if_passing(error: Exception) -> None:
+    """Raise what says nothing about the transition itself: that the store is in trouble, or that it must be tried again."""
+    if isinstance(error, StoreError | Lost | Again):
+        raise error
+    if isinstance(error, psycopg.Error) and isinstance(again := translated(error, ""), Again):
+        raise again from error
+
+
+def _written_by(op: c.Transition) -> Iterator[str]:
+    """The runs that a transition says it writes."""
+    if isinstance(op, c.Advance):
+        yield op.run_id
+    elif isinstance(op, c.StartRuns):
+        yield from (run.id for run in op.runs)
+
+
+def _touched_by(op: c.Transition) -> Iterator[str]:
+    """The runs that exist and that a transition is known to touch."""
+    if isinstance(op, c.Advance):
+        yield op.run_id
+        yield from (signal[0] for signal in op.signals)
+        yield from (cancel[0] for cancel in op.cancels)
+        if op.parent is not None:
+            yield op.parent[0]
+    elif isinstance(op, c.SignalRun | c.RequestCancel | c.ResumeRun | c.ReplayRun):
+        yield op.run_id
+
+
+def merge(into: c.Hints, hints: c.Hints) -> None:
+    """Add hints to others."""
+    into.ready |= hints.ready
+    into.runs |= hints.runs
+    into.finished |= hints.finished
