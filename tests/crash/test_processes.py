@@ -200,8 +200,6 @@ def test_a_run_that_kills_its_worker_again_and_again_is_stuck(workers, engine):
     assert engine.check() == []
 
 
-    strict=True, reason="whoever is at work beside a run that kills its worker is blamed too, and is stuck with it"
-)
 def test_the_neighbours_of_a_run_that_kills_its_worker_complete(workers, engine):
     bad = engine.start("poison")
     neighbours = [engine.start("five_steps", number) for number in range(5)]

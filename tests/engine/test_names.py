@@ -27,6 +27,6 @@ def test_two_of_one_name_are_told_apart_by_who_has_the_function(database):
     with Engine(database) as engine:
         with pytest.raises(WorkflowExists, match=r"one\.py:2.*other\.py:2"):
             engine.start("twice", 1)
-        assert engine.start(other, 1).result(timeout=5) == "other"
+        assert engine.start(other, 1).result(timeout=20) == "other"
     with Engine(database) as engine:
-        assert engine.start(parent).result(timeout=5) == "one"
+        assert engine.start(parent).result(timeout=20) == "one"

@@ -62,7 +62,7 @@ async def waits() -> object:
 def test_the_same_id_and_input_is_the_same_run(engine):
     first, again = engine.start(sums, 1, id="mine"), engine.start(sums, 1, id="mine")
     assert first.id == again.id == "mine"
-    assert first.result(timeout=5) == 20
+    assert first.result(timeout=20) == 20
     assert calls == ["one", "two"]
     with pytest.raises(RunExists):
         engine.start(sums, 2, id="mine")
@@ -81,8 +81,8 @@ def test_a_process_that_does_not_work_can_start_runs(database, engine):
     client = Engine(database)
     run = client.start(sums, 4)
     by_name = client.start("sums", 5)
-    assert engine.run(run.id).result(timeout=5) == 50
-    assert by_name.result(timeout=5) == 60
+    assert engine.run(run.id).result(timeout=20) == 50
+    assert by_name.result(timeout=20) == 60
     client.close()
     with pytest.raises(EngineClosed):
         client.start(sums, 1)
@@ -100,14 +100,14 @@ def test_a_run_can_be_started_in_the_callers_own_transaction(database, engine):
     db.commit()
     db.close()
 
-    assert kept.result(timeout=5) == 30
+    assert kept.result(timeout=20) == 30
     with pytest.raises(RunNotFound):
         engine.run(lost.id)
 
 
 def test_many_in_one_call(engine):
     runs = engine.start_many(sums, range(100), tags={"batch": "a"})
-    assert [run.result(timeout=10) for run in runs] == [(n + 1) * 10 for n in range(100)]
+    assert [run.result(timeout=30) for run in runs] == [(n + 1) * 10 for n in range(100)]
     assert len(engine.runs(tags={"batch": "a"}, limit=200)) == 100
     assert engine.start_many(sums, []) == []
 
@@ -143,10 +143,10 @@ def test_replay_does_what_failed_again(engine):
     broken.set()
     run = engine.start(sums, 1)
     with pytest.raises(RunFailed):
-        run.result(timeout=5)
+        run.result(timeout=20)
     broken.clear()
     engine.replay(run.id)
-    assert run.result(timeout=5) == 20
+    assert run.result(timeout=20) == 20
     assert calls == ["one", "two", "two"]
     with pytest.raises(StepNotFound):
         engine.replay(run.id, from_step="nowhere")
@@ -154,9 +154,9 @@ def test_replay_does_what_failed_again(engine):
 
 def test_replay_from_a_step(engine):
     run = engine.start(sums, 1)
-    run.result(timeout=5)
+    run.result(timeout=20)
     engine.replay(run.id, from_step="two")
-    assert run.result(timeout=5) == 20
+    assert run.result(timeout=20) == 20
     assert calls == ["one", "two", "two"]
     waiting = engine.start(waits)
     with pytest.raises(RunNotFinished):
@@ -168,13 +168,13 @@ def test_replay_from_a_step(engine):
 
 def test_fork_goes_its_own_way_from_a_step(engine):
     run = engine.start(sums, 1)
-    run.result(timeout=5)
+    run.result(timeout=20)
     fork = engine.fork(run.id, from_step="two")
-    assert fork.result(timeout=5) == 20
+    assert fork.result(timeout=20) == 20
     assert calls == ["one", "two", "two"]
     assert fork.record.forked_from == run.id
     anew = engine.fork(run.id)
-    assert anew.result(timeout=5) == 20
+    assert anew.result(timeout=20) == 20
     assert calls[3:] == ["one", "two"]
 
 
@@ -184,7 +184,7 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
         return await holdfast.map(sums, [1, 2])
 
     run = engine.start(parent, tags={"a": "b"})
-    run.result(timeout=5)
+    run.result(timeout=20)
     assert engine.export(run.id, tmp_path / "one.db") == 3
     other = Engine(tmp_path / "one.db")
     assert other.run(run.id).result(timeout=1) == [20, 30]
@@ -198,11 +198,11 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
 def test_prune_deletes_old_finished_trees_in_batches(database, clock):
     with Engine(database, clock=clock) as engine:
         for run in engine.start_many(sums, range(30)):
-            run.result(timeout=5)
+            run.result(timeout=20)
         waiting = engine.start(waits)
         clock.advance("31d")
         fresh = engine.start(sums, 1)
-        fresh.result(timeout=5)
+        fresh.result(timeout=20)
         assert sum(engine.prune("30d", batch=10)) == 30
         assert {run.id for run in engine.runs()} == {waiting.id, fresh.id}
         with pytest.raises(BadOption):
@@ -214,7 +214,7 @@ def test_a_result_may_take_too_long(engine):
     with pytest.raises(ResultTimeout):
         run.result(timeout="10ms")
     run.signal("go", 1)
-    assert run.result(timeout=5) == 1
+    assert run.result(timeout=20) == 1
 
 
 def test_a_lane_limits_how_many_work_at_once(engine):
@@ -237,7 +237,7 @@ def test_a_lane_limits_how_many_work_at_once(engine):
     engine.lane("narrow", concurrency=2)
     wait_until(engine, lambda: any(lane.name == "narrow" for lane in engine.lanes()))
     for run in [engine.start(flow) for _ in range(10)]:
-        run.result(timeout=10)
+        run.result(timeout=30)
     assert max(most) <= 2
 
 
@@ -251,7 +251,7 @@ def test_a_paused_lane_waits_until_it_is_resumed(engine):
     with pytest.raises(ResultTimeout):
         run.result(timeout="50ms")
     engine.lane("quiet", paused=False)
-    assert run.result(timeout=5) == 1
+    assert run.result(timeout=20) == 1
 
 
 def test_a_worker_leaves_alone_what_it_cannot_serve(database):
@@ -271,18 +271,18 @@ def test_a_worker_leaves_alone_what_it_cannot_serve(database):
     unknown, needy = client.start(other), client.start(heavy)
     old = client.start(pinned, version="1")
     with Engine(database, workflows=[heavy, pinned, sums]) as engine:
-        assert engine.start(sums, 1).result(timeout=5) == 20
+        assert engine.start(sums, 1).result(timeout=20) == 20
         assert {engine.run(run.id).status.value for run in (unknown, needy, old)} == {"pending"}
     with Engine(database, workflows=[heavy, other], capabilities=["gpu"]) as engine:
-        assert engine.run(unknown.id).result(timeout=5) == 1
-        assert engine.run(needy.id).result(timeout=5) == 2
+        assert engine.run(unknown.id).result(timeout=20) == 1
+        assert engine.run(needy.id).result(timeout=20) == 2
     client.close()
 
 
 def test_only_the_lanes_that_a_worker_serves(database):
     with Engine(database, lanes=["a"]) as engine:
         mine, other = engine.start(sums, 1, lane="a"), engine.start(sums, 2, lane="b")
-        assert mine.result(timeout=5) == 20
+        assert mine.result(timeout=20) == 20
         assert other.status == "pending"
 
 
@@ -292,7 +292,7 @@ def test_closing_hands_back_what_is_at_work(database):
     @step
     def first() -> int:
         began.set()
-        go_on.wait(5)
+        go_on.wait(20)
         return 1
 
     @workflow
@@ -302,13 +302,13 @@ def test_closing_hands_back_what_is_at_work(database):
     engine = Engine(database)
     engine.work()
     run_id = engine.start(flow).id
-    assert began.wait(5)
+    assert began.wait(20)
     closer = threading.Thread(target=engine.close)
     closer.start()
     go_on.set()
-    closer.join(5)
+    closer.join(20)
     with Engine(database) as other:
-        assert other.run(run_id).result(timeout=5) == 3
+        assert other.run(run_id).result(timeout=20) == 3
         assert [event.step for event in other.history(run_id)] == ["first", "one", None]
 
 
@@ -316,7 +316,7 @@ def test_the_asynchronous_engine_does_the_same(database):
     async def main() -> None:
         async with AsyncEngine(database) as engine:
             runs = await asyncio.gather(*(engine.start(sums, n) for n in range(50)))
-            assert [await run.result(timeout=5) for run in runs] == [(n + 1) * 10 for n in range(50)]
+            assert [await run.result(timeout=20) for run in runs] == [(n + 1) * 10 for n in range(50)]
             waiting = await engine.start(waits)
             assert await waiting.signal("go", 5)
             assert await waiting.result() == 5
@@ -345,17 +345,17 @@ def test_a_workflow_does_not_start_runs_behind_its_own_back(engine):
         engine.start(sums, 1)
 
     with pytest.raises(RunFailed, match=r"holdfast\.start"):
-        engine.start(sneaky).result(timeout=5)
+        engine.start(sneaky).result(timeout=20)
 
 
 def test_a_step_may_start_and_wait_for_other_runs_unless_that_blocks_the_engine(engine):
     @step
     def plain() -> int:
-        return engine.start(sums, 1).result(timeout=5)
+        return engine.start(sums, 1).result(timeout=20)
 
     @step
     async def blocks() -> int:
-        return engine.start(sums, 1).result(timeout=5)
+        return engine.start(sums, 1).result(timeout=20)
 
     @workflow
     async def flow() -> list:
@@ -363,7 +363,7 @@ def test_a_step_may_start_and_wait_for_other_runs_unless_that_blocks_the_engine(
             await blocks()
         return [await plain.aio()]
 
-    assert engine.start(flow).result(timeout=5) == [20]
+    assert engine.start(flow).result(timeout=20) == [20]
 
 
 def test_many_blocking_workflows_share_the_threads_there_are(database):
@@ -392,7 +392,7 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
     monkeypatch.setattr(driver, "handle", explode)
     run = engine.start(sums, 1)
     with pytest.raises(holdfast.errors.RunStuck, match="a fault of ours"):
-        run.result(timeout=5)
+        run.result(timeout=20)
     monkeypatch.undo()
     engine.resume(run.id)
-    assert run.result(timeout=5) == 20
+    assert run.result(timeout=20) == 20

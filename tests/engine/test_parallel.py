@@ -32,7 +32,7 @@ async def hearing(name: str) -> object:
 
 
 def test_gather_runs_side_by_side_and_keeps_the_order(engine):
-    meeting = threading.Barrier(2, timeout=5)
+    meeting = threading.Barrier(2, timeout=20)
 
     @step
     def meet(n: int) -> int:
@@ -47,8 +47,8 @@ def test_gather_runs_side_by_side_and_keeps_the_order(engine):
     def blocking_pair() -> list:
         return holdfast.sync.gather(lambda: meet(1), lambda: meet(2))
 
-    assert engine.start(pair).result(timeout=5) == [1, 2]
-    assert engine.start(blocking_pair).result(timeout=5) == [1, 2]
+    assert engine.start(pair).result(timeout=20) == [1, 2]
+    assert engine.start(blocking_pair).result(timeout=20) == [1, 2]
 
 
 def test_asyncio_itself_works_in_a_workflow(engine):
@@ -61,7 +61,7 @@ def test_asyncio_itself_works_in_a_workflow(engine):
             await asyncio.wait_for(wait_signal("never"), 0.01)
         return [task.result() for task in tasks] + more
 
-    assert engine.start(native).result(timeout=5) == [0, 2, 4, 10, 12]
+    assert engine.start(native).result(timeout=20) == [0, 2, 4, 10, 12]
 
 
 @pytest.mark.parametrize("target", [double, doubled])
@@ -75,8 +75,8 @@ def test_map_keeps_the_order(engine, target, max_parallel):
     def blocking_mapped() -> list:
         return holdfast.sync.map(target, range(10), max_parallel=max_parallel)
 
-    assert engine.start(mapped).result(timeout=10) == [2 * n for n in range(10)]
-    assert engine.start(blocking_mapped).result(timeout=10) == [2 * n for n in range(10)]
+    assert engine.start(mapped).result(timeout=30) == [2 * n for n in range(10)]
+    assert engine.start(blocking_mapped).result(timeout=30) == [2 * n for n in range(10)]
 
 
 @pytest.mark.parametrize("target", [double, doubled])
@@ -96,11 +96,11 @@ def test_map_fails_fast_or_collects(engine, target):
 
     failure = StepFailed if target is double else ChildFailed
     with pytest.raises(RunFailed, match=failure.__name__):
-        engine.start(strict).result(timeout=5)
-    assert engine.start(lenient).result(timeout=5) == [2, failure.__name__, 4]
-    assert engine.start(at_least, 2).result(timeout=5) == 3
+        engine.start(strict).result(timeout=20)
+    assert engine.start(lenient).result(timeout=20) == [2, failure.__name__, 4]
+    assert engine.start(at_least, 2).result(timeout=20) == 3
     with pytest.raises(RunFailed, match="TooManyFailures"):
-        engine.start(at_least, 3).result(timeout=5)
+        engine.start(at_least, 3).result(timeout=20)
 
 
 def test_map_refuses_options_that_make_no_sense(engine):
@@ -110,7 +110,7 @@ def test_map_refuses_options_that_make_no_sense(engine):
 
     for option in ({"max_parallel": 0}, {"on_error": "ignore"}, {"min_success": 2}, {"colour": 1}):
         with pytest.raises(RunFailed, match="BadOption"):
-            engine.start(silly, option).result(timeout=5)
+            engine.start(silly, option).result(timeout=20)
 
 
 def test_ten_thousand_children_in_one_call(engine):
@@ -131,7 +131,7 @@ def test_a_child_is_a_run_of_its_own(engine):
         return await doubled(21)
 
     run = engine.start(parent)
-    assert run.result(timeout=5) == 42
+    assert run.result(timeout=20) == 42
     (child,) = engine.runs(parent_id=run.id)
     assert (child.workflow, child.status, child.root_id) == ("doubled", "completed", run.id)
 
@@ -145,7 +145,7 @@ def test_a_failed_child_is_an_error_in_its_parent(engine):
             return str(error.facts["message"])
         return ""
 
-    assert "negative" in engine.start(parent).result(timeout=5)
+    assert "negative" in engine.start(parent).result(timeout=20)
 
 
 def test_children_with_handles(engine):
@@ -161,8 +161,8 @@ def test_children_with_handles(engine):
         handle.signal("word", 5)
         return [handle.result()]
 
-    assert engine.start(parent).result(timeout=5) == [5]
-    assert engine.start(blocking_parent).result(timeout=5) == [5]
+    assert engine.start(parent).result(timeout=20) == [5]
+    assert engine.start(blocking_parent).result(timeout=20) == [5]
 
 
 @pytest.mark.parametrize(("policy", "status"), [("cancel", "cancelled"), ("leave", "waiting")])
@@ -172,11 +172,11 @@ def test_a_parents_end_cancels_or_leaves_its_children(engine, policy, status):
         handle = await holdfast.start(hearing, "word", on_parent_end=policy)
         return handle.id
 
-    child = engine.run(engine.start(parent).result(timeout=5))
+    child = engine.run(engine.start(parent).result(timeout=20))
     wait_for(engine, child, status)
     if policy == "leave":
         child.signal("word", 1)
-        assert child.result(timeout=5) == 1
+        assert child.result(timeout=20) == 1
 
 
 def test_cancelling_a_parent_cancels_the_children_it_waits_for(engine):
@@ -188,7 +188,7 @@ def test_cancelling_a_parent_cancels_the_children_it_waits_for(engine):
     wait_until(engine, lambda: len(engine.runs(parent_id=run.id)) == 2)
     run.cancel("enough")
     with pytest.raises(holdfast.errors.RunCancelled):
-        run.result(timeout=5)
+        run.result(timeout=20)
     wait_until(engine, lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["cancelled"] * 2)
 
 
@@ -210,20 +210,20 @@ def test_the_losers_of_a_race_are_stopped(engine):
         return await hearing("never")
 
     run = engine.start(race)
-    assert run.result(timeout=5) == 4
-    assert stopped.wait(5)
+    assert run.result(timeout=20) == 4
+    assert stopped.wait(20)
     wait_until(engine, lambda: all(child.status == "cancelled" for child in engine.runs(parent_id=run.id)))
 
 
 def test_a_child_under_the_id_of_another_run_fails_its_parent(engine):
-    engine.start(doubled, 1, id="taken").result(timeout=5)
+    engine.start(doubled, 1, id="taken").result(timeout=20)
 
     @workflow
     async def parent() -> None:
         await holdfast.start(doubled, 2, id="taken")
 
     with pytest.raises(RunFailed, match="RunExists"):
-        engine.start(parent).result(timeout=5)
+        engine.start(parent).result(timeout=20)
 
 
 def test_unknown_child_options_are_refused(engine):
@@ -232,7 +232,7 @@ def test_unknown_child_options_are_refused(engine):
         await holdfast.start(doubled, 2, on_parent_end="forget")
 
     with pytest.raises(RunFailed, match="on_parent_end"):
-        engine.start(parent).result(timeout=5)
+        engine.start(parent).result(timeout=20)
     with pytest.raises(BadOption):
         holdfast.step(3)
 
@@ -251,10 +251,10 @@ def test_a_step_that_takes_long_is_noted_and_so_is_that_nobody_needs_it_any_more
 
     with Engine(database, clock=clock) as engine:
         run = engine.start(race)
-        assert began.wait(5)
+        assert began.wait(20)
         clock.advance("2s")
         wait_until(engine, lambda: any(event.kind == "step_started" for event in run.history()))
         assert "for_ever" in str(run.why())
         run.signal("go", 1)
-        assert run.result(timeout=5) == 1
+        assert run.result(timeout=20) == 1
         assert [event.kind for event in run.history() if event.step == "for_ever"] == ["step_started", "step_dropped"]

@@ -46,7 +46,7 @@ def first_half(database, clock, flow, *args):
 def second_half(database, clock, flow, run_id):
     with Engine(database, clock=clock, workflows=[flow]) as engine:
         engine.signal(run_id, "go")
-        return engine.run(run_id).result(timeout=5)
+        return engine.run(run_id).result(timeout=20)
 
 
 def test_time_and_dice_replay_the_same(database, clock):
@@ -113,7 +113,7 @@ def test_code_that_diverged_is_stuck_until_it_is_mended(database, clock):
 
     with Engine(database, clock=clock, workflows=[old]) as engine:
         engine.resume(run_id)
-        assert engine.run(run_id).result(timeout=5) == ["a", "b", None]
+        assert engine.run(run_id).result(timeout=20) == ["a", "b", None]
     assert calls == ["a", "b"]
 
 
@@ -221,7 +221,7 @@ def test_malformed_stored_input_is_stuck_not_lost(database, clock):
         second_half(database, clock, new, run_id)
     with Engine(database, clock=clock, workflows=[old]) as engine:
         engine.resume(run_id)
-        assert engine.run(run_id).result(timeout=5) is None
+        assert engine.run(run_id).result(timeout=20) is None
 
 
 def test_leaving_memory_runs_finally_blocks_but_records_nothing(database, clock):

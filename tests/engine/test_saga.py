@@ -76,7 +76,7 @@ BOTH = pytest.mark.parametrize("flow", [trip, blocking_trip])
 
 @BOTH
 def test_nothing_is_undone_when_all_goes_well(engine, flow):
-    assert engine.start(flow, "well").result(timeout=5) == "done"
+    assert engine.start(flow, "well").result(timeout=20) == "done"
     assert done == ["do a", "do b"]
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_undone_when_all_goes_well(engine, flow):
 def test_a_failure_undoes_in_reverse_order(engine, flow):
     run = engine.start(flow, "fail")
     with pytest.raises(RunFailed, match="broken"):
-        run.result(timeout=5)
+        run.result(timeout=20)
     assert done == ["do a", "do b", "undo c", "undo b", "undo a"]
     assert run.history()[-1].kind == "run_failed"
 
@@ -95,7 +95,7 @@ def test_a_cancellation_undoes_too(engine, flow):
     wait_for(engine, run, "waiting")
     run.cancel("changed my mind")
     with pytest.raises(RunCancelled, match="changed my mind"):
-        run.result(timeout=5)
+        run.result(timeout=20)
     assert done[2:] == ["undo c", "undo b", "undo a"]
     assert run.status == "cancelled"
 
@@ -107,7 +107,7 @@ def test_a_deadline_undoes_too(database, clock, flow):
         wait_for(engine, run, "waiting")
     clock.advance("2d")
     with Engine(database, clock=clock) as engine, pytest.raises(RunExpired):
-        engine.run(run.id).result(timeout=5)
+        engine.run(run.id).result(timeout=20)
     assert done[2:] == ["undo c", "undo b", "undo a"]
 
 
@@ -116,7 +116,7 @@ def test_a_deadline_ends_a_run_that_never_started(database, clock):
     run = engine.start(trip, "well", delay="2d", deadline="1d")
     clock.advance("1d")
     with Engine(database, clock=clock) as working, pytest.raises(RunExpired):
-        working.run(run.id).result(timeout=5)
+        working.run(run.id).result(timeout=20)
     engine.close()
 
 
@@ -130,7 +130,7 @@ def test_a_failed_undo_is_visible_and_does_not_stop_the_others(engine):
 
     run = engine.start(stubborn)
     with pytest.raises(RunFailed) as failure:
-        run.result(timeout=5)
+        run.result(timeout=20)
     assert done[3:] == ["undo c", "refuse b", "undo a"]
     assert failure.value.error["facts"]["undo_failed"] == ["undo refuse"]
 
@@ -143,7 +143,7 @@ def test_a_failed_undo_stops_the_others_when_asked(engine):
         raise ValueError("broken")
 
     with pytest.raises(RunFailed):
-        engine.start(careful).result(timeout=5)
+        engine.start(careful).result(timeout=20)
     assert done[2:] == ["refuse b"]
 
 
@@ -160,7 +160,7 @@ def test_a_cancelled_workflow_may_clean_up_with_steps(engine):
     wait_for(engine, run, "waiting")
     run.cancel()
     with pytest.raises(RunCancelled):
-        run.result(timeout=5)
+        run.result(timeout=20)
     assert done == ["do open", "do close"]
 
 
@@ -176,7 +176,7 @@ def test_a_workflow_may_decline_to_be_cancelled(engine):
     run = engine.start(stubborn)
     wait_for(engine, run, "waiting")
     run.cancel()
-    assert run.result(timeout=5) == "finished anyway"
+    assert run.result(timeout=20) == "finished anyway"
 
 
 def test_cancelling_interrupts_a_running_step(engine):
@@ -192,10 +192,10 @@ def test_cancelling_interrupts_a_running_step(engine):
         await long()
 
     run = engine.start(busy)
-    assert began.wait(5)
+    assert began.wait(20)
     run.cancel()
     with pytest.raises(RunCancelled):
-        run.result(timeout=5)
+        run.result(timeout=20)
 
 
 def test_a_forced_cancellation_undoes_nothing(engine):

@@ -72,8 +72,8 @@ def test_a_workflow_calls_steps_of_both_colours(engine):
     def both_blocking(n: int) -> int:
         return coloured.sync(plain(n))
 
-    assert engine.start(both, 1).result(timeout=5) == 20
-    assert engine.start(both_blocking, 1).result(timeout=5) == 20
+    assert engine.start(both, 1).result(timeout=20) == 20
+    assert engine.start(both_blocking, 1).result(timeout=20) == 20
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_arguments_and_results_keep_their_annotated_types(engine, kind, value):
 
     pass_on.__annotations__ = {"it": kind, "return": kind}
 
-    assert engine.start(workflow(pass_on), value).result(timeout=5) == value
+    assert engine.start(workflow(pass_on), value).result(timeout=20) == value
 
 
 def test_an_argument_that_cannot_be_stored_is_refused_by_name_before_anything_runs(engine):
@@ -140,7 +140,7 @@ def test_a_result_that_cannot_be_stored_fails_the_step_without_retries(engine):
         await bad()
 
     with pytest.raises(RunFailed) as failure:
-        engine.start(use).result(timeout=5)
+        engine.start(use).result(timeout=20)
     assert "NotEncodable" in str(failure.value) and calls == [1]
 
 
@@ -159,7 +159,7 @@ def test_a_failing_step_is_tried_again(engine):
         return await flaky()
 
     run = engine.start(patient)
-    assert run.result(timeout=5) == 7
+    assert run.result(timeout=20) == 7
     assert attempts == [1, 2, 3]
     assert [event.kind for event in run.history()] == ["step_retried", "step_retried", "step_completed", "run_completed"]
 
@@ -189,7 +189,7 @@ def test_a_step_that_keeps_failing_fails_its_workflow(engine, blocking):
                 return f"{error.facts['type']} {error.facts['attempts']}"
             return ""
 
-    assert engine.start(hopeless).result(timeout=5) == "ValueError 2"
+    assert engine.start(hopeless).result(timeout=20) == "ValueError 2"
 
 
 def test_only_errors_that_the_predicate_names_are_retried(engine):
@@ -205,7 +205,7 @@ def test_only_errors_that_the_predicate_names_are_retried(engine):
         await picky()
 
     with pytest.raises(RunFailed, match="ValueError"):
-        engine.start(use).result(timeout=5)
+        engine.start(use).result(timeout=20)
     assert len(calls) == 2
 
 
@@ -231,7 +231,7 @@ def test_fail_is_not_retried_and_retry_is_retried_even_without_a_policy(engine):
         return count
 
     with pytest.raises(RunFailed, match="no use"):
-        engine.start(use).result(timeout=5)
+        engine.start(use).result(timeout=20)
     assert calls == {"fail": 1, "retry": 3}
 
 
@@ -254,7 +254,7 @@ def test_a_timeout_interrupts_an_async_step(engine):
             return str(error.facts["type"])
         return ""
 
-    assert engine.start(use).result(timeout=5) == "StepTimeout"
+    assert engine.start(use).result(timeout=20) == "StepTimeout"
     assert seen == ["interrupted"]
 
 
@@ -266,7 +266,7 @@ def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(engine):
     def slow() -> int:
         calls.append(1)
         if len(calls) == 1:
-            go_on.wait(5)
+            go_on.wait(20)
             ended.set()
             return 1
         return 2
@@ -276,9 +276,9 @@ def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(engine):
         return await slow.aio()
 
     run = engine.start(use)
-    assert run.result(timeout=5) == 2
+    assert run.result(timeout=20) == 2
     go_on.set()
-    assert ended.wait(5)
+    assert ended.wait(20)
     assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
 
 
@@ -296,7 +296,7 @@ def test_a_step_knows_its_key_attempt_and_generation(engine):
         await curious()
 
     run = engine.start(use)
-    run.result(timeout=5)
+    run.result(timeout=20)
     assert [(info.attempt, info.generation) for info in infos] == [(1, 1), (2, 1)]
     assert {info.idempotency_key for info in infos} == {f"{run.id}:curious"}
 
@@ -321,7 +321,7 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
             await spoil.aio()
         return paid
 
-    assert engine.start(bank).result(timeout=5) == 5
+    assert engine.start(bank).result(timeout=20) == 5
     import sqlite3
 
     with sqlite3.connect(database) as db:
@@ -348,4 +348,4 @@ def test_steps_work_as_methods(engine):
     async def buy(item: str) -> int:
         return await shop.price(item)
 
-    assert engine.start(buy, "apple").result(timeout=5) == 5
+    assert engine.start(buy, "apple").result(timeout=20) == 5

@@ -45,7 +45,7 @@ def limit_pages(engine, extra):
 
 
 def test_a_full_disk_stops_a_run_for_as_long_as_it_is_full(engine):
-    engine.start(filling, 10).result(timeout=5)
+    engine.start(filling, 10).result(timeout=20)
     told = threading.Event()
     import logging
 
@@ -58,32 +58,32 @@ def test_a_full_disk_stops_a_run_for_as_long_as_it_is_full(engine):
     logging.getLogger("holdfast").addHandler(listener)
     limit_pages(engine, 30)
     run = engine.start(filling, 500_000)
-    assert told.wait(5)
+    assert told.wait(20)
     assert run.status == "running"
     assert [event.step for event in run.history()] == ["note"]
 
     limit_pages(engine, 1_000_000)
-    assert run.result(timeout=10) == 2
+    assert run.result(timeout=30) == 2
     assert [event.kind for event in run.history()] == ["step_completed"] * 3 + ["run_completed"]
     logging.getLogger("holdfast").removeHandler(listener)
 
 
 def test_a_full_disk_refuses_a_start_in_clear_words(engine):
-    engine.start(filling, 10).result(timeout=5)
+    engine.start(filling, 10).result(timeout=20)
     limit_pages(engine, 2)
     with pytest.raises(StoreFull, match="make room"):
         engine.start(filling, 1, tags={str(n): "x" * 4000 for n in range(50)})
     limit_pages(engine, 1_000_000)
-    assert engine.start(filling, 1).result(timeout=5) == 2
+    assert engine.start(filling, 1).result(timeout=20) == 2
     assert len(engine.runs()) == 2
 
 
 def test_a_stale_handle_says_that_its_run_is_gone(engine):
     run = engine.start(filling, 1)
-    run.result(timeout=5)
+    run.result(timeout=20)
     assert sum(engine.prune(0)) == 1
     with pytest.raises(RunNotFound):
-        run.result(timeout=5)
+        run.result(timeout=20)
     with pytest.raises(RunNotFound):
         run.cancel()
 
@@ -94,7 +94,7 @@ def test_a_second_engine_with_another_codec_is_refused(database, engine):
 
     with pytest.raises(CodecMismatch, match="other"):
         Engine(database, codec=Other())
-    assert engine.start(filling, 1).result(timeout=5) == 2
+    assert engine.start(filling, 1).result(timeout=20) == 2
 
 
 def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
@@ -108,20 +108,20 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
         (refused,) = store.apply([late])
         assert isinstance(refused, LeaseLost)
         engine.signal(run.id, "go", 5)
-        assert run.result(timeout=5) == 5
+        assert run.result(timeout=20) == 5
         assert [worker.id for worker in engine.workers()] != [session]
         assert engine.check() == []
 
 
 def test_a_payload_that_was_tampered_with_is_an_error_not_a_guess(database, engine):
     run = engine.start(filling, 1)
-    run.result(timeout=5)
+    run.result(timeout=20)
     db = sqlite3.connect(database)
     db.execute("UPDATE holdfast_run SET result = ? WHERE id = ?", (b"{nonsense", run.id))
     db.commit()
     db.close()
     with pytest.raises(holdfast.errors.BadData):
-        run.result(timeout=5)
+        run.result(timeout=20)
 
 
 def test_a_tampered_history_makes_a_run_stuck(database, clock):
@@ -142,7 +142,7 @@ def test_a_tampered_history_makes_a_run_stuck(database, clock):
     with Engine(database, clock=clock) as engine:
         engine.signal(run.id, "go")
         with pytest.raises(holdfast.errors.RunStuck, match="note"):
-            engine.run(run.id).result(timeout=5)
+            engine.run(run.id).result(timeout=20)
 
 
 def test_a_result_that_breaks_its_own_promise_fails_the_step(engine):
@@ -155,4 +155,4 @@ def test_a_result_that_breaks_its_own_promise_fails_the_step(engine):
         return await lie()
 
     with pytest.raises(holdfast.errors.RunFailed, match="WrongType"):
-        engine.start(believe).result(timeout=5)
+        engine.start(believe).result(timeout=20)

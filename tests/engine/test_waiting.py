@@ -26,7 +26,7 @@ async def word_listener(timeout: str | None = None) -> object:
 
 
 def test_a_short_sleep_stays_in_memory(engine):
-    assert engine.start(long_sleeper, "20ms").result(timeout=5).startswith("0:00:00.0")
+    assert engine.start(long_sleeper, "20ms").result(timeout=20).startswith("0:00:00.0")
 
 
 def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
@@ -38,7 +38,7 @@ def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
     with Engine(database, clock=clock) as engine:
         assert engine.run(run.id).status == "waiting"
         clock.advance("2d")
-        assert engine.run(run.id).result(timeout=5).startswith("61 days")
+        assert engine.run(run.id).result(timeout=20).startswith("61 days")
 
 
 def test_a_timer_that_was_due_while_nothing_ran_fires_on_start(database, clock):
@@ -47,13 +47,13 @@ def test_a_timer_that_was_due_while_nothing_ran_fires_on_start(database, clock):
         wait_for(engine, run, "waiting")
     clock.advance("1d")
     with Engine(database, clock=clock) as engine:
-        assert engine.run(run.id).result(timeout=5)
+        assert engine.run(run.id).result(timeout=20)
 
 
 def test_a_signal_may_come_before_the_wait(engine):
     run = engine.start(word_listener, delay="50ms")
     assert engine.signal(run.id, "word", {"a": 1})
-    assert run.result(timeout=5) == {"a": 1}
+    assert run.result(timeout=20) == {"a": 1}
 
 
 def test_a_signal_ends_a_wait(engine):
@@ -61,7 +61,7 @@ def test_a_signal_ends_a_wait(engine):
     wait_for(engine, run, "waiting")
     engine.signal(run.id, "other", 0)
     engine.signal(run.id, "word", [1, 2])
-    assert run.result(timeout=5) == [1, 2]
+    assert run.result(timeout=20) == [1, 2]
 
 
 def test_a_signal_with_a_key_counts_once(engine):
@@ -73,7 +73,7 @@ def test_a_signal_with_a_key_counts_once(engine):
     assert engine.signal(run.id, "word", 1, key="a") is True
     assert engine.signal(run.id, "word", 2, key="a") is False
     assert engine.signal(run.id, "word", 3, key="b") is True
-    assert run.result(timeout=5) == [1, 3]
+    assert run.result(timeout=20) == [1, 3]
 
 
 def test_a_wait_times_out(database, clock):
@@ -81,7 +81,7 @@ def test_a_wait_times_out(database, clock):
         run = engine.start(word_listener, "3d")
         wait_for(engine, run, "waiting")
         clock.advance("3d")
-        assert run.result(timeout=5) == "nothing"
+        assert run.result(timeout=20) == "nothing"
 
 
 def test_a_signal_wakes_a_parked_run_that_nobody_holds(database, clock):
@@ -91,7 +91,7 @@ def test_a_signal_wakes_a_parked_run_that_nobody_holds(database, clock):
     with Engine(database) as client:
         assert client.run(run.id).record.session_id is None
         client.signal(run.id, "word", 9)
-        assert client.run(run.id).result(timeout=5) == 9
+        assert client.run(run.id).result(timeout=20) == 9
 
 
 def test_signals_are_typed_on_request(engine):
@@ -102,14 +102,14 @@ def test_signals_are_typed_on_request(engine):
 
     run = engine.start(typed)
     engine.signal(run.id, "when", "2026-01-02")
-    assert run.result(timeout=5) == "2026-01-02"
+    assert run.result(timeout=20) == "2026-01-02"
 
 
 def test_signals_to_nobody_are_refused(engine):
     with pytest.raises(RunNotFound):
         engine.signal("nobody", "word")
     run = engine.start(long_sleeper, "0s")
-    run.result(timeout=5)
+    run.result(timeout=20)
     with pytest.raises(RunFinished):
         engine.signal(run.id, "word")
     with pytest.raises(BadOption):
@@ -137,7 +137,7 @@ def test_a_block_times_out_durably(database, clock):
         clock.advance("4d")
     with Engine(database, clock=clock) as engine:
         clock.advance("1d")
-        assert engine.run(run.id).result(timeout=5) == "timed out"
+        assert engine.run(run.id).result(timeout=20) == "timed out"
 
 
 def test_the_first_of_several_wins_and_the_others_are_stopped(engine):
@@ -155,7 +155,7 @@ def test_the_first_of_several_wins_and_the_others_are_stopped(engine):
     run = engine.start(race)
     wait_for(engine, run, "waiting")
     engine.signal(run.id, "word", 3)
-    assert run.result(timeout=5) == "word 3"
+    assert run.result(timeout=20) == "word 3"
 
 
 def test_blocking_workflows_wait_too(database, clock):
@@ -175,7 +175,7 @@ def test_blocking_workflows_wait_too(database, clock):
         run = engine.run(run.id)
         wait_until(engine, lambda: sum(event.kind == "timer_set" for event in run.history()) == 2)
         clock.advance("1h")
-        assert run.result(timeout=5) == [5, "time"]
+        assert run.result(timeout=20) == [5, "time"]
 
 
 def test_a_workflow_that_waits_for_nothing_is_stuck_and_says_so(engine):
@@ -187,6 +187,6 @@ def test_a_workflow_that_waits_for_nothing_is_stuck_and_says_so(engine):
 
     run = engine.start(deadlocked)
     with pytest.raises(holdfast.HoldfastError, match="never happen"):
-        run.result(timeout=5)
+        run.result(timeout=20)
     assert run.status == "stuck"
     run.cancel(force=True)

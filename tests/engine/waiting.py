@@ -18,7 +18,7 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
     engine._parts.writer.listeners.append(look)
     try:
         look(None)
-        assert reached.wait(5), condition
+        assert reached.wait(20), condition
     finally:
         engine._parts.writer.listeners.remove(look)
 
