@@ -1,22 +1,13 @@
-"""The verbs of Holdfast for workflows that are plain functions: the same names, without await."""
+"""Holdfast for workflows that are plain functions: the same names, without await."""
 
-from holdfast.authoring.code.blocking import (
-    Handle,
-    compensate,
-    first,
-    gather,
-    map,
-    now,
-    patched,
-    random,
-    sleep,
-    start,
-    uuid,
-    version,
-    wait_signal,
-)
+from holdfast.authoring.code.blocking import Handle, first, gather, map, sleep, start, timeout, wait_signal
+from holdfast.authoring.code.step import connection, info, step
+from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
+from holdfast.authoring.code.workflow import workflow
+from holdfast.connect.engine import Engine, Run
+from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
-    "Handle", "compensate", "first", "gather", "map", "now", "patched", "random", "sleep", "start", "uuid", "version",
-    "wait_signal",
+    "Engine", "Fail", "Handle", "HoldfastError", "Retry", "Run", "compensate", "connection", "first", "gather", "info", "map",
+    "now", "patched", "random", "sleep", "start", "step", "timeout", "uuid", "version", "wait_signal", "workflow",
 ]  # fmt: skip

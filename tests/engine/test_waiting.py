@@ -190,3 +190,28 @@ def test_a_workflow_that_waits_for_nothing_is_stuck_and_says_so(engine):
         run.result(timeout=20)
     assert run.status == "stuck"
     run.cancel(force=True)
+
+
+def test_a_block_of_a_blocking_workflow_times_out_durably(database, clock):
+    @workflow
+    def limited() -> list:
+        found = []
+        with holdfast.sync.timeout("1h"):
+            found.append(holdfast.sync.wait_signal("early"))
+        try:
+            with holdfast.sync.timeout("5d"):
+                holdfast.sync.gather(lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("30d"))
+        except TimeoutError:
+            found.append("timed out")
+        holdfast.sync.wait_signal("late")
+        return found
+
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(limited)
+        run.signal("early", 1)
+        wait_until(engine, lambda: sum(event.kind == "timer_set" for event in run.history()) == 3)
+        clock.advance("5d")
+        wait_until(engine, lambda: any(event.step == "signal late" for event in run.history()))
+    with Engine(database, clock=clock) as engine:
+        engine.signal(run.id, "late")
+        assert engine.run(run.id).result(timeout=20) == [1, "timed out"]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code import children, verbs
 from holdfast.authoring.code.program import current_program
-from holdfast.authoring.code.step import Step, current_step
+from holdfast.authoring.code.step import current_step
 from holdfast.authoring.code.sync_program import SyncProgram
-from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
 from holdfast.authoring.code.wish import fulfil
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.program import SetTimer
 from holdfast.errors import BadOption, NotInWorkflow
 
 A = TypeVar("A")
@@ -72,6 +73,12 @@ def _name(call: Any) -> str:
         raise BadOption(option="calls", value=call, why="give functions to call, such as lambda: pack(item)")
     inner = call.func if isinstance(call, partial) else call
     return str(getattr(inner, "name", getattr(inner, "__name__", "branch"))).strip("<>")
+
+
+def timeout(length: Duration) -> AbstractContextManager[None]:
+    """Limit, durably, how long a block of a workflow waits: ``with timeout("5m"): ...``. Raises TimeoutError."""
+    program = _here("timeout")
+    return program.limited(SetTimer(program.identify("timer"), duration.parse(length)))
 
 
 class Handle(Generic[T]):
@@ -146,9 +153,3 @@ def _map_steps(program: SyncProgram, call: Any, items: list[Any], limit: int, on
         if error is not None:
             raise error
     return children.settle_map(results, on_error, least)
-
-
-__all__ = [
-    "Handle", "Step", "compensate", "first", "gather", "map", "now", "patched", "random", "sleep", "start", "uuid", "version",
-    "wait_signal",
-]  # fmt: skip

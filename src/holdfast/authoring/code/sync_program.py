@@ -11,15 +11,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
 from holdfast.authoring.code.branch import Branch, current_branch
 from holdfast.authoring.code.program import CodeProgram, Evicted, current_program
-from holdfast.core.program import Command, Finish, RunStep, StepInfo
+from holdfast.core.program import Command, Finish, RunStep, SetTimer, StepInfo
 from holdfast.core.records import Event, Kind, Run
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -54,6 +54,16 @@ class _Line:
             outer.inner.append(self)
 
 
+class _Limit:
+    """A timer that stops a line of execution, should it fire."""
+
+    __slots__ = ("error", "line", "thread")
+
+    def __init__(self, line: _Line) -> None:
+        self.line, self.thread = line, threading.get_ident()
+        self.error = TimeoutError("the time for this block is up")
+
+
 _line = threading.local()
 
 
@@ -80,9 +90,12 @@ class SyncProgram(CodeProgram):
         self._spawn(self._main, self.root, self._whole)
         await self._settle()
 
-    async def _answer(self, waiter: _Waiter, event: Event) -> None:
-        waiter.event = event
-        self._resume(waiter)
+    async def _answer(self, waiter: _Waiter | _Limit, event: Event) -> None:
+        if isinstance(waiter, _Limit):
+            self.stop(waiter.line, waiter.error)
+        else:
+            waiter.event = event
+            self._resume(waiter)
         await self._settle()
 
     async def _cancel(self, reason: str) -> None:
@@ -105,7 +118,7 @@ class SyncProgram(CodeProgram):
             self._settled = self._loop.create_future()
         await self._settled
 
-    def _where(self, waiter: _Waiter) -> FrameType | None:
+    def _where(self, waiter: _Waiter | _Limit) -> FrameType | None:
         frame = sys._current_frames().get(waiter.thread)
         while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
             frame = frame.f_back
@@ -173,6 +186,22 @@ class SyncProgram(CodeProgram):
         if own:
             self._run_here(command)  # type: ignore[arg-type]
         return self._receive(waiter, command)
+
+    @contextmanager
+    def limited(self, command: SetTimer) -> Iterator[None]:
+        """Stop what is asked within this block when the timer has fired."""
+        limit = _Limit(_line.current)
+        with self._guard:
+            self._heed(limit.line)
+            if self.want(command, limit) is not None:
+                self.stop(limit.line, limit.error)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self.drop(command.id)
+                if limit.line.cancel is limit.error:
+                    limit.line.cancel = None
 
     def _runs_here(self, command: Command) -> bool:
         return (
