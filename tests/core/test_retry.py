@@ -195,3 +195,8 @@ def test_an_unreadable_duration_is_refused(options: dict[str, Any]) -> None:
 def test_a_policy_cannot_be_made_wrong_by_hand_either(options: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
         RetryPolicy(**options)
+
+
+def test_a_long_delay_is_not_cut_by_a_cap_that_nobody_asked_for():
+    assert policy_from(3, delay="1h", jitter=0).next_delay(1, 0.5) == 3_600_000_000
+    assert policy_from(3, delay="1h", cap="1m", jitter=0).next_delay(1, 0.5) == 60_000_000

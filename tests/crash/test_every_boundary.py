@@ -34,7 +34,7 @@ from holdfast.testing.ledger import RUN
 world: Counter[str] = Counter()
 """What the steps have done to the world outside."""
 
-everywhere = partial(crash_everywhere, setup=world.clear)
+everywhere = partial(crash_everywhere, setup=world.clear, doubles=3)
 
 
 # Steps

@@ -84,7 +84,7 @@ def workers(tmp_path):
 
 @pytest.fixture
 def engine(workers):
-    engine = Engine(workers.database)
+    engine = Engine(workers.database, workflows=[])
     yield engine
     engine.close()
 

@@ -35,7 +35,7 @@ def test_every_public_name_has_a_heading(name):
 
 @pytest.mark.parametrize("name", holdfast.sync.__all__)
 def test_every_public_name_for_plain_functions_is_described(name):
-    assert is_mentioned(f"sync.{name}")
+    assert is_mentioned(f"sync.{name}") or f"`with sync.{name}(" in TEXT
 
 
 @pytest.mark.parametrize("name", [name for handle in HANDLES for name in methods(handle)])

@@ -1,4 +1,4 @@
-"""An engine at work on a file of its own, in real time or by a clock that the test moves."""
+"""An engine at work on a database of its own, in a file or in PostgreSQL, in real time or by a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,24 @@ from holdfast import Engine
 from holdfast.testing.clock import VirtualClock
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "sqlite_only: it looks into the file, or is about what only files do")
+
+
+def pytest_generate_tests(metafunc):
+    """Whatever asks for a database, and be it through another fixture, is tested on each."""
+    if "database" in metafunc.fixturenames:
+        only = any(mark.name == "sqlite_only" for mark in metafunc.definition.iter_markers())
+        metafunc.parametrize("database", ["sqlite"] if only else ["sqlite", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def database(tmp_path):
-    return str(tmp_path / "test.db")
+def database(request, tmp_path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield str(tmp_path / "test.db")
+        return
+    with request.getfixturevalue("postgres_server").lend() as url:
+        yield url
 
 
 @pytest.fixture

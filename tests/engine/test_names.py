@@ -30,3 +30,16 @@ def test_two_of_one_name_are_told_apart_by_who_has_the_function(database):
         assert engine.start(other, 1).result(timeout=20) == "other"
     with Engine(database) as engine:
         assert engine.start(parent).result(timeout=20) == "one"
+
+
+def test_a_local_workflow_does_not_come_before_one_that_a_module_defines(database):
+    source = "from holdfast import workflow\n@workflow\nasync def lonely(n: int) -> str:\n    return 'module'\n"
+    exec(compile(source, "lonely.py", "exec"), {})
+
+    @workflow
+    async def lonely(n: int) -> str:
+        return "local"
+
+    with Engine(database) as engine:
+        assert engine.start("lonely", 1).result(timeout=20) == "module"
+        assert engine.start(lonely, 1, id="x").result(timeout=20) == "local"

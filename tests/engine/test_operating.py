@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 
 import pytest
@@ -23,6 +22,7 @@ from holdfast.errors import (
     StepNotFound,
     UnknownWorkflow,
 )  # fmt: skip
+from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_until
 
 broken = threading.Event()
@@ -89,14 +89,12 @@ def test_a_process_that_does_not_work_can_start_runs(database, engine):
 
 
 def test_a_run_can_be_started_in_the_callers_own_transaction(database, engine):
-    db = sqlite3.connect(database)
-    db.execute("CREATE TABLE orders (run TEXT)")
-    db.execute("BEGIN")
+    execute(database, "CREATE TABLE orders (run TEXT)")
+    db = connect(database)
     lost = engine.start(sums, 1, connection=db)
     db.rollback()
-    db.execute("BEGIN")
     kept = engine.start(sums, 2, connection=db)
-    db.execute("INSERT INTO orders VALUES (?)", (kept.id,))
+    db.execute(f"INSERT INTO orders VALUES ('{kept.id}')")
     db.commit()
     db.close()
 
@@ -307,7 +305,7 @@ def test_closing_hands_back_what_is_at_work(database):
     closer.start()
     go_on.set()
     closer.join(20)
-    with Engine(database) as other:
+    with Engine(database, workflows=[flow]) as other:
         assert other.run(run_id).result(timeout=20) == 3
         assert [event.step for event in other.history(run_id)] == ["first", "one", None]
 
@@ -396,3 +394,14 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
     monkeypatch.undo()
     engine.resume(run.id)
     assert run.result(timeout=20) == 20
+
+
+def test_an_engine_of_a_namespace_works_for_that_one_only(database):
+    with Engine(database, namespace="a") as ours, Engine(database, namespace="b", workflows=[]) as theirs:
+        assert ours.start(sums, 1).result(timeout=20) == 20
+        other = theirs.start(sums, 1, namespace="c")
+        assert ours.start(sums, 2).result(timeout=20) == 30
+        assert other.status == "pending"
+        assert {run.namespace for run in ours.runs(namespace="a")} == {"a"}
+    with Engine(database) as all_of_them:
+        assert all_of_them.run(other.id).result(timeout=20) == 20

@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import Fail, Retry, step, workflow
 from holdfast.errors import BadOption, NotEncodable, RunFailed, StepFailed, WrongType
+from tests.engine.databases import execute
 
 
 class Colour(enum.Enum):
@@ -306,7 +307,7 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
     def deposit(amount: int) -> int:
         db = holdfast.connection()
         db.execute("CREATE TABLE IF NOT EXISTS account (total INTEGER)")
-        db.execute("INSERT INTO account VALUES (?)", (amount,))
+        db.execute(f"INSERT INTO account VALUES ({amount})")
         return amount
 
     @step(transactional=True)
@@ -322,11 +323,7 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
         return paid
 
     assert engine.start(bank).result(timeout=20) == 5
-    import sqlite3
-
-    with sqlite3.connect(database) as db:
-        assert db.execute("SELECT total FROM account").fetchall() == [(5,)]
-    db.close()
+    assert execute(database, "SELECT total FROM account") == [(5,)]
 
 
 def test_a_transactional_step_is_a_plain_function():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 
 import pytest
@@ -12,6 +11,7 @@ from holdfast import Engine, step, wait_signal, workflow
 from holdfast.core.records import Event
 from holdfast.errors import CodecMismatch, LeaseLost, RunNotFound, StoreFull
 from holdfast.store.contract import Advance, EndSession
+from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 
 
@@ -44,6 +44,7 @@ def limit_pages(engine, extra):
     db.rows(f"PRAGMA max_page_count = {used + extra}")
 
 
+@pytest.mark.sqlite_only
 def test_a_full_disk_stops_a_run_for_as_long_as_it_is_full(engine):
     engine.start(filling, 10).result(timeout=20)
     told = threading.Event()
@@ -68,6 +69,7 @@ def test_a_full_disk_stops_a_run_for_as_long_as_it_is_full(engine):
     logging.getLogger("holdfast").removeHandler(listener)
 
 
+@pytest.mark.sqlite_only
 def test_a_full_disk_refuses_a_start_in_clear_words(engine):
     engine.start(filling, 10).result(timeout=20)
     limit_pages(engine, 2)
@@ -116,10 +118,7 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
 def test_a_payload_that_was_tampered_with_is_an_error_not_a_guess(database, engine):
     run = engine.start(filling, 1)
     run.result(timeout=20)
-    db = sqlite3.connect(database)
-    db.execute("UPDATE holdfast_run SET result = ? WHERE id = ?", (b"{nonsense", run.id))
-    db.commit()
-    db.close()
+    execute(database, "UPDATE holdfast.run SET result = :result WHERE id = :id", result=b"{nonsense", id=run.id)
     with pytest.raises(holdfast.errors.BadData):
         run.result(timeout=20)
 
@@ -135,11 +134,8 @@ def test_a_tampered_history_makes_a_run_stuck(database, clock):
 
         run = engine.start(flow)
         wait_for(engine, run, "waiting")
-    db = sqlite3.connect(database)
-    db.execute("UPDATE holdfast_event SET data = ? WHERE step = 'note'", (b"{nonsense",))
-    db.commit()
-    db.close()
-    with Engine(database, clock=clock) as engine:
+    execute(database, "UPDATE holdfast.event SET data = :data WHERE step = 'note'", data=b"{nonsense")
+    with Engine(database, clock=clock, workflows=[flow]) as engine:
         engine.signal(run.id, "go")
         with pytest.raises(holdfast.errors.RunStuck, match="note"):
             engine.run(run.id).result(timeout=20)

@@ -131,11 +131,11 @@ def test_a_block_times_out_durably(database, clock):
             return "timed out"
         return "?"
 
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[limited]) as engine:
         run = engine.start(limited)
         wait_for(engine, run, "waiting")
         clock.advance("4d")
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[limited]) as engine:
         clock.advance("1d")
         assert engine.run(run.id).result(timeout=20) == "timed out"
 
@@ -166,12 +166,12 @@ def test_blocking_workflows_wait_too(database, clock):
         winner = holdfast.sync.first(lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("1h") or "time")
         return [word, winner]
 
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[blocking]) as engine:
         run = engine.start(blocking)
         engine.signal(run.id, "word", 5)
         wait_for(engine, run, "waiting")
     clock.advance("1d")
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[blocking]) as engine:
         run = engine.run(run.id)
         wait_until(engine, lambda: sum(event.kind == "timer_set" for event in run.history()) == 2)
         clock.advance("1h")
@@ -206,12 +206,12 @@ def test_a_block_of_a_blocking_workflow_times_out_durably(database, clock):
         holdfast.sync.wait_signal("late")
         return found
 
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[limited]) as engine:
         run = engine.start(limited)
         run.signal("early", 1)
         wait_until(engine, lambda: sum(event.kind == "timer_set" for event in run.history()) == 3)
         clock.advance("5d")
         wait_until(engine, lambda: any(event.step == "signal late" for event in run.history()))
-    with Engine(database, clock=clock) as engine:
+    with Engine(database, clock=clock, workflows=[limited]) as engine:
         engine.signal(run.id, "late")
         assert engine.run(run.id).result(timeout=20) == [1, "timed out"]

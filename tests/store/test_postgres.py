@@ -18,7 +18,8 @@ def no_slow_look(monkeypatch):
 class TestPostgres(StoreContract):
     @pytest.fixture
     def url(self, postgres_server):
-        return postgres_server.new_store()
+        with postgres_server.lend() as url:
+            yield url
 
     @pytest.fixture
     def open_store(self, url):

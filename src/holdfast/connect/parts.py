@@ -21,7 +21,7 @@ from holdfast.engine.results import Results
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
-from holdfast.store.clock import Clock, WallClock
+from holdfast.store.clock import Clock
 
 log = logging.getLogger("holdfast")
 
@@ -30,23 +30,27 @@ START_OPTIONS = (
 )  # fmt: skip
 
 
+DEFAULT_NAMESPACE = "default"
+
+
 class Parts:
     """Store, writer, client and, while it works, the worker."""
 
     def __init__(
-        self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str = "default",
-        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, **options: Any,
+        self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str | None = None,
+        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.codec = codec or JsonCodec()
-        self.clock = clock or WallClock()
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
-        self.settings = settings_from(options)
-        self.store = store or open_store(url, clock=self.clock, codec=self.codec.name)
+        self.settings = settings_from({**options, "namespace": namespace})
+        chosen = {} if driver is None else {"driver": driver}
+        self.store = store or open_store(url, clock=clock, codec=self.codec.name, **chosen)
+        self.clock: Clock = clock or self.store.clock
         self.writer = Writer(self.store)
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
-        self.client = Client(self.store, self.codec, self.definitions, namespace)
+        self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
         self.worker: Worker | None = None
 
     def definitions(self) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from holdfast.errors import BadUrl
+from holdfast.errors import BadOption, BadUrl
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
@@ -30,6 +30,8 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec
     except ImportError as error:
         why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
         raise BadUrl(url=text.split("@")[-1], why=why) from error
+    if "driver" in options:
+        raise BadOption(option="driver", why="it is for files: PostgreSQL is reached through psycopg")
     return PostgresStore(text, clock=clock, codec=codec, **options)
 
 

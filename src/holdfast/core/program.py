@@ -141,6 +141,8 @@ class Program(Protocol):
 
     speculative: bool
     report: Report | None
+    clock: Callable[[], int]
+    """The time of the store, for what the program does by itself."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
         """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""

@@ -83,6 +83,8 @@ def policy_from(
         "when": when,
     }
     policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries=0 if retries is None else retries)
+    if given["delay"] is not None and given["cap"] is None:
+        given["cap"] = max(policy.cap, given["delay"])  # whoever asks for an hour does not mean a minute
     return replace(policy, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -44,6 +44,7 @@ class Driver(Held):
         super().__init__(run, host)
         self._definition = definition
         self.blocking = definition.blocking
+        self.finished = False
         self._program: Program | None = None
         self._seq = 0
         self._revision = run.revision
@@ -85,7 +86,7 @@ class Driver(Held):
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
-        program.report = self.reported
+        program.report, program.clock = self.reported, self.now
         commands = await program.begin(events)
         if not fresh:
             self._signals = self.host.store.signals(self.run.id)
@@ -362,7 +363,8 @@ class Driver(Held):
         was_waiting, self.waiting = self.waiting, op.waits is not None
         if self.waiting and not was_waiting:
             self._waits_since = self.now()
-        self._over = self._over or op.status in FINAL or not op.keep
+        self.finished = op.status in FINAL
+        self._over = self._over or self.finished or not op.keep
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
                 self.host.adopt(child, answer.now)

@@ -75,6 +75,7 @@ class Worker:
         self._ready = asyncio.Event()
         self._slot = -1
         self._seen_knock = 0
+        self._full = False
         self._wake: Alarm | None = None
         self._servable: dict[Route, bool] = {}
         self._limited: dict[str, bool] = {}
@@ -220,6 +221,7 @@ class Worker:
         """Claim as long as there is work and room."""
         while not self.stopping:
             room = min(self.room(), BATCH)
+            self._full = room <= 0
             routes = [(number, route.lane) for number, route in self.store.routes().items() if self.takes(route)]
             if room <= 0 or not routes:
                 return
@@ -300,8 +302,8 @@ class Worker:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("run %s could not be driven on; its lease is given back", run_id, exc_info=error)
             self._ready.set()
-        if len(self.drivers) < self.settings.concurrency:
-            self._ready.set()
+        if not driver.finished or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
+            self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
     # Time
 

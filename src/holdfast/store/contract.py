@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.core.records import Child, Event, Fanout, Lane, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
+from holdfast.store.clock import Clock
 
 
 class StartRuns(msgspec.Struct):
@@ -277,6 +278,8 @@ class Store(Reader, Protocol):
     """A database that holds runs."""
 
     url: str
+    clock: Clock
+    """By which it lives: the database's, unless another one was given."""
 
     def now(self) -> int:
         """The database's clock. It never goes back."""

@@ -64,6 +64,7 @@ class CodeProgram(ABC):
         self.replaying = True
         self.closing = False
         self.report: Report | None = None
+        self.clock: Callable[[], int] = lambda: self.now
         self._reachable = reachable
         self._wanted: dict[str, tuple[Command, Any]] = {}
         self._dropped: set[str] = set()

@@ -14,9 +14,12 @@ _known: dict[str, list[Any]] = {}
 
 
 def register(workflow: Any) -> None:
-    """Remember a workflow. One that is made anew, such as a local function or a module loaded twice, takes its own place."""
-    others = [other for other in _known.get(workflow.name, ()) if not _may_replace(other.fn, workflow.fn)]
-    _known[workflow.name] = [*others, workflow]
+    """Remember a workflow. One that is made anew, such as a local function or a module loaded twice, takes its own place; a
+    local function does not come before one that a module defines."""
+    found = _known.get(workflow.name, [])
+    if _is_local(workflow) and not all(_is_local(other) for other in found):
+        return
+    _known[workflow.name] = [*(other for other in found if not _is_replaced(other, workflow)), workflow]
 
 
 def known() -> dict[str, Any]:
@@ -36,9 +39,12 @@ def ambiguous() -> dict[str, list[str]]:
     return {name: [_place(one.fn) for one in found] for name, found in _known.items() if len(found) > 1}
 
 
-def _may_replace(old: Any, new: Any) -> bool:
-    same_file = old.__code__.co_filename == new.__code__.co_filename
-    return same_file or "<locals>" in old.__qualname__ or "<locals>" in new.__qualname__
+def _is_local(workflow: Any) -> bool:
+    return "<locals>" in workflow.fn.__qualname__
+
+
+def _is_replaced(old: Any, new: Any) -> bool:
+    return _is_local(old) or old.fn.__code__.co_filename == new.fn.__code__.co_filename
 
 
 def _place(fn: Any) -> str:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -212,7 +211,7 @@ class SyncProgram(CodeProgram):
 
     def _run_here(self, command: RunStep) -> None:
         assert self.report is not None
-        started = time.time_ns() // 1000
+        started = self.clock()
         info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation)
         try:
             value = command.call(info, None)

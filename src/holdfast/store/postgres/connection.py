@@ -147,6 +147,8 @@ class Connection:
         if self.raw.closed:
             raise Lost(str(error).strip()) from error
         found = translated(error, self.address.shown)
+        if isinstance(found, Lost):
+            self.close()
         raise found from (None if found is error else error)
 
     def close(self) -> None:

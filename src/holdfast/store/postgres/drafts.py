@@ -91,6 +91,11 @@ class Draft:
         """The parent that must hear of it."""
         return self.op.parent if type(self.op) is c.Advance and self.op.status in FINAL else None
 
+    @property
+    def simple(self) -> bool:
+        """Whether it is one statement."""
+        return not self.extras and self.parent is None
+
     def rows(self, query: str, **values: object) -> list[Any]:
         if query == "may_lease_at_birth":  # the write itself asks again
             return [values]

@@ -16,7 +16,7 @@ import msgspec
 import psycopg
 
 from holdfast.core.records import NewRun, Route, Session
-from holdfast.errors import HoldfastError, StoreReadOnly
+from holdfast.errors import HoldfastError, StoreError, StoreReadOnly
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock
@@ -24,7 +24,7 @@ from holdfast.store.postgres import address, claiming, migrate
 from holdfast.store.postgres.borrowed import BorrowedTransaction
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import Draft, found_again
+from holdfast.store.postgres.drafts import Draft, draft, found_again, write
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
@@ -92,7 +92,7 @@ class PostgresStore(PostgresReader):
     def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
         """Apply all transitions in one transaction, and answer each."""
         self._refuse_when_closed()
-        if len({id(op) for op in batch}) < len(batch):
+        if len(batch) > 1 and len({id(op) for op in batch}) < len(batch):
             batch = [msgspec.structs.replace(op) for op in batch]
         with self._lock:
             try:
@@ -126,12 +126,23 @@ class PostgresStore(PostgresReader):
         ops = [op for op in ops if id(op) not in self._settled]
         if not ops or self._nothing_to_claim(db, ops, now):
             return
-        attempt = Attempt(db, ops, now, self._routes)
-        if attempt.simple and db.direct:
-            self._write_simply(db, attempt)
-        if len(attempt.answers) < len(ops):
-            left = ops if not attempt.answers else [op for place, op in enumerate(ops) if place not in attempt.answers]
-            self._transact(db, attempt if left is ops else Attempt(db, left, now, self._routes, drafts=False))
+        simple = self._simple(ops, now) if db.direct else []
+        if simple and self._write_simply(db, simple):
+            return
+        left = [op for op in ops if id(op) not in self._settled]
+        self._transact(db, Attempt(db, left, now, self._routes, drafts=not simple))
+
+    def _simple(self, ops: Sequence[c.Transition], now: int) -> list[Draft]:
+        """Return the drafts of all of these, if all are one statement together."""
+        drafts: list[Draft] = []
+        taken: set[str] = set()
+        for op in ops:
+            found = draft(op, now, self._routes, taken)
+            if found is None or not found.simple or (drafts and found.head != drafts[0].head):
+                return []
+            drafts.append(found)
+            taken.add(found.run_id)
+        return drafts
 
     def _nothing_to_claim(self, db: Connection, ops: Sequence[c.Transition], now: int) -> bool:
         """Answer those who claim in vain without a transaction: that is how it is most of the time."""
@@ -140,20 +151,24 @@ class PostgresStore(PostgresReader):
         self._settle([(op, []) for op in ops])
         return True
 
-    def _write_simply(self, db: Connection, attempt: Attempt) -> None:
-        """Write in one statement, which commits itself."""
+    def _write_simply(self, db: Connection, drafts: list[Draft]) -> bool:
+        """Write in one statement, which commits itself; say whether its guards let all pass. Those that they did are settled."""
         try:
-            drafts = list(attempt.drafts.values())
-            attempt.write_simply()
+            passed = write(db, drafts)
         except Lost:
             self._doubt = Doubt(drafts)
             raise
-        if attempt.answers:
-            self._committed(attempt)
-            if _worth_telling(attempt.tx.hints) and not self._messenger.running:
-                with suppress(Lost):  # it is only a hint
+        hints = c.Hints()
+        for place in passed:
+            merge(hints, drafts[place].hints)
+        self._settle([(drafts[place].op, drafts[place].answer) for place in passed])
+        if passed:
+            self.commits += 1
+            self._tell(hints)
+            if _worth_telling(hints) and not self._messenger.running:
+                with suppress(Lost, StoreError, psycopg.Error):  # it is only a hint
                     db.rows(TELL, {"channel": CHANNEL, "name": self._messenger.name})
-        self._settle([(attempt.ops[place], answer) for place, answer in attempt.answers.items()])
+        return len(passed) == len(drafts)
 
     def _transact(self, db: Connection, attempt: Attempt) -> None:
         number = db.begin()
@@ -184,9 +199,11 @@ class PostgresStore(PostgresReader):
         self._tell(attempt.tx.hints)
 
     def _tell(self, hints: c.Hints) -> None:
+        if not _worth_telling(hints):
+            return
         with self._hints_guard:
             merge(self._hints, hints)
-        if self._messenger.running and _worth_telling(hints):
+        if self._messenger.running:
             self._messenger.tell()
 
     def _settle(self, answers: Sequence[tuple[c.Transition, Any]]) -> None:
@@ -233,9 +250,9 @@ class PostgresStore(PostgresReader):
                 self._settle(doubt.answers)
                 self._tell(doubt.hints or c.Hints())
         else:
-            for draft in found_again(db, doubt.drafts):
-                self._settle([(draft.op, draft.answer)])
-                self._tell(draft.hints)
+            for found in found_again(db, doubt.drafts):
+                self._settle([(found.op, found.answer)])
+                self._tell(found.hints)
         self._doubt = None
 
     def _has_committed(self, db: Connection, number: str) -> bool:

@@ -54,25 +54,6 @@ class Attempt:
                 self.drafts[place] = found
             taken.update(_written_by(op))
 
-    @property
-    def simple(self) -> bool:
-        """Whether all of it is one statement."""
-        found = list(self.drafts.values())
-        if self.slow or not found:
-            return False
-        return all(one.head == found[0].head and not one.extras and one.parent is None for one in found)
-
-    def write_simply(self) -> None:
-        """Write what is one statement. Whoever its guards do not let pass is left to be applied one by one."""
-        places = list(self.drafts)
-        passed = write(self._db, list(self.drafts.values()))
-        for number, place in enumerate(places):
-            if number in passed:
-                self._pass(place)
-            else:
-                self.slow.append(place)
-        self.drafts = {}
-
     def write(self) -> None:
         """Write all of it, in the transaction that is open."""
         self._lock()

@@ -1,0 +1,102 @@
+"""A wire between a store and its server that a test can cut at the n-th word, before the server heard it or after it answered."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+
+SOCKET = ".s.PGSQL.5432"
+REQUEST, ANSWER = "request", "answer"
+
+
+class Wire:
+    """A socket like the server's own, which passes everything on. The first connection made through it is the one that is cut."""
+
+    def __init__(self, server, folder):
+        self._server, self._folder = server, folder
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / SOCKET))
+        self._listener.listen(50)
+        self._lines = []
+        self.words = 0
+        """How many words the first connection has said since the last call of ``cut``."""
+        self._cut_at, self._loses = 0, REQUEST
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, url):
+        """Return the URL of the same database through this wire."""
+        return url.replace(str(self._server.base), str(self._folder))
+
+    def cut(self, word, loses):
+        """Cut when the first connection says its *word*-th word from now: the request is lost, or the answer to it."""
+        self.words, self._cut_at, self._loses = 0, word, loses
+
+    @property
+    def was_cut(self):
+        return self._cut_at == 0
+
+    def _accept(self):
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX)
+                with suppress(OSError):
+                    far.connect(str(self._server.base / SOCKET))
+                self._lines.append(_Line(self, near, far, first=not self._lines))
+
+    def close(self):
+        """Cut everything."""
+        self._listener.close()
+        for line in self._lines:
+            line.close()
+
+
+class _Line:
+    """One connection."""
+
+    def __init__(self, wire, near, far, *, first):
+        self._wire, self._near, self._far, self._first = wire, near, far, first
+        self._loses_answer = False
+        for work in (self._pass_on, self._pass_back):
+            threading.Thread(target=work, daemon=True).start()
+
+    def _pass_on(self):
+        with suppress(OSError):
+            while word := self._near.recv(1 << 20):
+                if self._is_cut():
+                    self._wire._cut_at = 0
+                    if self._wire._loses == REQUEST:
+                        break
+                    self._loses_answer = True
+                self._far.sendall(word)
+        self.close()
+
+    def _is_cut(self):
+        if self._first:
+            self._wire.words += 1
+        return self._first and self._wire._cut_at == self._wire.words
+
+    def _pass_back(self):
+        with suppress(OSError):
+            while answer := self._far.recv(1 << 20):
+                if self._loses_answer:
+                    break
+                self._near.sendall(answer)
+        self.close()
+
+    def close(self):
+        for end in (self._near, self._far):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@contextmanager
+def wire(server, folder):
+    """Lay a wire for as long as the block lasts."""
+    laid = Wire(server, folder)
+    try:
+        yield laid
+    finally:
+        laid.close()
