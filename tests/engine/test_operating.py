@@ -201,10 +201,12 @@ def test_prune_deletes_old_finished_trees_in_batches(database, clock):
         clock.advance("31d")
         fresh = engine.start(sums, 1)
         fresh.result(timeout=20)
-        assert sum(engine.prune("30d", batch=10)) == 30
+        batches: list[int] = []
+        assert engine.prune("30d", batch=10, progress=batches.append) == 30
+        assert batches == [10, 10, 10, 0]
         assert {run.id for run in engine.runs()} == {waiting.id, fresh.id}
         with pytest.raises(BadOption):
-            list(engine.prune("30d", status=["running"]))
+            engine.prune("30d", status=["running"])
 
 
 def test_a_result_may_take_too_long(engine):

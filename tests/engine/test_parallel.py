@@ -258,3 +258,38 @@ def test_a_step_that_takes_long_is_noted_and_so_is_that_nobody_needs_it_any_more
         run.signal("go", 1)
         assert run.result(timeout=20) == 1
         assert [event.kind for event in run.history() if event.step == "for_ever"] == ["step_started", "step_dropped"]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_child_that_ended_before_anybody_asked_is_not_waited_for_in_vain(engine, blocking):
+    @workflow(name="late_parent")
+    async def late() -> int:
+        handle = await holdfast.start(doubled, 3)
+        await wait_signal("go")
+        return await handle.result()
+
+    @workflow(name="late_parent")
+    def late_blocking() -> int:
+        handle = holdfast.sync.start(doubled, 3)
+        holdfast.sync.wait_signal("go")
+        return handle.result()
+
+    run = engine.start(late_blocking if blocking else late)
+    wait_until(engine, lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["completed"])
+    run.signal("go")
+    assert run.result(timeout=20) == 6
+
+
+def test_what_a_step_says_about_its_failure_reaches_the_workflow(engine):
+    @step
+    async def declined() -> None:
+        raise holdfast.Fail("declined", code=7)
+
+    @workflow
+    async def pay() -> object:
+        try:
+            await declined()
+        except StepFailed as error:
+            return error.facts["details"]["code"]
+
+    assert engine.start(pay).result(timeout=20) == 7

@@ -1,172 +1,87 @@
-"""A connection may be lost at any word. Nothing is written twice, nothing that was answered is lost."""
+"""A connection may be lost at any word. Nothing is written twice, and nothing that was answered is lost."""
 
+import itertools
+import threading
 from contextlib import closing, contextmanager
 
 import psycopg
 import pytest
 
-from holdfast.core.records import Event, Fanout, Kind, NewRun, Route, Session
+from holdfast.core.records import Run
 from holdfast.core.status import Status
-from holdfast.errors import EngineClosed, LeaseLost, StoreUnavailable
+from holdfast.errors import StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
 from holdfast.testing.postgres import postgres
-from tests.store.wire import ANSWER, REQUEST, wire
+from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, note, session, start, wait_until
+from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
-ROUTE = Route("default", "greet", "1", "default")
-WAITS = b'[{"kind":"signal","name":"paid"}]'
-
-
-def new(run_id="new", **options):
-    return NewRun(**{"id": run_id, "route": ROUTE, "input": b"[1]", **options})
-
-
-def session(store, session_id="s1", slot=-1):
-    now = store.now()
-    return Session(
-        id=session_id, worker="w", host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 10**9, serves=b"{}"
-    )
-
-
-def event(seq, kind=Kind.STEP_COMPLETED, **options):
-    return Event(kind, f"step {seq}", b"1", seq=seq, **options)
-
-
-def advance(run_id, seqs=(1,), **options):
-    return c.Advance(run_id=run_id, generation=1, events=[event(seq) for seq in seqs], **options)
-
-
-def write(connection):
-    connection.execute("INSERT INTO note (text) VALUES ('paid')")
-    return b"7"
+CHILD = {"parent_id": "a", "parent_step": "call", "root_id": "a", "session_id": "s1"}
+KINDS = {
+    "a step": lambda store: [advance("a")],
+    "many steps": lambda store: [advance("a", (1, 2)), advance("b"), advance("c")],
+    "an end": lambda store: [advance("a", status=Status.COMPLETED, result=b"1")],
+    "parking": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)],
+    "parking in memory": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0)],
+    "a start": lambda store: [c.StartRuns([new(session_id="s1")])],
+    "a start with tags": lambda store: [c.StartRuns([new(session_id="s1", tags={"a": "b"}, key="k")])],
+    "many starts": lambda store: [c.StartRuns([new("n1"), new("n2", tags={"a": "b"})])],
+    "a signal": lambda store: [c.SignalRun("a", "paid", b"1")],
+    "a signal with a key": lambda store: [c.SignalRun("a", "paid", b"1", key="k")],
+    "a transactional step": lambda store: [advance("a", body=note)],
+    "the end of a child": lambda store: [advance("child", status=Status.COMPLETED, result=b"1", parent=("parent", "map", 0))],
+    "a birth": lambda store: [advance("a", children=[new("second", **CHILD)])],
+    "a cancel": lambda store: [c.RequestCancel("parent", "enough")],
+    "a claim": lambda store: [claim(store)],
+    "the end of a session": lambda store: [c.EndSession("s1", crashed=True)],
+    "a batch": lambda store: [
+        advance("a"), c.StartRuns([new()]), c.SignalRun("b", "paid", b"1"), advance("c", status=Status.FAILED, error=b"{}"),
+    ],
+}  # fmt: skip
 
 
-@contextmanager
-def furnished(server, folder):
-    """A store whose writing connection goes through a wire, with a few runs held by a session."""
-    with server.lend() as url, wire(server, folder) as line, closing(PostgresStore(line.url(url))) as store:
-        held = [new(run_id, session_id="s1") for run_id in ("a", "b", "c", "parent")]
-        child = new("child", session_id="s1", parent_id="parent", parent_step="map", parent_index=0, root_id="parent")
-        store.apply([c.OpenSession(session(store))])
-        store.apply([c.StartRuns(held), advance("parent", children=[child], fanouts=[Fanout("map", 1, False)])])
-        store.apply([c.StartRuns([new("ready")])])
-        with psycopg.connect(url) as db:
-            db.execute("CREATE TABLE note (text TEXT)")
-        yield store, url, line
-        assert store.check() == []
-
-
-def steps(store):
-    return [advance("a")]
-
-
-def many_steps(store):
-    return [advance("a", (1, 2)), advance("b"), advance("c")]
-
-
-def finish(store):
-    return [advance("a", status=Status.COMPLETED, result=b"1")]
-
-
-def park(store):
-    return [advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)]
-
-
-def keep_parked(store):
-    return [advance("a", status=Status.WAITING, waits=WAITS, revision=0)]
-
-
-def start(store):
-    return [c.StartRuns([new(session_id="s1")])]
-
-
-def start_with_tags(store):
-    return [c.StartRuns([new(session_id="s1", tags={"a": "b"}, key="k")])]
-
-
-def start_many(store):
-    return [c.StartRuns([new("n1"), new("n2", tags={"a": "b"})])]
-
-
-def signal(store):
-    return [c.SignalRun("a", "paid", b"1")]
-
-
-def signal_with_key(store):
-    return [c.SignalRun("a", "paid", b"1", key="k")]
-
-
-def body(store):
-    return [advance("a", body=write)]
-
-
-def child_ends(store):
-    return [advance("child", status=Status.COMPLETED, result=b"1", parent=("parent", "map", 0))]
-
-
-def have_a_child(store):
-    born = new("second", session_id="s1", parent_id="a", parent_step="call", root_id="a")
-    return [advance("a", children=[born])]
-
-
-def cancel(store):
-    return [c.RequestCancel("parent", "enough")]
-
-
-def claim(store):
-    return [c.Claim("s1", [(number, "default") for number in store.routes()], 5)]
-
-
-def end(store):
-    return [c.EndSession("s1", crashed=True)]
-
-
-def mixed(store):
-    return [advance("a"), c.StartRuns([new()]), c.SignalRun("b", "paid", b"1"), advance("c", status=Status.FAILED, error=b"{}")]
-
-
-KINDS = [
-    steps, many_steps, finish, park, keep_parked, start, start_with_tags, start_many, signal, signal_with_key, body, child_ends,
-    have_a_child, cancel, claim, end, mixed,
-]  # fmt: skip
-
-
-def picture(store, url):
+def picture(url):
     """All that the database holds, but for times and numbers that a second try may change."""
+    runs = "SELECT id, status, generation, revision, session_id, rank IS NULL, waits, result, error, crashes FROM holdfast.run"
+    asked = {
+        "runs": f"{runs} ORDER BY id",
+        "events": "SELECT run_id, seq, kind, step, data, error FROM holdfast.event ORDER BY run_id, seq",
+        "signals": "SELECT run_id, name, payload, key, taken FROM holdfast.signal ORDER BY run_id, id",
+        "tags": "SELECT run_id, name, value FROM holdfast.tag ORDER BY run_id, name",
+        "fanouts": "SELECT run_id, step, remaining FROM holdfast.fanout ORDER BY run_id, step",
+        "knocks": "SELECT session_id, run_id FROM holdfast.knock ORDER BY run_id",
+        "sessions": "SELECT id FROM holdfast.session ORDER BY id",
+        "notes": "SELECT text FROM note",
+    }
     with psycopg.connect(url) as db:
-        runs = "SELECT id, status, generation, revision, session_id, rank IS NULL, waits, result, error, crashes FROM holdfast.run"
-        asked = {
-            "runs": f"{runs} ORDER BY id",
-            "events": "SELECT run_id, seq, kind, step, data, error FROM holdfast.event ORDER BY run_id, seq",
-            "signals": "SELECT run_id, name, payload, key, taken FROM holdfast.signal ORDER BY run_id, id",
-            "tags": "SELECT run_id, name, value FROM holdfast.tag ORDER BY run_id, name",
-            "fanouts": "SELECT run_id, step, remaining FROM holdfast.fanout ORDER BY run_id, step",
-            "knocks": "SELECT session_id, run_id FROM holdfast.knock ORDER BY run_id",
-            "sessions": "SELECT id FROM holdfast.session ORDER BY id",
-            "notes": "SELECT text FROM note",
-        }
         return {name: db.execute(sql).fetchall() for name, sql in asked.items()}
 
 
-def gist(answers):
-    """What answers say, but for the time."""
-    return [
-        [(one.id, one.created, one.leased) for one in answer] if isinstance(answer, list) and answer and isinstance(answer[0], c.Started)
-        else [run.id for run in answer] if isinstance(answer, list) and answer and not isinstance(answer[0], str)
-        else (answer.data, [one.leased for one in answer.started]) if isinstance(answer, c.Advanced)
-        else answer
-        for answer in answers
-    ]  # fmt: skip
+def gist(answer):
+    """What an answer says, but for the time."""
+    if isinstance(answer, list):
+        return [gist(one) for one in answer]
+    if isinstance(answer, c.Started):
+        return (answer.id, answer.created, answer.leased)
+    if isinstance(answer, c.Advanced):
+        return (answer.data, gist(answer.started))
+    return answer.id if isinstance(answer, Run) else answer
+
+
+@contextmanager
+def wired(server, folder):
+    """A furnished store, the URL of its database, and the wire to it."""
+    with server.lend() as url, wire(server, folder) as line, furnished(url, line.url(url)) as store:
+        yield store, url, line
 
 
 def play(server, folder, kind, word=0, loses=REQUEST):
     """Write, with the wire cut at a word, and say how many words it took, what was answered, and what is there then."""
-    with furnished(server, folder) as (store, url, line):
-        ops = kind(store)
+    with wired(server, folder) as (store, url, line):
+        ops = KINDS[kind](store)
         line.cut(word or -1, loses)
         answers = store.apply(ops)
-        assert line.was_cut is bool(word)
-        return line.words, gist(answers), picture(store, url)
+        return line.words, gist(answers), picture(url)
 
 
 @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
@@ -178,3 +93,169 @@ def test_wherever_the_connection_is_lost_it_is_as_if_it_had_not_been(postgres_se
         _, told, found = play(postgres_server, tmp_path_factory.mktemp("wire"), kind, word, loses)
         assert (word, told) == (word, answers)
         assert (word, found) == (word, expected)
+
+
+@pytest.fixture
+def scene(postgres_server, tmp_path):
+    with wired(postgres_server, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def store(scene):
+    return scene[0]
+
+
+@pytest.fixture
+def other(scene):
+    """Another process, as it were, on the same database."""
+    with closing(PostgresStore(scene[1])) as other:
+        yield other
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Nobody waits long."""
+    monkeypatch.setattr(reader, "PATIENCE", 0.2)
+
+
+def kill(server, pid):
+    """End a session as an administrator would, and wait until it is gone."""
+    server.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
+
+
+class TestALostServer:
+    @pytest.mark.parametrize("kind", ["a step", "a start", "a signal", "a transactional step", "a batch"])
+    @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
+    def test_whoever_asks_again_later_gets_the_answer_and_nothing_is_written_twice(
+        self, scene, postgres_server, tmp_path_factory, hasty, kind, loses
+    ):
+        words, answers, expected = play(postgres_server, tmp_path_factory.mktemp("wire"), kind)
+        store, url, line = scene
+        ops = KINDS[kind](store)
+        line.cut(words, loses)
+        line.dead = True
+
+        with pytest.raises(StoreUnavailable, match="no server answers"):
+            store.apply(ops)
+        line.dead = False
+
+        assert store.apply([advance("parent", [2])])[0].now
+        assert gist(store.apply(ops)) == answers
+        events = [event for event in picture(url)["events"] if event[:2] != ("parent", 2)]
+        assert events == expected["events"]
+
+    def test_a_session_that_does_not_know_that_it_was_lost_keeps_nobody_waiting(self, scene):
+        store, _, line = scene
+        line.cut(3, SILENCE)
+
+        assert store.apply([c.SignalRun("a", "paid", b"1")]) == [True]
+
+        assert len(store.signals("a")) == 1
+
+
+class TestKilled:
+    def test_between_two_writes(self, store, postgres_server):
+        for seq in (1, 2, 3):
+            kill(postgres_server, store._writer.pid)
+            assert isinstance(store.apply([advance("a", [seq])])[0], c.Advanced)
+
+        assert [event.seq for event in store.history("a")] == [1, 2, 3]
+
+    def test_in_the_middle_of_user_code_which_is_called_again_and_takes_effect_once(self, scene, postgres_server):
+        store, url, _ = scene
+        calls = []
+
+        def body(connection):
+            calls.append(note(connection))
+            if len(calls) == 1:
+                kill(postgres_server, store._writer.pid)
+                connection.execute("SELECT 1")
+            return b"7"
+
+        answers = store.apply([advance("a", body=body), advance("b")])
+
+        assert [type(answer) for answer in answers] == [c.Advanced, c.Advanced]
+        assert (len(calls), picture(url)["notes"]) == (2, [("paid",)])
+
+    def test_who_reads_does_not_notice(self, store, postgres_server):
+        for _ in range(3):
+            assert store.run("a") is not None
+            for idle in store._idle:
+                kill(postgres_server, idle.pid)
+
+        assert store.run("a") is not None
+        assert len(store._idle) == 1
+
+    def test_who_listens_looks_once_and_goes_on_listening(self, store, other, postgres_server):
+        assert store.changed()
+        kill(postgres_server, store._messenger._db.pid)
+        wait_until(store.changed)
+
+        other.apply([c.StartRuns([new("x")])])
+        wait_until(store.changed)
+
+    def test_who_was_alive_is_alive(self, store, other, postgres_server):
+        slot = store.take_slot()
+        watched = session(other, slot=slot)
+        assert other.is_alive(watched) is True
+        kill(postgres_server, store._messenger._db.pid)
+
+        assert other.is_alive(watched) is not False
+        wait_until(lambda: other.is_alive(watched))
+        store.free_slot(slot)
+        wait_until(lambda: other.is_alive(watched) is False)
+
+
+class TestRestarted:
+    @pytest.fixture(scope="class")
+    def own_server(self):
+        with postgres(durable=True) as server:
+            yield server
+
+    @pytest.mark.parametrize("mode", ["immediate", "fast"])
+    def test_all_that_was_answered_is_there_once(self, own_server, mode):
+        url, told, over = own_server.new_store(), [], threading.Event()
+
+        def work(store, name):
+            store.apply([c.OpenSession(session(store, name))])
+            start(store, name, session_id=name)
+            for seq in itertools.count(1):
+                if over.is_set():
+                    return
+                assert isinstance(store.apply([advance(name, [seq])])[0], c.Advanced)
+                told.append((name, seq))
+
+        def restart():
+            wait_until(lambda: len(told) > 20)
+            own_server.restart(mode)
+            before = len(told)
+            wait_until(lambda: len(told) > before + 20)
+            over.set()
+
+        with closing(PostgresStore(url)) as one, closing(PostgresStore(url)) as two:
+            in_threads(lambda: work(one, "one"), lambda: work(two, "two"), restart)
+            assert one.check() == []
+            for name in ("one", "two"):
+                assert [(name, event.seq) for event in two.history(name)] == sorted(one for one in told if one[0] == name)
+
+    def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(self, own_server):
+        from holdfast.errors import StoreReadOnly
+
+        signal = own_server.data / "standby.signal"
+        with closing(PostgresStore(own_server.new_store())) as store:
+            start(store, "before")
+            own_server.stop("fast")
+            signal.touch()
+            own_server.start()
+
+            with pytest.raises(StoreReadOnly, match="standby"):
+                start(store, "r1")
+            assert store.run("before") is not None
+            with pytest.raises(StoreReadOnly, match="primary"):
+                PostgresStore(own_server.url(store._writer.raw.info.dbname))
+
+            own_server.stop("fast")
+            signal.unlink()
+            own_server.start()
+            assert start(store, "r1").created

@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager, suppress
 
 SOCKET = ".s.PGSQL.5432"
-REQUEST, ANSWER = "request", "answer"
+REQUEST, ANSWER, SILENCE = "request", "answer", "silence"
 
 
 class Wire:
@@ -19,6 +19,8 @@ class Wire:
         self._listener.bind(str(folder / SOCKET))
         self._listener.listen(50)
         self._lines = []
+        self.dead = False
+        """Whether nobody gets through any more."""
         self.words = 0
         """How many words the first connection has said since the last call of ``cut``."""
         self._cut_at, self._loses = 0, REQUEST
@@ -29,7 +31,8 @@ class Wire:
         return url.replace(str(self._server.base), str(self._folder))
 
     def cut(self, word, loses):
-        """Cut when the first connection says its *word*-th word from now: the request is lost, or the answer to it."""
+        """Cut when the first connection says its *word*-th word from now: the request is lost, or the answer to it. With
+        SILENCE the request is lost too, and the server is not told that nobody is there any more."""
         self.words, self._cut_at, self._loses = 0, word, loses
 
     @property
@@ -40,6 +43,9 @@ class Wire:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                if self.dead:
+                    near.close()
+                    continue
                 far = socket.socket(socket.AF_UNIX)
                 with suppress(OSError):
                     far.connect(str(self._server.base / SOCKET))
@@ -66,6 +72,9 @@ class _Line:
             while word := self._near.recv(1 << 20):
                 if self._is_cut():
                     self._wire._cut_at = 0
+                    if self._wire._loses == SILENCE:
+                        self._near.close()
+                        return
                     if self._wire._loses == REQUEST:
                         break
                     self._loses_answer = True

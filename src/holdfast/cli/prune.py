@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 import click
 
@@ -63,19 +64,15 @@ def _tell(count: int, done: str, *, dry_run: bool) -> None:
 
 
 def _delete(office: Office, older_than: Moment, status: Sequence[str]) -> int:
-    batches = office.engine.prune(older_than, status=status, batch=PAGE)
-    return sum(_with_progress(batches) if is_terminal() else batches)
-
-
-def _with_progress(batches: Iterable[int]) -> Iterator[int]:
+    if not is_terminal():
+        return office.engine.prune(older_than, status=status, batch=PAGE)
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} runs deleted"), TimeElapsedColumn())
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("prune", total=None)
-        for count in batches:
-            progress.advance(task, count)
-            yield count
+        advance = partial(progress.advance, task)
+        return office.engine.prune(older_than, status=status, batch=PAGE, progress=advance)
 
 
 def _doomed(store: Store, older_than: Moment, status: Sequence[str]) -> Iterator[int]:

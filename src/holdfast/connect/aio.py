@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
@@ -172,13 +172,17 @@ class AsyncEngine:
         """Copy a run and all below it to a new file."""
         return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
 
-    async def prune(self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500) -> AsyncIterator[int]:
-        """Delete old finished runs, batch by batch; yields how many went."""
-        after = ""
+    async def prune(
+        self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return how many went."""
+        after, gone = "", 0
         while after is not None:
             done = await self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
-            yield done.runs
-            after = done.last
+            gone, after = gone + done.runs, done.last
+            if progress is not None:
+                progress(done.runs)
+        return gone
 
     async def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
         """Set the limits of a lane."""

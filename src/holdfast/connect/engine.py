@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
@@ -221,13 +221,18 @@ class Engine:
         """Copy a run and all below it to a new file, which can be opened like any other database; return how many runs."""
         return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
 
-    def prune(self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500) -> Iterator[int]:
-        """Delete finished runs that ended longer ago than *older_than*, batch by batch; yields how many went."""
-        after = ""
+    def prune(
+        self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return how many went; after each
+        batch *progress* is told how many that were."""
+        after, gone = "", 0
         while after is not None:
             done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
-            yield done.runs
-            after = done.last
+            gone, after = gone + done.runs, done.last
+            if progress is not None:
+                progress(done.runs)
+        return gone
 
     def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
         """Set the limits of a lane: how many of its runs work at once, how many begin per time ("10/s"), or none at all."""

@@ -62,10 +62,10 @@ class Parts:
         """Remember a workflow that was started here: then it can be run here."""
         if current_program.get() is not None and current_step.get() is None:
             raise BadOption(option="start", why="a workflow starts runs with holdfast.start, so that it does so only once")
-        if isinstance(workflow, str):
-            registry.check_name(workflow)
-        else:
+        if not isinstance(workflow, str):
             self.learn(workflow)
+        elif self._given is None and workflow not in self._started:
+            registry.check_name(workflow)
 
     def learn(self, workflow: Any) -> None:
         """Remember a workflow, whatever else goes by its name."""

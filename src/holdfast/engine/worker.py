@@ -150,7 +150,7 @@ class Worker:
         }
         self._served = tuple(sorted(self.definitions()))
         return Session(
-            id=self.session_id, worker=self.settings.name or f"{socket.gethostname()}-{os.getpid()}", host=os.uname().nodename,
+            id=self.session_id, worker=self.settings.name or f"{socket.gethostname()}-{os.getpid()}", host=socket.gethostname(),
             pid=os.getpid(), slot=self._slot, started_at=now, beat_at=now, expires_at=now + self.settings.lifetime,
             serves=msgspec.json.encode(serves),
         )  # fmt: skip

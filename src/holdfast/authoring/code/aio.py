@@ -99,7 +99,7 @@ def start(workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, **options
 @overload
 def start(workflow: Workflow[..., T], *args: Any, **options: Any) -> Coroutine[Any, Any, Handle[T]]: ...
 def start(workflow: Workflow[..., Any], *args: Any, **options: Any) -> Coroutine[Any, Any, Handle[Any]]:
-    """Start a child run and go on. Options: id, key, lane, priority, delay, deadline, tags, capabilities, and
+    """Start a child run and go on. Options: id, lane, priority, delay, deadline, tags, capabilities, and
     on_parent_end="cancel" or "leave"."""
     if not isinstance(workflow, Workflow):
         raise BadOption(option="workflow", value=workflow, why="a function with @workflow is needed")

@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from holdfast.authoring.code.branch import enter_branch
-from holdfast.errors import NotInWorkflow
+from holdfast.errors import BadOption
 
 SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
 
@@ -106,7 +106,7 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             drop()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        raise NotInWorkflow(call="run_in_executor", why="a workflow has no threads: put the work into a step")
+        raise BadOption(option="run_in_executor", why="a workflow has no threads: put the work into a step")
 
     def close(self) -> None:
         """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""

@@ -44,7 +44,9 @@ def _is_local(workflow: Any) -> bool:
 
 
 def _is_replaced(old: Any, new: Any) -> bool:
-    return _is_local(old) or old.fn.__code__.co_filename == new.fn.__code__.co_filename
+    """A module may be loaded twice, as __main__ and by its name; two functions of one module are two."""
+    same_file = old.fn.__code__.co_filename == new.fn.__code__.co_filename
+    return _is_local(old) or (same_file and old.fn.__qualname__ == new.fn.__qualname__)
 
 
 def _place(fn: Any) -> str:

@@ -154,7 +154,8 @@ async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: St
 def failed(event: Event) -> StepFailed:
     """Return the error that a workflow sees when a step has failed for good."""
     info = msgspec.json.decode(event.error or b"{}", type=ErrorInfo)
-    return StepFailed(step=event.step, type=info.type, message=info.message, attempts=event.attempt)
+    details = {"details": info.facts} if info.facts else {}
+    return StepFailed(step=event.step, type=info.type, message=info.message, attempts=event.attempt, **details)
 
 
 def info() -> StepInfo:

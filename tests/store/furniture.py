@@ -1,0 +1,89 @@
+"""What the tests of the PostgreSQL store begin with: short words for transitions, and a database with a few runs in it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import psycopg
+
+from holdfast.core.records import Event, Fanout, Kind, NewRun, Route, Session
+from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore
+
+ROUTE = Route("default", "greet", "1", "default")
+WAITS = b'[{"kind":"signal","name":"paid"}]'
+
+
+def new(run_id="new", **options):
+    return NewRun(**{"id": run_id, "route": ROUTE, "input": b"[1]", **options})
+
+
+def start(store, run_id="r1", **options):
+    return store.apply([c.StartRuns([new(run_id, **options)])])[0][0]
+
+
+def session(store, session_id="s1", slot=-1):
+    now = store.now()
+    return Session(
+        id=session_id, worker="w", host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 10**9, serves=b"{}"
+    )
+
+
+def advance(run_id, seqs=(1,), **options):
+    events = [Event(Kind.STEP_COMPLETED, f"step {seq}", b"1", seq=seq) for seq in seqs]
+    return c.Advance(run_id=run_id, generation=1, events=events, **options)
+
+
+def claim(store, session_id="s1", limit=5):
+    return c.Claim(session_id, [(number, route.lane) for number, route in store.routes().items()], limit)
+
+
+def note(connection):
+    """The body of a transactional step."""
+    connection.execute("INSERT INTO note (text) VALUES ('paid')")
+    return b"7"
+
+
+@contextmanager
+def furnished(url, through=None):
+    """A store, which may reach its database through another URL, with a few runs held by a session."""
+    with closing(PostgresStore(through or url)) as store:
+        held = [new(run_id, session_id="s1") for run_id in ("a", "b", "c", "parent")]
+        child = new("child", session_id="s1", parent_id="parent", parent_step="map", parent_index=0, root_id="parent")
+        store.apply([c.OpenSession(session(store))])
+        store.apply([c.StartRuns(held), advance("parent", children=[child], fanouts=[Fanout("map", 1, False)])])
+        store.apply([c.StartRuns([new("ready")])])
+        with psycopg.connect(url) as db:
+            db.execute("CREATE TABLE IF NOT EXISTS note (text TEXT)")
+        yield store
+        assert store.check() == []
+
+
+def wait_until(found, seconds=10.0):
+    """Look again and again until something is true, and return it."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not (value := found()):
+        assert time.monotonic() < deadline, "it did not come to pass"
+        pause.wait(0.005)
+    return value
+
+
+def in_threads(*works):
+    """Do all of these at once and raise what any of them raised."""
+    failed = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
