@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.core.records import Run
 from holdfast.core.status import Status
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
 from holdfast.testing.postgres import postgres
@@ -207,12 +207,13 @@ class TestKilled:
         wait_until(lambda: other.is_alive(watched) is False)
 
 
-class TestRestarted:
-    @pytest.fixture(scope="class")
-    def own_server(self):
-        with postgres(durable=True) as server:
-            yield server
+@pytest.fixture(scope="module")
+def own_server():
+    with postgres(durable=True) as server:
+        yield server
 
+
+class TestRestarted:
     @pytest.mark.parametrize("mode", ["immediate", "fast"])
     def test_all_that_was_answered_is_there_once(self, own_server, mode):
         url, told, over = own_server.new_store(), [], threading.Event()
@@ -240,8 +241,6 @@ class TestRestarted:
                 assert [(name, event.seq) for event in two.history(name)] == sorted(one for one in told if one[0] == name)
 
     def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(self, own_server):
-        from holdfast.errors import StoreReadOnly
-
         signal = own_server.data / "standby.signal"
         with closing(PostgresStore(own_server.new_store())) as store:
             start(store, "before")

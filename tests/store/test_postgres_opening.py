@@ -1,0 +1,343 @@
+"""Opening a PostgreSQL database: it is made ready once, whoever may not use it is told what to do, and no password is shown."""
+
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from holdfast.connect.store import open_store
+from holdfast.errors import (
+    BadOption,
+    BadUrl,
+    CodecMismatch,
+    EngineClosed,
+    StoreBusy,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore, address, connection
+from holdfast.testing.postgres import name_of
+from tests.store.furniture import advance, furnished, in_threads, new, start, wait_until
+
+
+@pytest.fixture
+def url(postgres_server):
+    with postgres_server.lend() as url:
+        yield url
+
+
+@pytest.fixture
+def store(url):
+    with closing(PostgresStore(url)) as store:
+        yield store
+
+
+@pytest.fixture
+def empty(postgres_server):
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.execute(f'DROP DATABASE "{name_of(url)}" WITH (FORCE)')
+
+
+@pytest.fixture
+def role(postgres_server, empty):
+    """A role that may nothing but connect, and its URL."""
+    postgres_server.execute("DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
+    yield empty.replace("user=postgres", "user=guest")
+    postgres_server.execute("DROP OWNED BY guest", empty)
+    postgres_server.execute("DROP ROLE guest")
+
+
+class TestMakingItReady:
+    def test_ten_who_open_an_empty_database_at_once_make_it_ready_once(self, empty, postgres_server):
+        opened = []
+
+        in_threads(*[lambda: opened.append(PostgresStore(empty))] * 10)
+
+        for number, store in enumerate(opened):
+            assert start(store, f"r{number}").created
+            store.close()
+        assert len({store.identity for store in opened}) == 1
+        assert postgres_server.execute("SELECT COUNT(*) FROM holdfast.migration", empty) == [(1,)]
+
+    def test_a_role_without_any_special_rights_suffices(self, role, postgres_server):
+        postgres_server.execute(f'GRANT CREATE ON DATABASE "{name_of(role)}" TO guest')
+
+        with furnished_as_owner(role) as store:
+            assert store.facts()["schema"] == 1
+            assert store.take_slot() >= 0
+
+    def test_a_schema_that_was_made_for_it_suffices(self, role, postgres_server):
+        postgres_server.execute("CREATE SCHEMA holdfast AUTHORIZATION guest", role.replace("guest", "postgres"))
+
+        with closing(PostgresStore(role)) as store:
+            assert start(store).created
+
+    def test_who_may_not_make_the_schema_is_told_what_to_grant(self, role):
+        with pytest.raises(StoreUnavailable, match=r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"):
+            PostgresStore(role)
+
+    def test_who_may_not_make_tables_in_it_is_told_what_to_grant(self, role, empty, postgres_server):
+        postgres_server.execute("CREATE SCHEMA holdfast", empty)
+
+        with pytest.raises(StoreUnavailable, match="GRANT ALL ON SCHEMA holdfast"):
+            PostgresStore(role)
+
+    def test_who_may_not_look_into_it_is_told_what_to_grant(self, role, empty, postgres_server):
+        PostgresStore(empty).close()
+        with pytest.raises(StoreUnavailable, match="GRANT USAGE ON SCHEMA holdfast"):
+            PostgresStore(role)
+
+        postgres_server.execute("GRANT USAGE ON SCHEMA holdfast TO guest", empty)
+        with pytest.raises(StoreUnavailable, match="lacks rights"):
+            PostgresStore(role)
+
+    def test_who_may_only_read_is_told_when_it_writes(self, role, empty, postgres_server):
+        with closing(PostgresStore(empty)) as store:
+            start(store)
+        rights = "GRANT USAGE ON SCHEMA holdfast TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO guest"
+        postgres_server.execute(rights, empty)
+
+        with closing(PostgresStore(role)) as store:
+            assert store.run("r1") is not None
+            with pytest.raises(StoreUnavailable, match="lacks rights"):
+                start(store, "r2")
+
+    def test_a_schema_of_somebody_else_is_left_alone(self, empty, postgres_server):
+        postgres_server.execute("CREATE SCHEMA holdfast; CREATE TABLE holdfast.run (id TEXT)", empty)
+
+        with pytest.raises(StoreForeign, match="not ours"):
+            PostgresStore(empty)
+        assert postgres_server.execute("SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty) == [(1,)]
+
+    def test_tables_of_others_live_beside_ours(self, empty, postgres_server):
+        postgres_server.execute("CREATE TABLE run (id TEXT); INSERT INTO run VALUES ('theirs')", empty)
+
+        with closing(PostgresStore(empty)) as store:
+            start(store)
+        assert postgres_server.execute("SELECT id FROM run", empty) == [("theirs",)]
+
+    def test_looking_makes_nothing(self, empty, postgres_server):
+        with pytest.raises(StoreUnavailable, match="no tables of Holdfast"):
+            PostgresStore(empty, create=False)
+
+        assert postgres_server.execute("SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'holdfast'", empty) == [(0,)]
+
+    def test_a_newer_schema_is_refused(self, empty, postgres_server):
+        PostgresStore(empty).close()
+        postgres_server.execute("INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty)
+
+        with pytest.raises(StoreTooNew):
+            PostgresStore(empty)
+
+    def test_a_changed_migration_is_refused(self, empty, postgres_server):
+        PostgresStore(empty).close()
+        postgres_server.execute("UPDATE holdfast.migration SET checksum = 'other'", empty)
+
+        with pytest.raises(StoreForeign):
+            PostgresStore(empty)
+
+    def test_a_table_that_somebody_dropped_is_told(self, empty, postgres_server):
+        with closing(PostgresStore(empty)) as store:
+            start(store, "before")
+            postgres_server.execute("DROP TABLE holdfast.run", empty)
+            with pytest.raises(StoreForeign):
+                start(store)
+            with pytest.raises(StoreForeign):
+                store.run("r1")
+
+    def test_another_codec_is_refused(self, store, url):
+        with pytest.raises(CodecMismatch) as refused:
+            PostgresStore(url, codec="secret")
+
+        assert (refused.value.facts["stored"], refused.value.facts["given"]) == ("json", "secret")
+
+    def test_the_facts_warn_of_a_server_that_may_lose_what_was_committed(self, store):
+        facts = store.facts()
+
+        assert (facts["server_encoding"], facts["fsync"], facts["schema"]) == ("UTF8", "off", 1)
+        assert "fsync" in facts["warning"]
+
+
+def furnished_as_owner(url):
+    return furnished(url)
+
+
+class TestNotReached:
+    def refused(self, url, kind=StoreUnavailable):
+        with pytest.raises(kind) as refused:
+            PostgresStore(url)
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    def test_no_server_there(self, tmp_path):
+        assert "no server answers there" in self.refused(f"postgresql:///x?host={tmp_path}")
+        assert "no server answers there" in self.refused("postgresql://127.0.0.1:1/x")
+
+    def test_no_such_host(self):
+        assert "no such host" in self.refused("postgresql://there.is.no.such.host.invalid/x")
+
+    def test_no_such_database(self, postgres_server):
+        assert "CREATE DATABASE" in self.refused(postgres_server.url("nowhere"))
+
+    def test_no_such_role(self, url):
+        assert "CREATE ROLE" in self.refused(url.replace("user=postgres", "user=nobody_knows"))
+
+    def test_a_wrong_password(self, role, postgres_server):
+        rules = postgres_server.data / "pg_hba.conf"
+        before = rules.read_text()
+        rules.write_text(f"local all guest scram-sha-256\n{before}")
+        postgres_server.execute("ALTER ROLE guest PASSWORD 'right'; SELECT pg_reload_conf()")
+        try:
+            wait_until(lambda: "user or password" in self.refused(f"{role}&password=wrong"))
+            told = self.refused(f"{role}&password=wrong")
+        finally:
+            rules.write_text(before)
+            postgres_server.execute("SELECT pg_reload_conf()")
+
+        assert "wrong" not in told
+
+    def test_too_many_connections(self, role, postgres_server):
+        postgres_server.execute("ALTER ROLE guest CONNECTION LIMIT 0")
+
+        assert "max_connections" in self.refused(role, StoreBusy)
+
+    def test_another_encoding(self, postgres_server):
+        postgres_server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        try:
+            assert "ENCODING 'UTF8'" in self.refused(postgres_server.url("latin"))
+        finally:
+            postgres_server.execute("DROP DATABASE latin WITH (FORCE)")
+
+    def test_an_old_server(self, url, monkeypatch):
+        monkeypatch.setattr(connection, "OLDEST", 990000)
+
+        assert "is too old" in self.refused(url)
+
+    def test_a_read_only_database(self, empty, postgres_server):
+        postgres_server.execute(f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on')
+
+        assert "primary" in self.refused(empty, StoreReadOnly)
+
+    def test_a_missing_driver_is_told(self, monkeypatch):
+        import sys
+
+        for name in [name for name in sys.modules if name.startswith("holdfast.store.postgres")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(BadUrl, match=r"pip install 'holdfast\[postgres\]'"):
+            open_store("postgresql://x/y")
+
+
+class TestUrls:
+    SECRET = "s3cret"
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "postgresql://ann:s3cret@there:77/shop?notify=off",
+            "postgres://ann:s3cret@there:77/shop",
+            "postgresql+psycopg://there:77/shop?user=ann&password=s3cret",
+        ],
+    )
+    def test_a_url_is_understood_and_shown_without_its_password(self, url):
+        found = address.read(url)
+
+        assert "password=s3cret" in found.conninfo and "user=ann" in found.conninfo and "port=77" in found.conninfo
+        assert self.SECRET not in found.shown and "there:77/shop" in found.shown
+        assert found.notify is ("notify=off" not in url)
+
+    def test_what_the_user_says_counts_more_than_what_we_would(self):
+        assert "connect_timeout=3" in address.read("postgresql://x/y?connect_timeout=3").conninfo
+        assert "application_name=holdfast" in address.read("postgresql://x/y").conninfo
+
+    def test_a_listener_may_go_another_way(self, monkeypatch):
+        direct = "postgresql://direct/y"
+        assert "host=direct" in address.read(f"postgresql://pooler/y?listen={direct}").listen
+        assert "host=direct" in address.read("postgresql://pooler/y", listen=direct).listen
+        monkeypatch.setenv("HOLDFAST_LISTEN", direct)
+        assert "host=direct" in address.read("postgresql://pooler/y").listen
+        assert "host=pooler" in address.read("postgresql://pooler/y").conninfo
+
+    @pytest.mark.parametrize(
+        "url", ["postgresql://a:s3cret@b/c?nonsense=1", "postgresql://a:s3cret@b:port/c", "postgresql://a:s3cret@b/c?notify=perhaps"]
+    )
+    def test_nonsense_is_refused_and_the_password_not_shown(self, url):
+        with pytest.raises(BadUrl) as refused:
+            address.read(url)
+
+        assert self.SECRET not in str(refused.value)
+
+    def test_other_databases_are_not_known(self):
+        with pytest.raises(BadUrl):
+            open_store("mysql://a:s3cret@b/c")
+        with pytest.raises(BadOption, match="files"):
+            open_store("postgresql://b/c", driver="apsw")
+
+
+class TestInTheMiddle:
+    """What a server may say at any time."""
+
+    def raising(self, server, url, code):
+        """Let every new event be refused by the server with this code."""
+        function = f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $$"
+        server.execute(f"{function}; CREATE TRIGGER no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE FUNCTION no()", url)
+
+    @pytest.mark.parametrize(("code", "kind"), [("53100", StoreFull), ("25006", StoreReadOnly), ("57014", StoreBusy)])
+    def test_it_is_told_in_our_words_and_nothing_is_written(self, url, postgres_server, code, kind):
+        with furnished(url) as store:
+            self.raising(postgres_server, url, code)
+            for ops in ([advance("a")], [advance("a"), advance("b", (1, 2))], [advance("a"), c.SignalRun("b", "paid", b"1")]):
+                with pytest.raises(kind):
+                    store.apply(ops)
+            assert (store.history("a"), store.history("b"), store.signals("b")) == ([], [], [])
+
+            postgres_server.execute("DROP FUNCTION no CASCADE", url)
+            assert isinstance(store.apply([advance("a")])[0], c.Advanced)
+
+    def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(self, url, monkeypatch):
+        monkeypatch.setattr(connection, "_SETTINGS", "SET lock_timeout TO '50ms'")
+        with furnished(url) as store, psycopg.connect(url) as db:
+            db.execute("SELECT 1 FROM holdfast.run WHERE id = 'a' FOR UPDATE")
+            with pytest.raises(StoreBusy, match="idle transactions"):
+                store.apply([advance("a")])
+            db.rollback()
+
+            assert isinstance(store.apply([advance("a")])[0], c.Advanced)
+
+    def test_of_two_who_wait_for_each_other_we_try_again(self, url):
+        with furnished(url) as store, psycopg.connect(url) as db:
+            db.execute("SET LOCAL deadlock_timeout TO '60s'")
+            db.execute("SELECT 1 FROM holdfast.run WHERE id = 'b' FOR UPDATE")
+            answers = []
+
+            def take_the_other():
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
+                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                db.execute("SELECT 1 FROM holdfast.run WHERE id = 'a' FOR UPDATE")
+                db.rollback()
+
+            signals = [c.SignalRun("a", "paid", b"1"), c.SignalRun("b", "paid", b"1")]
+            in_threads(lambda: answers.extend(store.apply(signals)), take_the_other)
+
+            assert answers == [True, True]
+
+    def test_a_closed_store_says_so(self, url):
+        store = PostgresStore(url)
+        store.changed()
+        store.close()
+        store.close()
+
+        for use in (lambda: start(store), lambda: store.run("r1"), store.changed, store.check):
+            with pytest.raises(EngineClosed):
+                use()
+
+    def test_an_unforeseen_error_is_that_of_one_and_not_of_its_neighbours(self, url):
+        with furnished(url) as store:
+            answers = store.apply([advance("a"), c.StartRuns([new("with\x00nul")]), advance("b")])
+
+            assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]

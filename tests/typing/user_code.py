@@ -1,0 +1,68 @@
+"""What a type checker sees of workflows, steps and runs. `mypy` checks this file with the rest; nothing here is run."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, assert_type
+
+import holdfast
+from holdfast import AsyncEngine, AsyncRun, Engine, Run, gather, sleep, step, sync, workflow
+
+
+@step
+async def charge(order: dict[str, int], *, twice: bool = False) -> str:
+    return "payment"
+
+
+@step(retries=3, timeout="5s")
+def pack(item: int) -> bytes:
+    return b""
+
+
+@workflow
+async def checkout(order: dict[str, int]) -> list[bytes]:
+    payment = await charge(order, twice=True)
+    assert_type(payment, str)
+    assert_type(await pack.aio(1), bytes)
+    assert_type(await sleep("1h"), None)
+    assert_type(await holdfast.map(charge, [order]), list[str])
+    assert_type(await holdfast.map(pack, [1]), list[bytes])
+    assert_type(await holdfast.first(charge(order), charge(order)), str)
+    child = await holdfast.start(counted, 3)
+    assert_type(await child.result(), int)
+    assert_type(await holdfast.map(checkout, [order]), list[list[bytes]])
+    await gather(charge(order), charge(order))
+    holdfast.compensate(charge, order)
+    return [await pack.aio(1)]
+
+
+@workflow(version=2, lane="numbers")
+def counted(n: int) -> int:
+    assert_type(pack(n), bytes)
+    assert_type(charge.sync({}), str)
+    assert_type(sync.start(counted, n).result(), int)
+    assert_type(sync.first(lambda: 1, lambda: 2), int)
+    return n
+
+
+def use(engine: Engine) -> None:
+    run = engine.start(checkout, {"a": 1}, key="k")
+    assert_type(run, Run[list[bytes]])
+    assert_type(run.result(timeout="1s"), list[bytes])
+    assert_type(engine.start(counted, 1).result(), int)
+    assert_type(counted(1), int)
+    later = checkout({})
+    assert_type(later, Coroutine[Any, Any, list[bytes]])
+    later.close()
+
+
+async def use_async(engine: AsyncEngine) -> None:
+    run = await engine.start(checkout, {"a": 1})
+    assert_type(run, AsyncRun[list[bytes]])
+    assert_type(await run.result(), list[bytes])
+
+
+def misuse() -> None:
+    pack("text")  # type: ignore[arg-type]
+    counted()  # type: ignore[call-arg]
+    charge({"a": "b"})  # type: ignore[dict-item, unused-coroutine]
