@@ -51,9 +51,7 @@ def use(engine: Engine) -> None:
     assert_type(run.result(timeout="1s"), list[bytes])
     assert_type(engine.start(counted, 1).result(), int)
     assert_type(counted(1), int)
-    later = checkout({})
-    assert_type(later, Coroutine[Any, Any, list[bytes]])
-    later.close()
+    assert_type(checkout({}), Coroutine[Any, Any, list[bytes]]).close()
 
 
 async def use_async(engine: AsyncEngine) -> None:

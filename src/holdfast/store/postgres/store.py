@@ -28,7 +28,7 @@ from holdfast.store.postgres.drafts import Draft, draft, found_again, write
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
-from holdfast.store.postgres.trouble import Again, Lost
+from holdfast.store.postgres.trouble import Again, Lost, in_our_words
 from holdfast.store.postgres.writing import Attempt, merge
 
 FORK_PATIENCE = 5.0
@@ -117,7 +117,9 @@ class PostgresStore(PostgresReader):
         except StoreReadOnly:
             self._writer.close()  # there may be another server by now
             raise
-        return [self._settled.pop(id(op))[1] for op in batch]
+        except psycopg.DataError as error:
+            raise in_our_words(error) from error
+        return [in_our_words(self._settled.pop(id(op))[1]) for op in batch]
 
     def _write(self, ops: Sequence[c.Transition]) -> None:
         """Try to write, and settle what was written."""

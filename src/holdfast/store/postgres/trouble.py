@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import psycopg
 
 from holdfast.errors import (
+    BadOption,
     HoldfastError,
     StoreBusy,
     StoreCorrupt,
@@ -98,6 +100,13 @@ def unreachable(error: psycopg.Error, shown: str) -> NotNow | HoldfastError:
         if re.search(pattern, text):
             return StoreUnavailable(database=shown, why=why, reason=_reason(text))
     return NotNow(StoreUnavailable(database=shown, reason=_reason(text)))
+
+
+def in_our_words(answer: Any) -> Any:
+    """Return an answer, or our word for what the database cannot store."""
+    if isinstance(answer, psycopg.DataError) and "NUL" in f"{answer}".replace("0x00", "NUL"):
+        return BadOption(option="text", why="PostgreSQL stores no NUL characters in ids, names, keys and tags")
+    return answer
 
 
 def first_line(error: BaseException) -> str:
