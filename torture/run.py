@@ -16,12 +16,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
 
 from holdfast import Engine
 from holdfast.core.status import FINAL
+from holdfast.testing.postgres import Server, postgres
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -44,8 +46,8 @@ with Engine({url!r}, lifetime="{lifetime}s", linger="50ms", crash_limit=1000, co
 class Torture:
     """One round: a database, some workers, many runs, and much bad luck."""
 
-    def __init__(self, url: str, folder: pathlib.Path, *, seed: int, workers: int) -> None:
-        self.url, self.dice = url, random.Random(seed)
+    def __init__(self, url: str, folder: pathlib.Path, *, seed: int, workers: int, server: Server | None) -> None:
+        self.url, self.dice, self.server = url, random.Random(seed), server
         self.effects = folder / "effects.txt"
         self.effects.touch()
         self.environment = {**os.environ, "TORTURE_EFFECTS": str(self.effects)}
@@ -84,8 +86,13 @@ class Torture:
         self.bury()
         while len(self.workers) < self.wanted:
             self.start_worker()
-        victim = self.dice.choice(self.workers)
-        if self.dice.random() < 0.7:
+        victim, luck = self.dice.choice(self.workers), self.dice.random()
+        if self.server is not None and luck < 0.2:
+            self.server.restart("immediate")
+            self.figures["server restarted"] += 1
+        elif self.server is not None and luck < 0.4:
+            self.figures["connections cut"] += cut_connections(self.server, self.url)
+        elif luck < 0.8:
             end(victim)
             self.figures["kill -9"] += 1
         else:
@@ -168,15 +175,27 @@ class Torture:
         return [] if undone == expected and len(acts) == 5 else [f"{run_id} did {acts} and undid {undone}"]
 
 
+def cut_connections(server: Server, url: str) -> int:
+    """Cut every connection that anybody has to the database, wherever it is in its work."""
+    import psycopg
+
+    name = url.split("///")[1].split("?")[0]
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        cut = db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)).fetchall()
+    return len(cut)
+
+
 def end(worker: subprocess.Popen[bytes]) -> None:
     """Kill a worker and forget its pipe."""
     worker.send_signal(signal.SIGKILL)
     worker.communicate()
 
 
-def torture(url: str, folder: pathlib.Path, *, seed: int, seconds: float, runs: int, workers: int = 3) -> dict[str, int]:
+def torture(
+    url: str, folder: pathlib.Path, *, seed: int, seconds: float, runs: int, workers: int = 3, server: Server | None = None
+) -> dict[str, int]:
     """Torture for a while and return the figures. Raises AssertionError with all that is wrong."""
-    round_ = Torture(url, folder, seed=seed, workers=workers)
+    round_ = Torture(url, folder, seed=seed, workers=workers, server=server)
     try:
         for _ in range(workers):
             round_.start_worker()
@@ -202,15 +221,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=500)
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--db", help="a database URL; by default a file in a temporary folder")
+    parser.add_argument("--db", help='a database URL, or "postgres" for a server of its own; by default a temporary file')
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        url = given.db or str(pathlib.Path(folder) / "torture.db")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        server = stack.enter_context(postgres(durable=True)) if given.db == "postgres" else None
+        url = server.new_database() if server else given.db or str(pathlib.Path(folder) / "torture.db")
         print(f"seed {given.seed}, {given.minutes:g} minutes, {url}", flush=True)
         started = time.monotonic()
         figures = torture(
-            url, pathlib.Path(folder), seed=given.seed, seconds=given.minutes * 60, runs=given.runs, workers=given.workers
-        )
+            url, pathlib.Path(folder), seed=given.seed, seconds=given.minutes * 60, runs=given.runs, workers=given.workers,
+            server=server,
+        )  # fmt: skip
         for name, figure in figures.items():
             print(f"{figure:>10} {name}")
         print(f"{time.monotonic() - started:>10.1f} seconds; all finished, nothing done again, every law holds")
