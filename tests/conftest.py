@@ -9,3 +9,12 @@ def postgres_server():
 
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def restartable_server():
+    """One that keeps what was committed when it is stopped, however it is stopped."""
+    from holdfast.testing.postgres import postgres
+
+    with postgres(durable=True) as server:
+        yield server

@@ -37,6 +37,9 @@ HoldfastError
     ├── StoreTooNew            a newer Holdfast wrote this database
     ├── StoreForeign           this database belongs to something else
     ├── StoreUnavailable       the database cannot be reached
+    ├── StoreInUse             somebody works on it
+    ├── StoreNotEmpty          there are runs in it already
+    ├── StoreHalfCopied        a copy into it did not come to its end
     ├── BadUrl                 the database URL cannot be understood
     ├── CodecMismatch          the data was written with another codec
     └── BadData                stored data cannot be read
@@ -225,6 +228,18 @@ class StoreForeign(StoreError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened: check that it is there and may be read."""
+
+
+class StoreInUse(StoreError):
+    """Somebody works on this database: stop that worker, then try again."""
+
+
+class StoreNotEmpty(StoreError):
+    """There are runs in this database already: copy into a new one."""
+
+
+class StoreHalfCopied(StoreError):
+    """A copy into this database did not come to its end: repeat `holdfast db copy SOURCE TARGET`, which begins by emptying it."""
 
 
 class BadUrl(StoreError):

@@ -78,11 +78,15 @@ class StoreMachine(RuleBasedStateMachine):
     folder = driver = None
     numbers = itertools.count()
 
+    def new_store(self):
+        store = SqliteStore(self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver)
+        store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+        return store
+
     @initialize()
     def open(self):
         self.clock = HandClock()
-        self.store = SqliteStore(self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver)
-        self.store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+        self.store = self.new_store()
         self.runs, self.alive = {}, {}
         for name in ("s1", "s2"):
             self.open_session(name)

@@ -1,13 +1,16 @@
 """The store on PostgreSQL keeps the contract."""
 
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from holdfast.store.postgres import PostgresStore, messenger
-from holdfast.testing.conformance import StoreContract
+from holdfast.testing.conformance import Bench, StoreContract
+from tests.store.test_model import StoreMachine
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +18,7 @@ def no_slow_look(monkeypatch):
     monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
 
 
-class TestPostgres(StoreContract):
+class OnPostgres(Bench):
     @pytest.fixture
     def url(self, postgres_server):
         with postgres_server.lend() as url:
@@ -40,3 +43,23 @@ class TestPostgres(StoreContract):
             if time.monotonic() > deadline:
                 return False
         return True
+
+
+class TestPostgres(OnPostgres, StoreContract):
+    pass
+
+
+def test_whatever_is_done_the_store_does_what_the_model_says(postgres_server):
+    class Machine(StoreMachine):
+        def new_store(self):
+            self.lent = ExitStack()
+            url = self.lent.enter_context(postgres_server.lend())
+            return self.lent.enter_context(closing(PostgresStore(url, clock=self.clock)))
+
+        def teardown(self):
+            self.lent.close()
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)),
+    )

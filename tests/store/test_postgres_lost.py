@@ -12,7 +12,6 @@ from holdfast.core.status import Status
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
-from holdfast.testing.postgres import postgres
 from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, note, session, start, wait_until
 from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
@@ -207,16 +206,10 @@ class TestKilled:
         wait_until(lambda: other.is_alive(watched) is False)
 
 
-@pytest.fixture(scope="module")
-def own_server():
-    with postgres(durable=True) as server:
-        yield server
-
-
 class TestRestarted:
     @pytest.mark.parametrize("mode", ["immediate", "fast"])
-    def test_all_that_was_answered_is_there_once(self, own_server, mode):
-        url, told, over = own_server.new_store(), [], threading.Event()
+    def test_all_that_was_answered_is_there_once(self, restartable_server, mode):
+        url, told, over = restartable_server.new_store(), [], threading.Event()
 
         def work(store, name):
             store.apply([c.OpenSession(session(store, name))])
@@ -229,7 +222,7 @@ class TestRestarted:
 
         def restart():
             wait_until(lambda: len(told) > 20)
-            own_server.restart(mode)
+            restartable_server.restart(mode)
             before = len(told)
             wait_until(lambda: len(told) > before + 20)
             over.set()
@@ -240,21 +233,21 @@ class TestRestarted:
             for name in ("one", "two"):
                 assert [(name, event.seq) for event in two.history(name)] == sorted(one for one in told if one[0] == name)
 
-    def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(self, own_server):
-        signal = own_server.data / "standby.signal"
-        with closing(PostgresStore(own_server.new_store())) as store:
+    def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(self, restartable_server):
+        signal = restartable_server.data / "standby.signal"
+        with closing(PostgresStore(restartable_server.new_store())) as store:
             start(store, "before")
-            own_server.stop("fast")
+            restartable_server.stop("fast")
             signal.touch()
-            own_server.start()
+            restartable_server.start()
 
             with pytest.raises(StoreReadOnly, match="standby"):
                 start(store, "r1")
             assert store.run("before") is not None
             with pytest.raises(StoreReadOnly, match="primary"):
-                PostgresStore(own_server.url(store._writer.raw.info.dbname))
+                PostgresStore(restartable_server.url(store._writer.raw.info.dbname))
 
-            own_server.stop("fast")
+            restartable_server.stop("fast")
             signal.unlink()
-            own_server.start()
+            restartable_server.start()
             assert start(store, "r1").created

@@ -79,7 +79,9 @@ class TestMakingItReady:
             assert start(store).created
 
     def test_who_may_not_make_the_schema_is_told_what_to_grant(self, role):
-        with pytest.raises(StoreUnavailable, match=r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"):
+        with pytest.raises(
+            StoreUnavailable, match=r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"
+        ):
             PostgresStore(role)
 
     def test_who_may_not_make_tables_in_it_is_told_what_to_grant(self, role, empty, postgres_server):
@@ -113,7 +115,9 @@ class TestMakingItReady:
 
         with pytest.raises(StoreForeign, match="not ours"):
             PostgresStore(empty)
-        assert postgres_server.execute("SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty) == [(1,)]
+        assert postgres_server.execute("SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty) == [
+            (1,)
+        ]
 
     def test_tables_of_others_live_beside_ours(self, empty, postgres_server):
         postgres_server.execute("CREATE TABLE run (id TEXT); INSERT INTO run VALUES ('theirs')", empty)
@@ -261,7 +265,8 @@ class TestUrls:
         assert "host=pooler" in address.read("postgresql://pooler/y").conninfo
 
     @pytest.mark.parametrize(
-        "url", ["postgresql://a:s3cret@b/c?nonsense=1", "postgresql://a:s3cret@b:port/c", "postgresql://a:s3cret@b/c?notify=perhaps"]
+        "url",
+        ["postgresql://a:s3cret@b/c?nonsense=1", "postgresql://a:s3cret@b:port/c", "postgresql://a:s3cret@b/c?notify=perhaps"],
     )
     def test_nonsense_is_refused_and_the_password_not_shown(self, url):
         with pytest.raises((BadUrl, StoreUnavailable)) as refused:
@@ -281,7 +286,9 @@ class TestInTheMiddle:
 
     def raising(self, server, url, code):
         """Let every new event be refused by the server with this code."""
-        function = f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $$"
+        function = (
+            f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $$"
+        )
         server.execute(f"{function}; CREATE TRIGGER no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE FUNCTION no()", url)
 
     @pytest.mark.parametrize(("code", "kind"), [("53100", StoreFull), ("25006", StoreReadOnly), ("57014", StoreBusy)])
@@ -322,6 +329,15 @@ class TestInTheMiddle:
             in_threads(lambda: answers.extend(store.apply(signals)), take_the_other)
 
             assert answers == [True, True]
+
+    def test_what_the_server_was_made_to_forget_is_told_to_it_again(self, url):
+        with furnished(url) as store:
+            for seq in range(1, 8):
+                assert isinstance(store.apply([advance("a", [seq])])[0], c.Advanced)
+                if seq % 3 == 0:
+                    store._writer.script("DEALLOCATE ALL")
+
+            assert len(store.history("a")) == 7
 
     def test_a_closed_store_says_so(self, url):
         store = PostgresStore(url)

@@ -93,7 +93,7 @@ def test_a_run_has_the_columns_of_its_table(db):
     [
         ("route", records.Route, {"id"}),
         ("event", records.Event, {"id", "run_id"}),
-        ("signal", records.Signal, {"run_id", "key", "taken"}),
+        ("signal", records.Signal, {"run_id"}),
         ("session", records.Session, set()),
         ("lane", records.Lane, set()),
         ("fanout", records.Fanout, {"run_id"}),

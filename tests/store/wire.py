@@ -31,8 +31,8 @@ class Wire:
         return url.replace(str(self._server.base), str(self._folder))
 
     def cut(self, word, loses):
-        """Cut when the first connection says its *word*-th word from now: the request is lost, or the answer to it. With
-        SILENCE the request is lost too, and the server is not told that nobody is there any more."""
+        """Cut when the first connection says its *word*-th word from now, or one in which that is said: the request is lost, or
+        the answer to it. With SILENCE the request is lost too, and the server is not told that nobody is there any more."""
         self.words, self._cut_at, self._loses = 0, word, loses
 
     @property
@@ -70,7 +70,7 @@ class _Line:
     def _pass_on(self):
         with suppress(OSError):
             while word := self._near.recv(1 << 20):
-                if self._is_cut():
+                if self._is_cut(word):
                     self._wire._cut_at = 0
                     if self._wire._loses == SILENCE:
                         self._near.close()
@@ -81,10 +81,12 @@ class _Line:
                 self._far.sendall(word)
         self.close()
 
-    def _is_cut(self):
-        if self._first:
-            self._wire.words += 1
-        return self._first and self._wire._cut_at == self._wire.words
+    def _is_cut(self, word):
+        if not self._first:
+            return False
+        self._wire.words += 1
+        at = self._wire._cut_at
+        return at in word if isinstance(at, bytes) else at == self._wire.words
 
     def _pass_back(self):
         with suppress(OSError):

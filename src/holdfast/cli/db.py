@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.copy import copy
 from holdfast.cli.desk import desk, need_command, printing, without_secret
 from holdfast.cli.output import print_fields, print_json
 
 
-@click.group(short_help="Check the database, or describe it.", epilog="Example: holdfast db check", invoke_without_command=True)
+@click.group(short_help="Check, describe or copy the database.", epilog="Example: holdfast db check", invoke_without_command=True)
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Look after the database: `db check`, `db info`."""
+    """Look after the database: `db check`, `db info`, `db copy`."""
     need_command(ctx)
 
 
@@ -40,3 +41,6 @@ def info() -> None:
             return
         print_fields([(name, str(value)) for name, value in facts.items()])
         print_fields([("runs", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none")])
+
+
+db.add_command(copy)

@@ -44,11 +44,7 @@ class Desk:
     @contextmanager
     def opened(self) -> Iterator[Office]:
         """Open a database that is there already; looking creates none."""
-        path = file_of(self.url)
-        if path is not None and not os.path.exists(path):
-            raise click.ClickException(f"there is no database {path}: name one with --db, or start something with `holdfast run`")
-        if path is not None and os.path.isfile(path) and os.path.getsize(path) == 0:
-            raise click.ClickException(f"{path} is empty: it is no Holdfast database yet")
+        must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
         store = open_store(self.url, create=False)
         try:
             yield Office(store, Engine(self.url, store=store, workflows=[]))
@@ -93,6 +89,15 @@ class Office:
 def desk() -> Desk:
     """Return the desk of the command that is running."""
     return click.get_current_context().find_object(Desk) or Desk(None, False)
+
+
+def must_be_there(url: str, remedy: str) -> None:
+    """Refuse a file that is not there, or is no database yet."""
+    path = file_of(url)
+    if path is not None and not os.path.exists(path):
+        raise click.ClickException(f"there is no database {path}: {remedy}")
+    if path is not None and os.path.isfile(path) and os.path.getsize(path) == 0:
+        raise click.ClickException(f"{path} is empty: it is no Holdfast database yet")
 
 
 def need_command(ctx: click.Context) -> None:

@@ -44,7 +44,7 @@ class Parts:
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
         self.settings = settings_from({**options, "namespace": namespace})
-        chosen = {} if driver is None else {"driver": driver}
+        chosen: dict[str, Any] = {} if driver is None else {"driver": driver}
         self.store = store or open_store(url, clock=clock, codec=self.codec.name, **chosen)
         self.clock: Clock = clock or self.store.clock
         self.writer = Writer(self.store)

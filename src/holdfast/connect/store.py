@@ -6,15 +6,27 @@ import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from holdfast.errors import BadOption, BadUrl
+from holdfast.errors import BadOption, BadUrl, StoreHalfCopied
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Store
 
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 
 
-def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str = "json", **options: Any) -> Store:
-    """Open the store that *url* names: a path, sqlite:///path, or postgresql://..."""
+def open_store(url: str | os.PathLike[str], *, half_copied: bool = False, **options: Any) -> Store:
+    """Open the store that *url* names: a path, sqlite:///path, or postgresql://... One that was only half copied is refused,
+    unless it is to be copied into again."""
+    store = _open(url, **options)
+    try:
+        if not half_copied and store.is_half_copied():
+            raise StoreHalfCopied(database=store.url)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _open(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str = "json", **options: Any) -> Store:
     text = os.fspath(url)
     if not isinstance(text, str) or not text:
         raise BadUrl(url=text)
@@ -24,15 +36,20 @@ def open_store(url: str | os.PathLike[str], *, clock: Clock | None = None, codec
 
         return SqliteStore(path, clock=clock, codec=codec, **options)
     if urlsplit(text).scheme not in POSTGRES:
-        raise BadUrl(url=text.split("@")[-1])
+        raise BadUrl(url=_harmless(text))
     try:
         from holdfast.store.postgres import PostgresStore
     except ImportError as error:
         why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
-        raise BadUrl(url=text.split("@")[-1], why=why) from error
+        raise BadUrl(url=_harmless(text), why=why) from error
     if "driver" in options:
         raise BadOption(option="driver", why="it is for files: PostgreSQL is reached through psycopg")
     return PostgresStore(text, clock=clock, codec=codec, **options)
+
+
+def _harmless(url: str) -> str:
+    """Return what of a URL that we do not understand can hold no password."""
+    return url.split("@")[-1].split("?")[0]
 
 
 def file_of(url: str | os.PathLike[str]) -> str | None:

@@ -137,12 +137,14 @@ class Event(msgspec.Struct):
 
 
 class Signal(msgspec.Struct):
-    """A message to a run that no wait has taken yet."""
+    """A message to a run. ``key`` and ``taken`` are told only where a signal moves with its run: by then a wait may have it."""
 
     id: int
     name: str
     payload: bytes
     at: int
+    key: str | None = None
+    taken: bool = False
 
 
 class Child(msgspec.Struct):
@@ -162,6 +164,18 @@ class Fanout(msgspec.Struct):
     step: str
     remaining: int
     eager: bool
+
+
+class Dossier(msgspec.Struct):
+    """All that a store holds about one run: what moves with it to another store. ``rank`` and ``crash_seq`` are its columns."""
+
+    run: Run
+    tags: dict[str, str] = {}
+    events: list[Event] = []
+    signals: list[Signal] = []
+    fanouts: list[Fanout] = []
+    rank: int | None = None
+    crash_seq: int | None = None
 
 
 class Session(msgspec.Struct, kw_only=True):

@@ -330,16 +330,20 @@ class Driver(Held):
         return run is not None and run.status is Status.CANCELLING
 
     async def _write(self, op: Advance) -> Advanced | Changed:
-        """Write, and try again for as long as the store is in trouble: nothing is lost by waiting."""
+        """Write, whatever it takes."""
+        try:
+            return await self._persist(op)
+        except RunExists as error:
+            return await self._fail(op, error)
+
+    async def _persist(self, op: Advance) -> Advanced | Changed:
+        """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
+        again, is recognised by a store that was cut off in the middle of it."""
         pause = 0.05
         while True:
             try:
                 answer: Advanced | Changed = await self.host.writer.submit(op)
                 return answer
-            except EngineClosed:
-                raise
-            except RunExists as error:
-                return await self._fail(op, error)
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
             await asyncio.sleep(pause)
@@ -422,12 +426,13 @@ class Driver(Held):
         event.at = started_at
         op = Advance(run_id=self.run.id, generation=self.run.generation, events=[event], body=self._body(want))
         try:
-            answer = await self.host.writer.submit(op)
+            answer = await self._persist(op)
         except (LeaseLost, EngineClosed):
             raise
         except Exception as error:
             self.ended(command.id, None, error, started_at)
             return
+        assert isinstance(answer, Advanced)
         self._seq += 1
         event.data = answer.data
         del self.wants[command.id]

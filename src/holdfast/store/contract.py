@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.core.records import Child, Event, Fanout, Lane, NewRun, Route, Run, Session, Signal
+from holdfast.core.records import Child, Dossier, Event, Fanout, Lane, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.store.clock import Clock
 
@@ -180,6 +180,23 @@ class ImportRun(msgspec.Struct):
     signals: Sequence[Signal] = ()
 
 
+class BeginCopy(msgspec.Struct):
+    """Get ready to take in all that another store holds: remove what a copy that did not end has left, have these lanes and no
+    others, and from now on be half-copied. Answers None. Raises StoreNotEmpty when there are runs that no such copy brought."""
+
+    lanes: Sequence[Lane]
+
+
+class CopyRuns(msgspec.Struct):
+    """Write runs as they stand elsewhere, with all that belongs to them. Answers None. Raises RunExists."""
+
+    runs: Sequence[Dossier]
+
+
+class EndCopy(msgspec.Struct):
+    """All is here: be half-copied no more. Answers None."""
+
+
 Transition = (
     StartRuns
     | Advance
@@ -195,6 +212,9 @@ Transition = (
     | Prune
     | SetLane
     | ImportRun
+    | BeginCopy
+    | CopyRuns
+    | EndCopy
 )
 
 
@@ -266,6 +286,13 @@ class Reader(Protocol):
 
     def counts(self) -> dict[str, int]:
         """How many runs there are of each status."""
+
+    def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
+        """All about the next runs whose ids are above *after*, in the order of their ids: at most *limit* of them, and no more
+        than *size* bytes unless the first alone has more. Empty at the end."""
+
+    def is_half_copied(self) -> bool:
+        """Whether a copy into this store has begun and not ended."""
 
     def check(self) -> list[str]:
         """Every law that SQL can check and that does not hold, in words. Empty is good."""

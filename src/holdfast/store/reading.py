@@ -8,11 +8,14 @@ from typing import Any
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Child, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.records import Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.store import contract as c
 from holdfast.store import queries, reports
 from holdfast.store.transitions import run_from
+from holdfast.store.transitions.copying import MARK
+
+_BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
 
 
 class RowReader:
@@ -87,6 +90,27 @@ class RowReader:
     def counts(self) -> dict[str, int]:
         return {row["status"]: row["runs"] for row in self._rows("counts")}
 
+    def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
+        last = _last_within(self._rows("weights", after=after, limit=limit), size)
+        if last is None:
+            return []
+        span = {"after": after, "last": last}
+        found = {row["id"]: _dossier(row) for row in self._rows("whole_runs", **span)}
+        below = {query: [row for row in self._rows(query, **span) if row["run_id"] in found] for query in _BELOW}
+        for row in below["whole_tags"]:
+            found[row["run_id"]].tags[row["name"]] = row["value"]
+        for row in below["whole_events"]:
+            found[row["run_id"]].events.append(_event(row))
+        for row in below["whole_signals"]:
+            signal = Signal(row["id"], row["name"], bytes(row["payload"]), row["at"], row["key"], bool(row["taken"]))
+            found[row["run_id"]].signals.append(signal)
+        for row in below["whole_fanouts"]:
+            found[row["run_id"]].fanouts.append(Fanout(row["step"], row["remaining"], bool(row["eager"])))
+        return list(found.values())
+
+    def is_half_copied(self) -> bool:
+        return bool(self._rows("setting", name=MARK))
+
     def _broken_laws(self) -> list[str]:
         """Say of each law that does not hold who breaks it."""
         broken: list[str] = []
@@ -101,6 +125,23 @@ class RowReader:
 def values_of(row: Any) -> list[Any]:
     """Return the values of a row, whatever kind of row the driver has."""
     return list(row.values()) if isinstance(row, dict) else list(row)
+
+
+def _last_within(weights: list[Any], size: int) -> str | None:
+    """Return the id of the last run that still fits in, or of the first when that alone is too big."""
+    last: str | None = None
+    for row in weights:
+        size -= row["bytes"]
+        if last is not None and size < 0:
+            break
+        last = row["id"]
+    return last
+
+
+def _dossier(row: Any) -> Dossier:
+    values = dict(row)
+    rank, crash_seq = values.pop("rank"), values.pop("crash_seq")
+    return Dossier(run_from(values), {}, [], [], [], rank, crash_seq)
 
 
 def _bytes(value: Any) -> bytes | None:

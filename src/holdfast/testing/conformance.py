@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from holdfast.core.claims import PRIORITY_STEP
-from holdfast.core.records import Event, Fanout, Kind, Lane, NewRun, Route, Run, Session, Signal
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -25,6 +25,7 @@ from holdfast.errors import (
     RunFinished,
     RunNotFinished,
     RunNotFound,
+    StoreNotEmpty,
 )
 from holdfast.store import contract as c
 from holdfast.store import queries
@@ -1657,6 +1658,110 @@ class Operating(Bench):
         assert list(store.routes().values()) == [ROUTE]
 
 
+class Copying(Bench):
+    """All that one store holds can be written into another."""
+
+    def furnish(self, store: c.Store) -> Run:
+        """A parent that waits for a map of which one child is open, with tags, and with signals taken and not taken."""
+        parent = self.hold(store, "r1", key="k", tags={"b": "2", "a": "1"})
+        self.do(store, c.SignalRun("r1", "paid", b"1", key="taken"))
+        self.do(store, c.SignalRun("r1", "paid", b"2", key="left"))
+        first, _ = store.signals("r1")
+        children = [self.child_of(parent, f"r1-{place}", parent_index=place) for place in range(2)]
+        fanouts = [Fanout("call", 2, eager=False)]
+        self.park(store, parent, children=children, fanouts=fanouts, taken=[first.id], revision=None)
+        (child, _) = self.claim(store)
+        self.finish(store, child)
+        self.do(store, c.EndSession("s1", crashed=True))
+        return self.get(store)
+
+    def whole(self, store: c.Store) -> list[Dossier]:
+        return store.dossiers("", 100, 1 << 20)
+
+    def test_a_dossier_has_all_about_a_run(self, store: c.Store) -> None:
+        parent = self.furnish(store)
+
+        found = {one.run.id: one for one in self.whole(store)}
+
+        one = found["r1"]
+        assert list(found) == ["r1", "r1-0", "r1-1"]
+        assert (one.run, one.events, one.fanouts) == (parent, store.history("r1"), [Fanout("call", 1, eager=False)])
+        assert list(one.tags.items()) == [("a", "1"), ("b", "2")]
+        assert [(signal.payload, signal.key, signal.taken) for signal in one.signals] == [
+            (b"1", "taken", True),
+            (b"2", "left", False),
+        ]
+        assert (found["r1-1"].crash_seq, found["r1-1"].run.crashes, found["r1-1"].rank) == (0, 1, store.now())
+
+    def test_dossiers_come_in_portions_of_so_many_and_so_much(self, store: c.Store) -> None:
+        for place in range(5):
+            self.start(store, f"r{place}", input=b"x" * 1000)
+
+        def portion(after: str, limit: int, size: int) -> list[str]:
+            return [one.run.id for one in store.dossiers(after, limit, size)]
+
+        assert portion("", 2, 1 << 20) == ["r0", "r1"]
+        assert portion("r1", 9, 2500) == ["r2", "r3"]
+        assert portion("r3", 9, 10) == ["r4"]
+        assert portion("r4", 9, 1 << 20) == []
+
+    def test_what_is_written_from_dossiers_is_the_same_and_goes_on(self, store: c.Store, clock: HandClock) -> None:
+        self.furnish(store)
+        self.do(store, c.SetLane(Lane(name="l", concurrency=3, rate_limit=1, rate_per=MINUTE)))
+        there, lanes = self.whole(store), store.lanes()
+        self.execute(store, "DELETE FROM holdfast.run")
+
+        self.do(store, c.BeginCopy(lanes))
+        self.do(store, c.CopyRuns(there))
+        self.do(store, c.EndCopy())
+
+        here = self.whole(store)
+        for one in (*there, *here):
+            one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
+        assert (here, store.lanes()) == (there, lanes)
+        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")) is False
+        assert self.start(store, "other", key="k").id == "r1"
+        (child,) = self.claim(store)
+        self.finish(store, child)
+        assert (self.status(store), store.dossiers("", 1, 1)[0].fanouts) == (Status.PENDING, [Fanout("call", 0, eager=False)])
+
+    def test_a_store_with_runs_takes_in_no_others(self, store: c.Store) -> None:
+        self.start(store)
+        self.do(store, c.SetLane(Lane(name="l", concurrency=3)))
+
+        with pytest.raises(StoreNotEmpty):
+            self.do(store, c.BeginCopy([]))
+
+        assert (self.status(store), len(store.lanes()), store.is_half_copied()) == (Status.PENDING, 1, False)
+
+    def test_a_copy_that_did_not_end_is_known_and_the_next_one_begins_anew(self, store: c.Store, reopen: OpenStore) -> None:
+        self.do(store, c.BeginCopy([Lane(name="old", concurrency=1)]))
+        self.do(store, c.CopyRuns([self.dossier("r1"), self.dossier("r2")]))
+        assert store.is_half_copied() and reopen().is_half_copied()
+
+        self.do(store, c.BeginCopy([]))
+        assert (self.whole(store), store.lanes(), store.is_half_copied()) == ([], [], True)
+        self.do(store, c.CopyRuns([self.dossier("r1")]))
+        self.do(store, c.EndCopy())
+
+        assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
+
+    def test_if_one_is_there_already_none_is_written(self, store: c.Store) -> None:
+        self.start(store)
+
+        with pytest.raises(RunExists):
+            self.do(store, c.CopyRuns([self.dossier("r0"), self.dossier("r1")]))
+
+        assert [one.run.id for one in self.whole(store)] == ["r1"]
+
+    def dossier(self, run_id: str) -> Dossier:
+        run = Run(
+            id=run_id, namespace="n", workflow="w", version="2", lane="l", capabilities=(), status=Status.PENDING, priority=0,
+            input=b"[]", generation=0, revision=0, crashes=0, created_at=5,
+        )  # fmt: skip
+        return Dossier(run, {"a": "b"}, [Event(Kind.MARKED, at=7, seq=1)], [Signal(1, "paid", b"5", at=7)], rank=5)
+
+
 class Pruning(Bench):
     """What has ended long ago goes, whole trees at a time."""
 
@@ -2129,6 +2234,7 @@ class StoreContract(
     Sessions,
     Children,
     Operating,
+    Copying,
     Pruning,
     Transactional,
     Batches,

@@ -64,7 +64,9 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     given = parse_qsl(options, keep_blank_values=True)
     others = [(name, value) for name, value in given if name not in OURS]
     plain = f"postgresql://{place}" if scheme in SCHEMES else url
-    return plain + (f"?{urlencode(others, quote_via=quote)}" if others else ""), {k: v for k, v in given if k in OURS}
+    if others:
+        plain += "?" + urlencode(others, quote_via=quote, safe="/")
+    return plain, {name: value for name, value in given if name in OURS}
 
 
 def _flag(url: str, name: str, given: dict[str, str]) -> bool:

@@ -34,11 +34,16 @@ class BorrowedTransaction:
         self._identity = identity
 
     def __enter__(self) -> BorrowedTransaction:
-        there = self._execute("SELECT to_regclass('holdfast.setting') IS NOT NULL AS there").fetchone()
-        if not there or not there["there"] or self.rows("setting", name="database") != [{"value": self._identity}]:
+        if self._whose() != self._identity:
             raise BadOption(option="connection", why=f"it is open on another database than {self._shown}")
         self._execute(f"SAVEPOINT {SAVEPOINT}")
         return self
+
+    def _whose(self) -> str:
+        """Say which database this is, as it is said when one is opened."""
+        (there,) = self._execute("SELECT to_regclass('holdfast.setting') AS ours, current_database() AS name").fetchall()
+        found = self.rows("setting", name="database") if there["ours"] is not None else []
+        return f"{found[0]['value']} {there['name']}" if found else ""
 
     def __exit__(self, kind: object, *_: object) -> None:
         if self._raw.closed:

@@ -18,6 +18,8 @@ from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.guard import GuardedConnection
+from holdfast.store.postgres.quick import QuickAppend
+from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.trouble import Lost, NotNow, translated, unreachable
 
 T = TypeVar("T")
@@ -30,7 +32,7 @@ PREPARE_AFTER = 3
 _WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, current_setting('server_encoding') AS encoding,
     CAST(current_setting('server_version_num') AS BIGINT) AS version, current_setting('synchronous_commit') AS durable,
     (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since"""
-_SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'"
+_SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'; SET idle_session_timeout TO 0"
 _forked: list[object] = []
 """Connections of the parent, in a forked child: to forget them would be to close them, for the parent too."""
 
@@ -71,6 +73,7 @@ class Connection:
         if self.direct:
             self.script(_SETTINGS + ("; SET synchronous_commit TO on" if who["durable"] == "off" else ""))
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
+        self._append = QuickAppend(self.raw) if self.direct and self.address.prepare else None
 
     def must_be_writable(self) -> None:
         """Raise StoreReadOnly or StoreUnavailable when we cannot write here, or not all that we write."""
@@ -92,6 +95,15 @@ class Connection:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed."""
         try:
             return self._cursor.execute(sql, values or {}).rowcount
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def append(self, values: dict[str, Any]) -> int:
+        """Write one guarded event, in no transaction, and return how many rows were written."""
+        if self._append is None:
+            return self.change(SQL["append_guarded"], values)
+        try:
+            return self._append(values)
         except psycopg.Error as error:
             self.fail(error)
 
@@ -144,9 +156,8 @@ class Connection:
 
     def fail(self, error: psycopg.Error) -> NoReturn:
         """Raise our error for theirs."""
-        if self.raw.closed:
-            raise Lost(str(error).strip()) from error
-        found = translated(error, self.address.shown)
+        gone = self.raw.closed or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+        found = Lost(str(error).strip()) if gone else translated(error, self.address.shown)
         if isinstance(found, Lost):
             self.close()
         raise found from (None if found is error else error)

@@ -42,7 +42,7 @@ def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool =
             raise StoreUnavailable(database=db.address.shown, why="it has no tables of Holdfast")
         _migrate(db)
         _check_codec(db, codec)
-        return db, _setting(db, "database", secrets.token_hex(16))
+        return db, f"{_setting(db, 'database', secrets.token_hex(16))} {db.rows('SELECT current_database() AS name')[0]['name']}"
     except BaseException as error:
         db.rollback()
         db.close()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from holdfast.core import claims
-from holdfast.errors import EngineClosed, StoreUnavailable
+from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable
 from holdfast.store.clock import Clock
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
@@ -60,7 +60,8 @@ class PostgresReader(RowReader):
                     raise trouble.story from trouble
             except (Lost, Again) as trouble:
                 if time.monotonic() > deadline:
-                    raise StoreUnavailable(database=self.address.shown, reason=str(trouble)) from trouble
+                    kind = StoreBusy if isinstance(trouble, Again) else StoreUnavailable
+                    raise kind(database=self.address.shown, reason=str(trouble)) from trouble
             time.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, 1.0)
 

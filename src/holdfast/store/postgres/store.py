@@ -16,7 +16,7 @@ import msgspec
 import psycopg
 
 from holdfast.core.records import NewRun, Route, Session
-from holdfast.errors import HoldfastError, StoreError, StoreReadOnly
+from holdfast.errors import EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock
@@ -24,7 +24,7 @@ from holdfast.store.postgres import address, claiming, migrate
 from holdfast.store.postgres.borrowed import BorrowedTransaction
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import Draft, draft, found_again, write
+from holdfast.store.postgres.drafts import Draft, draft, found_again, write_alone
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
@@ -39,6 +39,9 @@ BURY_PATIENCE = 5.0
 
 GRACE = 1.0
 """Seconds for which a lock must be gone before its holder counts as dead: its connection may have been lost, and be back soon."""
+
+SEEN = 0.1
+"""Seconds for which it is known who lives."""
 
 REMEMBERED = 10_000
 """How many answers are kept for callers who were told that the store is in trouble, and may ask again."""
@@ -73,11 +76,14 @@ class PostgresStore(PostgresReader):
         self._doubt: Doubt | None = None
         self._settled: dict[int, tuple[c.Transition, Any]] = {}
         self._missing: dict[int, float] = {}
+        self._seen_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
         self._writer, self.identity = migrate.open_writer(self._connect, codec, create=create)
         try:
             self._begin_where_others_ended()
-        except BaseException:
+        except BaseException as error:
             self._writer.close()
+            if isinstance(error, Lost):
+                raise StoreUnavailable(database=self.url, reason=str(error)) from error
             raise
         fork.watch(self)
 
@@ -97,7 +103,7 @@ class PostgresStore(PostgresReader):
         with self._lock:
             try:
                 return self._answered(batch)
-            except (HoldfastError, MemoryError):
+            except (StoreError, EngineClosed, MemoryError):
                 raise
             except Exception:
                 if len(batch) == 1:
@@ -156,7 +162,7 @@ class PostgresStore(PostgresReader):
     def _write_simply(self, db: Connection, drafts: list[Draft]) -> bool:
         """Write in one statement, which commits itself; say whether its guards let all pass. Those that they did are settled."""
         try:
-            passed = write(db, drafts)
+            passed = write_alone(db, drafts)
         except Lost:
             self._doubt = Doubt(drafts)
             raise
@@ -292,11 +298,19 @@ class PostgresStore(PostgresReader):
         slot = session.slot
         if slot < 0:
             return None
-        if slot in self._messenger.slots or self._rows("is_locked", space=SPACE, slot=slot):
+        if slot in self._messenger.slots or slot in self._locked_slots():
             self._missing.pop(slot, None)
             return True
         since = self._missing.setdefault(slot, time.monotonic())
         return False if time.monotonic() - since > GRACE else None
+
+    def _locked_slots(self) -> frozenset[int]:
+        """Return the places of all who live. One question does for many sessions, and for a moment."""
+        asked, slots = self._seen_slots
+        if time.monotonic() - asked > SEEN:
+            slots = frozenset(row["slot"] for row in self._rows("locked_slots", space=SPACE))
+            self._seen_slots = (time.monotonic(), slots)
+        return slots
 
     def take_slot(self) -> int:
         """Lock a place by which others see that this process lives."""
@@ -305,6 +319,7 @@ class PostgresStore(PostgresReader):
     def free_slot(self, slot: int) -> None:
         """Unlock it."""
         self._messenger.free_slot(slot)
+        self._seen_slots = (-SEEN, frozenset())
 
     def close(self) -> None:
         """Let go of the database."""

@@ -13,7 +13,7 @@ import psycopg
 from holdfast.core.records import Route
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import contract as c
-from holdfast.store.postgres import claiming
+from holdfast.store.postgres import claiming, pruning
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.drafts import Draft, draft, tell_parents, write
 from holdfast.store.postgres.sql import as_list
@@ -21,7 +21,7 @@ from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.transitions import APPLY, may_refuse_late
 
-_APPLY: dict[type, Callable[[Any, Any], Any]] = {**APPLY, c.Claim: claiming.claim}
+_APPLY: dict[type, Callable[[Any, Any], Any]] = {**APPLY, c.Claim: claiming.claim, c.Prune: pruning.prune}
 _ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run")
 
 

@@ -270,11 +270,73 @@ DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 -- name: import_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-                          cancel_reason, crashes, created_at, started_at, finished_at)
+                          cancel_reason, crashes, crash_seq, created_at, started_at, finished_at)
 VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
         :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
-        :cancel_reason, :crashes, :created_at, :started_at, :finished_at)
+        :cancel_reason, :crashes, :crash_seq, :created_at, :started_at, :finished_at)
     ON CONFLICT DO NOTHING;
+
+-- name: import_signal
+INSERT INTO holdfast.signal (run_id, name, payload, key, at, taken) VALUES (:run_id, :name, :payload, :key, :at, :taken)
+    ON CONFLICT DO NOTHING;
+
+-- name: weights
+-- How many bytes the next runs and all that belongs to them take, about.
+SELECT id, LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0) + COALESCE(LENGTH(waits), 0)
+       + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
+                 FROM holdfast.event AS event WHERE event.run_id = run.id) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0)
+                 FROM holdfast.signal AS signal WHERE signal.run_id = run.id) AS BIGINT) AS bytes
+  FROM holdfast.run AS run
+ WHERE id > :after
+ ORDER BY id LIMIT :limit;
+
+-- name: whole_runs
+SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, started_at, finished_at, rank, crash_seq
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE run.id > :after AND run.id <= :last
+ ORDER BY run.id;
+
+-- name: whole_events
+SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+  FROM holdfast.event
+ WHERE run_id > :after AND run_id <= :last
+ ORDER BY run_id, seq;
+
+-- name: whole_signals
+SELECT run_id, id, name, payload, at, key, taken
+  FROM holdfast.signal
+ WHERE run_id > :after AND run_id <= :last
+ ORDER BY run_id, id;
+
+-- name: whole_tags
+SELECT run_id, name, value FROM holdfast.tag WHERE run_id > :after AND run_id <= :last ORDER BY run_id, name;
+
+-- name: whole_fanouts
+SELECT run_id, step, remaining, eager FROM holdfast.fanout WHERE run_id > :after AND run_id <= :last ORDER BY run_id, step;
+
+-- name: any_run
+SELECT id FROM holdfast.run LIMIT 1;
+
+-- name: empty_runs
+DELETE FROM holdfast.run;
+
+-- name: empty_events
+DELETE FROM holdfast.event;
+
+-- name: empty_signals
+DELETE FROM holdfast.signal;
+
+-- name: empty_tags
+DELETE FROM holdfast.tag;
+
+-- name: empty_fanouts
+DELETE FROM holdfast.fanout;
+
+-- name: empty_lanes
+DELETE FROM holdfast.lane;
 
 -- name: run
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
@@ -328,6 +390,9 @@ SELECT value FROM holdfast.setting WHERE name = :name;
 
 -- name: save_setting
 INSERT INTO holdfast.setting (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING;
+
+-- name: delete_setting
+DELETE FROM holdfast.setting WHERE name = :name;
 
 -- name: newest
 -- The latest instants that were written: the clock of whoever opens the database next must not be behind them.

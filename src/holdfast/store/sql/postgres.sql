@@ -346,17 +346,28 @@ SELECT run.id
  LIMIT :limit
    FOR UPDATE OF run;
 
--- name: has_late_descendant
--- Differs from SQLite: all are locked before one is judged.
-WITH locked AS (
-    SELECT finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY id FOR UPDATE
-)
-SELECT 1 AS late FROM locked HAVING COUNT(*) FILTER (WHERE finished_at IS NULL OR finished_at >= :before) > 0;
+-- name: lock_descendants
+-- Differs from SQLite: all trees at once, locked before they are judged.
+SELECT id, root_id, finished_at FROM holdfast.run WHERE root_id = ANY(CAST(:run_ids AS TEXT[])) ORDER BY id FOR UPDATE;
 
--- name: is_locked
--- Whether some connection to this database holds the place by which others see that a process lives.
-SELECT 1 AS locked
+-- name: delete_events_of
+DELETE FROM holdfast.event WHERE run_id = ANY(CAST(:run_ids AS TEXT[]));
+
+-- name: delete_signals_of
+DELETE FROM holdfast.signal WHERE run_id = ANY(CAST(:run_ids AS TEXT[]));
+
+-- name: delete_tags_of
+DELETE FROM holdfast.tag WHERE run_id = ANY(CAST(:run_ids AS TEXT[]));
+
+-- name: delete_fanouts_of
+DELETE FROM holdfast.fanout WHERE run_id = ANY(CAST(:run_ids AS TEXT[]));
+
+-- name: delete_runs
+DELETE FROM holdfast.run WHERE id = ANY(CAST(:run_ids AS TEXT[]));
+
+-- name: locked_slots
+-- The places by which others see that a process lives, as far as some connection to this database holds them.
+SELECT CAST(objid AS BIGINT) AS slot
   FROM pg_locks
- WHERE locktype = 'advisory' AND granted AND CAST(classid AS BIGINT) = :space AND CAST(objid AS BIGINT) = :slot AND objsubid = 2
-   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
- LIMIT 1;
+ WHERE locktype = 'advisory' AND granted AND CAST(classid AS BIGINT) = :space AND objsubid = 2
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database());

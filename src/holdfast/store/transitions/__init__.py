@@ -13,7 +13,8 @@ from holdfast.core.records import Route
 from holdfast.store import contract as c
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.claiming import claim
-from holdfast.store.transitions.operating import import_run, prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
+from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
@@ -35,6 +36,9 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.Prune: prune,
     c.SetLane: set_lane,
     c.ImportRun: import_run,
+    c.BeginCopy: begin_copy,
+    c.CopyRuns: copy_runs,
+    c.EndCopy: end_copy,
 }
 
 
@@ -44,7 +48,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) is c.ImportRun
+    return type(op) in (c.ImportRun, c.CopyRuns)
 
 
 __all__ = ["APPLY", "Row", "Transaction", "may_refuse_late", "run_from", "start_runs"]

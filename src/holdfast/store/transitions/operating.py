@@ -1,15 +1,14 @@
-"""What people do to runs and lanes: resume, replay, prune, set limits, bring runs from elsewhere."""
+"""What people do to runs and lanes: resume, replay, prune, set limits."""
 
 from __future__ import annotations
 
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Event, Kind, Route, Run
-from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.errors import IllegalMove, RunExists, RunFinished, RunNotFinished
+from holdfast.core.records import Event, Kind
+from holdfast.core.status import Move, Status, after
+from holdfast.errors import IllegalMove, RunFinished, RunNotFinished
 from holdfast.store import contract as c
-from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Transaction, append, last_seq, load
 
 
@@ -75,30 +74,3 @@ def set_lane(tx: Transaction, op: c.SetLane) -> None:
     if lane.rate_per is not None:  # what is owed at the old rate is at most one period of the new one
         tx.change("forgive_rate", name=lane.name, latest=tx.now + lane.rate_per)
     tx.hints.ready = True
-
-
-def import_run(tx: Transaction, op: c.ImportRun) -> None:
-    """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
-    if not tx.change("import_run", **_imported(tx, op.run)):
-        raise RunExists(run=op.run.id)
-    tx.many("insert_tag", [{"name": name, "value": value, "run_id": op.run.id} for name, value in op.tags.items()])
-    columns = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
-    tx.many("append", [{"run_id": op.run.id, **{name: getattr(event, name) for name in columns}} for event in op.events])
-    for signal in op.signals:
-        tx.change("insert_signal", run_id=op.run.id, name=signal.name, payload=signal.payload, key=None, at=signal.at)
-    tx.hints.ready = True
-
-
-def _imported(tx: Transaction, run: Run) -> dict[str, object]:
-    route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
-    values = msgspec.structs.asdict(run)
-    for name in ("namespace", "workflow", "version", "lane", "capabilities", "session_id"):
-        del values[name]
-    if run.status is Status.RUNNING:
-        values |= {"status": after(run.status, Move.RELEASE), "wake_at": None}
-    if values["status"] is Status.PENDING:
-        values["waits"] = None
-    sleeps = values["waits"] is not None or values["wake_at"] is not None
-    claimable = values["status"] in CLAIMABLE and not sleeps
-    values["rank"] = claims.rank(tx.now, run.priority) if claimable else None
-    return values | {"route_id": tx.route_id(route), "key": stored_key(route, run.key)}

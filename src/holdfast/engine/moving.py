@@ -1,0 +1,152 @@
+"""Moving house: all that one store holds is copied to another one, and the runs go on there. Any store to any other.
+
+Nobody may work on either of them meanwhile. Until all is copied and both sides are the same the target is half-copied: nobody
+can open it but the next copy, which empties it first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Dossier, Session
+from holdfast.engine.worker import is_dead
+from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
+from holdfast.store.contract import BeginCopy, CopyRuns, EndCopy, EndSession, Store, Transition
+
+RUNS, BYTES = 500, 8 * 1024 * 1024
+"""How many runs are copied in one transaction, and about how much of them is in memory at once."""
+
+PATIENCE = 2.0
+"""Seconds for which a session is watched of which the system cannot yet tell whether its process lives."""
+
+COPYING, CHECKING = "copying", "checking"
+Progress = Callable[[str, int], None]
+
+
+class Inventory(msgspec.Struct):
+    """What a store holds: how many of each, and a digest of all of it."""
+
+    runs: dict[str, int] = {}
+    events: int = 0
+    signals: int = 0
+    tags: int = 0
+    lanes: int = 0
+    digest: str = ""
+
+
+class Moved(msgspec.Struct):
+    """What is on either side after a copy."""
+
+    source: Inventory
+    target: Inventory
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing was lost on the way, and nobody has written to the source since."""
+        return self.source == self.target
+
+
+def copy_store(source: Store, open_target: Callable[[], Store], progress: Progress = lambda what, runs: None) -> Moved:
+    """Copy all runs, with all that belongs to them, and all lanes to the store that *open_target* opens. When both sides turn
+    out to differ the target stays half-copied.
+
+    Raises StoreInUse when somebody works on one of them, StoreNotEmpty when the target has runs, StoreHalfCopied when the
+    source is itself the target of a copy that did not end."""
+    if source.is_half_copied():
+        raise StoreHalfCopied(database=source.url)
+    _quieten(source)
+    target = open_target()
+    try:
+        if target.url == source.url:
+            raise BadOption(option="TARGET", why="it is the same database as SOURCE")
+        _quieten(target)
+        _begin(source, target)
+        for portion in _portions(source):
+            _do(target, CopyRuns(portion))
+            progress(COPYING, len(portion))
+        moved = Moved(take_inventory(source, progress), take_inventory(target, progress))
+        if moved.same:
+            _do(target, EndCopy())
+        return moved
+    finally:
+        target.close()
+
+
+def _begin(source: Store, target: Store) -> None:
+    try:
+        _do(target, BeginCopy(source.lanes()))
+    except StoreNotEmpty:
+        raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
+    if source.is_half_copied():  # the mark is on both: they are one database under two names
+        _do(target, EndCopy())
+        raise BadOption(option="TARGET", why="it is the same database as SOURCE")
+
+
+def _quieten(store: Store) -> None:
+    """See to it that nobody holds a run: free what the dead held, as any worker would. Raises StoreInUse."""
+    deadline = time.monotonic() + PATIENCE
+    while living := _living(store):
+        doubtful = all(store.is_alive(session) is None for session in living)
+        if not doubtful or time.monotonic() > deadline:
+            raise StoreInUse(database=store.url, **_who(living))
+        time.sleep(0.1)
+    for session in store.sessions():
+        _do(store, EndSession(session.id, crashed=True))
+
+
+def _living(store: Store) -> list[Session]:
+    now = store.now()
+    return [session for session in store.sessions() if not is_dead(store, session, now)]
+
+
+def _who(living: list[Session]) -> dict[str, object]:
+    first = living[0]
+    others = {"others": len(living) - 1} if len(living) > 1 else {}
+    return {"worker": first.worker, "pid": first.pid, "host": first.host, **others}
+
+
+def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -> Inventory:
+    """Look through all that a store holds. Two stores that hold the same have equal inventories, wherever they are."""
+    found, digest = Inventory(), hashlib.sha256()
+    for portion in _portions(store):
+        for one in portion:
+            _count(found, one)
+            digest.update(_canonical(one))
+        progress(CHECKING, len(portion))
+    lanes = store.lanes()
+    digest.update(msgspec.msgpack.encode(lanes))
+    found.runs = dict(sorted(found.runs.items()))
+    found.lanes, found.digest = len(lanes), digest.hexdigest()
+    return found
+
+
+def _count(found: Inventory, one: Dossier) -> None:
+    found.runs[one.run.status] = found.runs.get(one.run.status, 0) + 1
+    found.events += len(one.events)
+    found.signals += len(one.signals)
+    found.tags += len(one.tags)
+
+
+def _canonical(one: Dossier) -> bytes:
+    """Return all that must be the same on both sides: a signal has another number in each store, and keeps its place."""
+    signals = [msgspec.structs.replace(signal, id=place) for place, signal in enumerate(one.signals)]
+    return msgspec.msgpack.encode(msgspec.structs.replace(one, signals=signals))
+
+
+def _portions(store: Store) -> Iterator[list[Dossier]]:
+    after = ""
+    while portion := store.dossiers(after, RUNS, BYTES):
+        yield portion
+        after = portion[-1].run.id
+
+
+def _do(store: Store, op: Transition) -> Any:
+    answer = store.apply([op])[0]
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer

@@ -1,0 +1,23 @@
+"""Pruning many trees at once: the same moves as in SQLite, each in one statement for all of them."""
+
+from __future__ import annotations
+
+from holdfast.store import contract as c
+from holdfast.store.postgres.arrays import Texts
+from holdfast.store.postgres.transaction import PostgresTransaction
+
+_BELOW = ("delete_events_of", "delete_signals_of", "delete_tags_of", "delete_fanouts_of", "delete_runs")
+
+
+def prune(tx: PostgresTransaction, op: c.Prune) -> c.Pruned:
+    """Delete finished trees; one with a branch that lives, or ended too late, stays. A tree is locked before it is judged."""
+    found = tx.rows(
+        "prunable", before=op.before, statuses=Texts(op.statuses), namespace=op.namespace, after=op.after, limit=op.limit
+    )
+    roots = [row["id"] for row in found]
+    below = tx.rows("lock_descendants", run_ids=Texts(roots)) if roots else []
+    late = {row["root_id"] for row in below if row["finished_at"] is None or row["finished_at"] >= op.before}
+    doomed = [root for root in roots if root not in late] + [row["id"] for row in below if row["root_id"] not in late]
+    for query in _BELOW if doomed else ():
+        tx.change(query, run_ids=Texts(doomed))
+    return c.Pruned(runs=len(doomed), last=roots[-1] if len(roots) == op.limit else None)

@@ -1,0 +1,92 @@
+"""Bringing runs from elsewhere: single ones, or all that another store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.core.records import Dossier, Route
+from holdfast.core.status import CLAIMABLE, Move, Status, after
+from holdfast.errors import RunExists, StoreNotEmpty
+from holdfast.store import contract as c
+from holdfast.store.transitions.operating import set_lane
+from holdfast.store.transitions.starting import stored_key
+from holdfast.store.transitions.transaction import Row, Transaction
+
+MARK = "half_copied"
+"""The setting of a store that a copy into it has begun and not ended."""
+
+_EMPTY = ("empty_events", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes")
+_EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
+_SIGNAL = ("name", "payload", "key", "at")
+
+
+def import_run(tx: Transaction, op: c.ImportRun) -> None:
+    """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
+    _write(tx, [Dossier(op.run, op.tags, list(op.events), list(op.signals))])
+
+
+def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
+    """Write runs as they stand elsewhere."""
+    _write(tx, op.runs)
+
+
+def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
+    """Empty the store of what an interrupted copy has left, and mark it until this one has ended."""
+    if not tx.rows("setting", name=MARK) and tx.rows("any_run"):
+        raise StoreNotEmpty()
+    for query in _EMPTY:
+        tx.change(query)
+    tx.change("save_setting", name=MARK, value=str(tx.now))
+    for lane in op.lanes:
+        set_lane(tx, c.SetLane(lane))
+        tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
+
+
+def end_copy(tx: Transaction, op: c.EndCopy) -> None:
+    """Take the mark off."""
+    tx.change("delete_setting", name=MARK)
+    tx.hints.ready = True
+
+
+def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:
+    if tx.many("import_run", [_columns(tx, one) for one in runs]) < len(runs):
+        raise RunExists(run=runs[0].run.id if len(runs) == 1 else f"one of {runs[0].run.id} to {runs[-1].run.id}")
+    below: dict[str, list[Row]] = {"insert_tag": [], "append": [], "import_signal": [], "insert_fanout": []}
+    for one in runs:
+        for query, row in _belongings(one):
+            below[query].append({"run_id": one.run.id, **row})
+    for query, rows in below.items():
+        tx.many(query, rows)
+    tx.hints.ready = True
+
+
+def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:
+    """Say of all that belongs to a run by which query it is written, and with what values."""
+    for name, value in one.tags.items():
+        yield "insert_tag", {"name": name, "value": value}
+    for event in one.events:
+        yield "append", {name: getattr(event, name) for name in _EVENT}
+    for signal in one.signals:
+        yield "import_signal", {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)}
+    for fanout in one.fanouts:
+        yield "insert_fanout", {"step": fanout.step, "remaining": fanout.remaining, "eager": int(fanout.eager)}
+
+
+def _columns(tx: Transaction, one: Dossier) -> dict[str, object]:
+    run = one.run
+    route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
+    values = msgspec.structs.asdict(run)
+    for name in ("namespace", "workflow", "version", "lane", "capabilities", "session_id"):
+        del values[name]
+    if run.status is Status.RUNNING:
+        values |= {"status": after(run.status, Move.RELEASE), "wake_at": None}
+    if values["status"] is Status.PENDING:
+        values["waits"] = None
+    sleeps = values["waits"] is not None or values["wake_at"] is not None
+    ready = claims.rank(tx.now, run.priority) if one.rank is None else one.rank
+    values["rank"] = ready if values["status"] in CLAIMABLE and not sleeps else None
+    values["on_parent_end"] = run.on_parent_end if run.parent_id else None
+    return values | {"route_id": tx.route_id(route), "key": stored_key(route, run.key), "crash_seq": one.crash_seq}

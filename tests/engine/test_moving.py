@@ -1,0 +1,300 @@
+"""Moving house: an installation is copied from one database to another, and its runs go on there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from holdfast import Engine, step, workflow
+from holdfast.connect.store import open_store
+from holdfast.core.records import Session
+from holdfast.engine import moving
+from holdfast.engine.moving import copy_store, take_inventory
+from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
+from holdfast.store.contract import OpenSession
+from holdfast.testing.clock import VirtualClock
+from tests.engine.installation import go_on, plain, populate, undone
+
+
+@pytest.fixture(autouse=True)
+def _calm():
+    undone.clear()
+
+
+@pytest.fixture(params=["to_postgres", "to_sqlite", "file_to_file"])
+def places(request, tmp_path):
+    """Where the runs are and where they go: URLs of two empty databases."""
+    one, other = str(tmp_path / "one.db"), str(tmp_path / "other.db")
+    if request.param == "file_to_file":
+        yield one, other
+        return
+    with request.getfixturevalue("postgres_server").lend() as url:
+        yield (one, url) if request.param == "to_postgres" else (url, other)
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+def copy(source, target, clock=None):
+    with closing(open_store(source, clock=clock)) as store:
+        return copy_store(store, lambda: open_store(target, clock=clock, half_copied=True))
+
+
+def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
+    source, target = places
+    ids = populate(source, clock)
+
+    moved = copy(source, target, clock)
+
+    assert moved.same
+    with closing(Engine(source, clock=clock)) as old, closing(Engine(target, clock=clock)) as new:
+        assert (old.check(), new.check()) == ([], [])
+        assert new.runs(limit=100) == old.runs(limit=100)
+        assert new.lanes() == old.lanes()
+        assert new.run(ids["completed"]).record.key == "order-1"
+    go_on(target, clock, ids)
+    assert undone == ["undone 8"]
+
+
+def test_what_went_there_comes_back_the_same(postgres_server, tmp_path, clock):
+    home, back = str(tmp_path / "home.db"), str(tmp_path / "back.db")
+    ids = populate(home, clock)
+
+    with postgres_server.lend() as away:
+        moved = [copy(home, away, clock), copy(away, back, clock)]
+
+    assert len({one.digest for each in moved for one in (each.source, each.target)}) == 1
+    go_on(back, clock, ids)
+
+
+def test_what_is_counted_is_what_is_there(places, clock):
+    source, target = places
+    populate(source, clock)
+
+    found = copy(source, target, clock).target
+
+    assert found.runs == {"cancelling": 1, "completed": 4, "failed": 1, "pending": 2, "stuck": 1, "waiting": 5}
+    assert (found.tags, found.lanes) == (2, 2)
+    assert found.signals == 3
+
+
+def test_it_goes_in_portions(places, clock, monkeypatch):
+    source, target = places
+    populate(source, clock)
+    portions = []
+    monkeypatch.setattr(moving, "BYTES", 1000)
+
+    with closing(open_store(source, clock=clock)) as store:
+        moved = copy_store(store, lambda: open_store(target, half_copied=True), lambda what, runs: portions.append((what, runs)))
+
+    assert moved.same
+    copied = [runs for what, runs in portions if what == moving.COPYING]
+    assert len(copied) > 3
+    assert sum(copied) == 14
+
+
+def test_an_empty_database_moves_too(places):
+    source, target = places
+    Engine(source).close()
+
+    assert copy(source, target).same
+    assert copy(source, target).same
+
+
+def test_whatever_differs_is_seen(places, clock):
+    source, _ = places
+    populate(source, clock)
+    with closing(open_store(source, clock=clock)) as store:
+        before = take_inventory(store)
+
+        with closing(Engine(source, clock=clock)) as engine:
+            engine.lane("narrow", concurrency=2, rate="5/h")
+
+        assert take_inventory(store).digest != before.digest
+
+
+def test_nobody_may_work_on_the_source(places, tmp_path):
+    source, target = places
+
+    with Engine(source), pytest.raises(StoreInUse, match=r"stop that worker.*worker=.*pid=\d+.*host=") as refused:
+        copy(source, target)
+
+    assert refused.value.facts["pid"] == os.getpid()
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_nobody_may_work_on_the_target(places):
+    source, target = places
+    Engine(source).close()
+
+    with Engine(target), pytest.raises(StoreInUse):
+        copy(source, target)
+
+
+def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, clock):
+    source, target = places
+    with closing(open_store(source, clock=clock)) as store:
+        now = clock.now()
+        session = Session(
+            id="s", worker="far", host="elsewhere", pid=7, slot=-1, started_at=now, beat_at=now, expires_at=now + 15_000_000,
+            serves=b"{}",
+        )  # fmt: skip
+        store.apply([OpenSession(session)])
+
+    with pytest.raises(StoreInUse, match=r"far.*7.*elsewhere"):
+        copy(source, target, clock)
+
+    clock.advance("1m")
+    assert copy(source, target, clock).same
+
+
+HELD = """
+import sys
+from holdfast import Engine, step, workflow
+
+@step
+def hang(n):
+    print(flush=True)
+    sys.stdin.readline()
+    return n
+
+@workflow(name="moving_held")
+async def held(n):
+    return await hang(n)
+
+with Engine(sys.argv[1]) as engine:
+    engine.start(held, 5, id="held").result()
+"""
+
+
+@step
+async def hang(n: int) -> int:
+    return n
+
+
+@workflow(name="moving_held")
+async def held(n: int) -> int:
+    return await hang(n)
+
+
+def test_what_a_dead_worker_held_goes_on_there(places):
+    source, target = places
+    with subprocess.Popen([sys.executable, "-c", HELD, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        with pytest.raises(StoreInUse):
+            copy(source, target)
+        worker.kill()
+
+    moved = copy(source, target)
+
+    assert (moved.same, moved.target.runs) == (True, {"pending": 1})
+    with Engine(target, workflows=[held]) as engine:
+        assert engine.run("held").record.crashes == 1
+        assert engine.run("held").result(timeout=20) == 5
+        assert engine.check() == []
+
+
+def test_a_target_with_runs_is_refused_and_stays_as_it_is(places):
+    source, target = places
+    for url, n in ((source, 1), (target, 2)):
+        with closing(Engine(url)) as engine:
+            engine.start(plain, n, id=f"run {n}")
+
+    with pytest.raises(StoreNotEmpty, match="runs=1"):
+        copy(source, target)
+
+    with closing(Engine(target)) as engine:
+        assert [run.id for run in engine.runs()] == ["run 2"]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"])
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_database_is_not_copied_to_itself(url, runs, tmp_path, postgres_server):
+    with postgres_server.lend() as database:
+        place = str(tmp_path / "one.db") if url == "sqlite" else database
+        with closing(Engine(place)) as engine:
+            engine.start_many(plain, range(runs))
+
+        with pytest.raises(BadOption, match="same"):
+            copy(place, place)
+
+        Engine(place).close()
+
+
+def test_one_database_under_two_names_is_recognised(postgres_server):
+    with postgres_server.lend() as url:
+        with pytest.raises(BadOption, match="same"):
+            copy(url, f"{url}&connect_timeout=9")
+
+        Engine(url).close()
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(source, target, clock):
+    """Begin to copy, and be interrupted after the first portion."""
+
+    def stop(what, runs):
+        raise Interrupted
+
+    with closing(open_store(source, clock=clock)) as store, pytest.raises(Interrupted):
+        copy_store(store, lambda: open_store(target, clock=clock, half_copied=True), stop)
+
+
+def test_a_half_copied_target_can_be_used_for_nothing_but_the_next_copy(places, clock, monkeypatch):
+    source, target = places
+    ids = populate(source, clock)
+    monkeypatch.setattr(moving, "RUNS", 5)
+
+    interrupt(source, target, clock)
+
+    with pytest.raises(StoreHalfCopied, match=r"did not come to its end.*repeat `holdfast db copy"):
+        Engine(target)
+    with pytest.raises(StoreHalfCopied):
+        copy(target, source, clock)
+    with closing(open_store(target, half_copied=True)) as half, pytest.raises(StoreHalfCopied):
+        copy_store(half, lambda: open_store(source))
+    interrupt(source, target, clock)
+    assert copy(source, target, clock).same
+    go_on(target, clock, ids)
+
+
+def test_a_target_that_turns_out_to_differ_stays_half_copied(places, clock):
+    source, target = places
+    populate(source, clock)
+
+    def disturb(what, runs):
+        if what == moving.COPYING:
+            with closing(Engine(source, clock=clock)) as engine:
+                engine.start(plain, 99, delay="1d", id="0 is behind us")
+
+    with closing(open_store(source, clock=clock)) as store:
+        moved = copy_store(store, lambda: open_store(target, half_copied=True), disturb)
+
+    assert not moved.same
+    assert moved.source.runs["pending"] == moved.target.runs["pending"] + 1
+    with pytest.raises(StoreHalfCopied):
+        Engine(target)
+    assert copy(source, target, clock).same
+
+
+def test_who_moves_first_is_still_first(places, clock):
+    source, target = places
+    with closing(Engine(source, clock=clock)) as engine:
+        engine.start(plain, 1, id="b")
+        clock.advance("1s")
+        engine.start(plain, 2, id="a")
+
+    copy(source, target, clock)
+
+    with closing(open_store(target, clock=clock)) as store:
+        ranks = {one.run.id: one.rank for one in store.dossiers("", 9, 1 << 20)}
+        assert ranks["a"] - ranks["b"] == 1_000_000

@@ -1,0 +1,174 @@
+"""An engine on PostgreSQL when things go wrong: the server restarts, a worker is killed, a connection is lost."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+import holdfast
+from holdfast import Engine, step, wait_signal, workflow
+from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres.clock import DatabaseClock
+from tests.store.furniture import wait_until
+from tests.store.wire import ANSWER, wire
+
+done = []
+go_on = threading.Event()
+
+
+@step(name="postgres.count")
+def count(number: int) -> int:
+    done.append(number)
+    if number == 10:
+        go_on.wait(20)
+    return number
+
+
+@workflow(name="postgres.counting")
+async def counting(steps: int) -> int:
+    return sum([await count.aio(number) for number in range(steps)])
+
+
+@step(name="postgres.hang")
+async def hang() -> str:
+    return "went on elsewhere"
+
+
+@workflow(name="postgres.hanging")
+async def hanging() -> str:
+    return await hang()
+
+
+@workflow(name="postgres.patient")
+async def patient() -> object:
+    return await wait_signal("go")
+
+
+HANG = """
+import asyncio, sys
+from holdfast import Engine, step, workflow
+
+def say(what):
+    sys.stdout.write(what + "\\n")
+    sys.stdout.flush()
+
+@step(name="postgres.hang")
+async def hang() -> str:
+    say("hanging")
+    await asyncio.sleep(3600)
+
+@workflow(name="postgres.hanging")
+async def hanging() -> str:
+    return await hang()
+
+with Engine(sys.argv[1]) as engine:
+    say(engine.start(hanging).id)
+    sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    done.clear()
+    go_on.clear()
+
+
+@pytest.fixture
+def url(postgres_server):
+    with postgres_server.lend() as url:
+        yield url
+
+
+def test_a_run_survives_the_restart_of_the_server(restartable_server):
+    with Engine(restartable_server.new_store(), workflows=[counting, patient]) as engine:
+        waiting, run = engine.start(patient), engine.start(counting, 30)
+        wait_until(lambda: len(done) == 11)
+        restartable_server.restart("immediate")
+        go_on.set()
+
+        assert run.result(timeout=30) == sum(range(30))
+        assert engine.signal(waiting.id, "go", 5)
+        assert waiting.result(timeout=30) == 5
+        assert done == list(range(30))
+        assert engine.check() == []
+
+
+def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was_committed(
+    url, postgres_server, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(reader, "PATIENCE", 0.1)
+    postgres_server.execute("CREATE TABLE note (text TEXT)", url)
+    calls = []
+
+    @step(transactional=True, name="postgres.pay")
+    def pay() -> int:
+        if not calls:
+            line.cut(b"COMMIT", ANSWER)
+            line.dead = True
+        calls.append(holdfast.connection().execute("INSERT INTO note VALUES ('paid')"))
+        return 7
+
+    @workflow(name="postgres.paying")
+    async def paying() -> int:
+        return await pay.aio()
+
+    with wire(postgres_server, tmp_path) as line, Engine(line.url(url), workflows=[paying]) as engine:
+        run = engine.start(paying)
+        wait_until(lambda: "cannot be written now" in caplog.text)
+        line.dead = False
+
+        assert run.result(timeout=20) == 7
+        assert (len(calls), postgres_server.execute("SELECT COUNT(*) FROM note", url)) == (1, [(1,)])
+        assert engine.check() == []
+
+
+def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_expires(url):
+    worker = subprocess.Popen([sys.executable, "-c", HANG, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        said = {worker.stdout.readline().strip(), worker.stdout.readline().strip()}
+        (run_id,) = said - {"hanging"}
+        with Engine(url, workflows=[hanging]) as engine:
+            assert engine.run(run_id).status == "running"
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+            began = time.monotonic()
+
+            assert engine.run(run_id).result(timeout=14) == "went on elsewhere"
+            assert time.monotonic() - began < 10
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
+def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_server):
+    with Engine(url, workflows=[patient]) as engine, closing(PostgresStore(url)) as other:
+        (session,) = engine.workers()
+        listener = engine._parts.store._messenger
+        assert other.is_alive(session) is True
+        postgres_server.execute(f"SELECT pg_terminate_backend({listener._db.pid}, 5000)")
+
+        seen = [other.is_alive(session)]
+        wait_until(lambda: seen.append(other.is_alive(session)) or seen[-1])
+        assert False not in seen
+        assert engine.workers() == [session]
+
+
+def test_a_run_that_another_process_signals_is_woken_at_once(url):
+    with Engine(url, workflows=[patient], poll="1h") as engine, Engine(url, workflows=[patient]) as other:
+        run = engine.start(patient)
+        wait_until(lambda: run.status == "waiting")
+        began = time.monotonic()
+        other.signal(run.id, "go", 1)
+
+        assert run.result(timeout=10) == 1
+        assert time.monotonic() - began < 5
+
+
+def test_an_engine_lives_by_the_clock_of_the_database(url):
+    with Engine(url, workflows=[patient]) as engine:
+        assert isinstance(engine._parts.clock, DatabaseClock)
+        assert engine._parts.worker.clock is engine._parts.store.clock

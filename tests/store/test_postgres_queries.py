@@ -1,0 +1,163 @@
+"""The SQL of PostgreSQL: every query that is asked exists and is asked, the server understands them all and finds by index."""
+
+import ast
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from holdfast.store import contract, queries, reports
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
+from holdfast.store.postgres.drafts import HEADS, LINES
+from holdfast.store.postgres.sql import SQL, spelled
+
+STORE = Path(contract.__file__).parent
+OWN = queries._named("postgres")
+WORDS = {
+    node.value
+    for path in (STORE / "postgres").rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+}
+
+
+@pytest.fixture(scope="module")
+def db(postgres_server):
+    """A connection on which only what no index can do is done without one."""
+    with closing(PostgresStore(postgres_server.new_store())) as store:
+        store._writer.script("SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan")
+        yield store._writer
+
+
+def explained(db, name):
+    """Return the plan of a query, for values that it does not know yet."""
+    text = queries.load("postgres")[name]
+    names = queries.parameters(text)
+    sql = re.sub(r"(?<!:):([a-z_]+)", lambda found: f"${names.index(found[1]) + 1}", text)
+    values = f"({', '.join(['NULL'] * len(names))})" if names else ""
+    db.script(f"PREPARE asked AS {sql}")
+    try:
+        return "\n".join(row[0] for row in db.script(f"EXPLAIN EXECUTE asked{values}"))
+    finally:
+        db.script("DEALLOCATE asked")
+
+
+def test_every_query_of_its_own_is_asked():
+    assert set(OWN) - set(queries.load("sqlite")) - WORDS == set()
+
+
+def test_what_it_says_in_its_own_way_takes_the_same_values():
+    for name in OWN.keys() & queries.common().keys():
+        assert queries.parameters(OWN[name]) == queries.parameters(queries.common()[name]), name
+
+
+@pytest.mark.parametrize("name", [name for name in SQL if name not in ("claim_runs", "runs_by_id")])
+def test_every_query_can_be_planned(db, name):
+    db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(queries.parameters(queries.load("postgres")[name])))
+
+
+def test_a_draft_tells_all_that_its_query_asks():
+    for query, kinds in HEADS.values():
+        lines = {} if query == "insert_runs" else {f"line_{name}" for name in LINES}
+        assert set(queries.parameters(OWN[query])) == set(kinds) | set(lines), query
+
+
+def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
+    which = contract.Filter(
+        namespace="n", statuses=["pending", "stuck"], workflow="w", tags={"a": "b", "c": "d"}, since=1, until=2, worker="w",
+        parent_id="p", roots=True, before="z",
+    )  # fmt: skip
+    sql, values = reports.list_runs(which)
+
+    db.rows(f"EXPLAIN {spelled(sql)}", values)
+
+
+HOT = {
+    "ready_on_routes": "run_ready",
+    "suspects_on_routes": "run_suspect",
+    "look_for_work": "run_ready",
+    "promote_due": "run_wake",
+    "next_look": "run_wake",
+    "overdue": "run_deadline",
+    "held_states": "run_held",
+    "held": "run_held",
+    "live_children": "run_child",
+    "children": "run_child",
+    "children_of_step": "run_child",
+    "descendants": "run_root",
+    "lock_descendants": "run_root",
+    "delete_events_of": "event_run",
+    "run_by_key": "run_key",
+    "history": "event_run",
+    "histories": "event_run",
+    "last_seq": "event_run",
+    "written_lines": "event_run",
+    "delete_events": "event_run",
+    "signals": "signal_run",
+    "signal_by_key": "signal_key",
+    "tags": "tag_run",
+    "knocks": "knock_session",
+    "delete_knocks": "knock_session",
+    "append_guarded": "run_pkey",
+    "append_guarded_many": "run_pkey",
+    "finish_run": "run_pkey",
+    "finish_runs": "run_pkey",
+    "move_runs": "run_pkey",
+    "release_runs": "run_pkey",
+    "lock_runs": "run_pkey",
+    "load_state": "run_pkey",
+    "load_states": "run_pkey",
+    "lease_runs": "run_pkey",
+    "run": "run_pkey",
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_what_is_asked_often_is_found_by_an_index(db, name):
+    plan = explained(db, name)
+
+    assert HOT[name] in plan, plan
+    assert "Seq Scan on run" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("items", "kind"),
+    [
+        (Texts(["a", None, "ü; 'x'", ""]), "TEXT"),
+        (Numbers([1, None, -(2**62)]), "BIGINT"),
+        (Blobs([b"\x00\xff", None, b""]), "BYTEA"),
+        (Texts(), "TEXT"),
+        (Numbers(), "BIGINT"),
+        (Blobs(), "BYTEA"),
+    ],
+)
+def test_lists_arrive_as_they_are(db, items, kind):
+    assert db.rows(f"SELECT CAST(%(items)s AS {kind}[]) AS items", {"items": items}) == [{"items": list(items)}]
+
+
+def test_migrations_are_numbered_without_gaps_and_as_many_as_those_of_sqlite():
+    numbers = [number for number, _, _ in queries.migrations("postgres")]
+
+    assert numbers == [number for number, _, _ in queries.migrations("sqlite")] == list(range(1, len(numbers) + 1))
+
+
+def test_both_databases_have_the_same_tables_and_columns(db):
+    from holdfast.store.sqlite.driver import StandardConnection, statements
+    from holdfast.store.sqlite.sql import spelled as for_sqlite
+
+    with closing(StandardConnection(":memory:")) as other:
+        for _, _, text in queries.migrations("sqlite"):
+            for statement in statements(for_sqlite(text)):
+                other.change(statement)
+        tables = [row["name"] for row in other.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        theirs = {
+            (table.removeprefix("holdfast_"), row["name"])
+            for table in tables
+            for row in other.rows(f"PRAGMA table_info({table})")
+        }
+    asked = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'holdfast'"
+    ours = {(row["table_name"], row["column_name"]) for row in db.rows(asked) if row["table_name"] != "migration"}
+
+    assert ours == theirs

@@ -1,0 +1,375 @@
+"""Many stores on one PostgreSQL database, as if each were a process on a machine of its own: what they do together is lawful."""
+
+import itertools
+import os
+import threading
+from contextlib import ExitStack, closing
+
+import psycopg
+import pytest
+
+from holdfast.core.records import Event, Fanout, Kind, Lane, Route
+from holdfast.core.status import Status
+from holdfast.errors import BadOption, EngineClosed, LeaseLost
+from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore, connection, messenger
+from holdfast.testing.conformance import Advancing, Batches, Looking, Starting, Transactional
+from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, session, start, wait_until
+from tests.store.test_postgres import OnPostgres
+
+
+@pytest.fixture
+def url(postgres_server):
+    with postgres_server.lend() as url:
+        yield url
+
+
+@pytest.fixture
+def stores(url):
+    """Four stores, each with a session of its own name."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(closing(PostgresStore(url))) for _ in range(4)]
+        for number, store in enumerate(found):
+            store.apply([c.OpenSession(session(store, f"s{number}"))])
+        yield found
+        assert found[0].check() == []
+
+
+def finished(run, seq=1, parent=None):
+    events = [Event(Kind.RUN_COMPLETED, seq=seq)]
+    return c.Advance(run_id=run.id, generation=run.generation, events=events, status=Status.COMPLETED, result=b"1", parent=parent)
+
+
+class TestClaiming:
+    def test_what_many_claim_is_claimed_once(self, stores):
+        stores[0].apply([c.StartRuns([new(f"r{number:03}") for number in range(300)])])
+        claimed = []
+
+        def work(number):
+            while found := stores[number].apply([claim(stores[number], f"s{number}", 7)])[0]:
+                claimed.extend(run.id for run in found)
+                stores[number].apply([finished(run) for run in found])
+
+        for _ in range(3):  # what one is just claiming another leaves to it, and may find nothing else
+            in_threads(*[lambda number=number: work(number) for number in range(4)])
+
+        assert sorted(claimed) == [f"r{number:03}" for number in range(300)]
+        assert stores[0].counts() == {"completed": 300}
+
+    def test_the_limit_of_a_lane_holds_for_all_together(self, stores):
+        stores[0].apply([c.SetLane(Lane(name="default", concurrency=5)), c.StartRuns([new(f"r{n:03}") for n in range(60)])])
+        most = []
+
+        def work(number):
+            for _ in range(10):
+                found = stores[number].apply([claim(stores[number], f"s{number}", 3)])[0]
+                most.append(stores[number].counts().get("running", 0))
+                stores[number].apply([finished(run) for run in found])
+
+        in_threads(*[lambda number=number: work(number) for number in range(4)])
+
+        assert 0 < max(most) <= 5
+
+    def test_the_rate_of_a_lane_holds_for_all_together(self, stores):
+        stores[0].apply([c.SetLane(Lane(name="default", rate_limit=10, rate_per=3600 * 10**6))])
+        stores[0].apply([c.StartRuns([new(f"r{n:03}") for n in range(60)])])
+        claimed = []
+
+        def work(number):
+            for _ in range(5):
+                claimed.extend(stores[number].apply([claim(stores[number], f"s{number}", 3)])[0])
+
+        in_threads(*[lambda number=number: work(number) for number in range(4)])
+
+        assert len(claimed) == 10
+
+    def test_no_run_is_left_to_a_session_that_was_ended_meanwhile(self, stores):
+        over = threading.Event()
+
+        def begin():
+            for number in itertools.count():
+                if over.is_set():
+                    return
+                start(stores[0], f"a{number}", session_id="s0")
+                stores[0].apply([c.StartRuns([new(f"b{number}", session_id="s0"), new(f"c{number}", session_id="s0")])])
+
+        def take():
+            while not over.is_set():
+                start(stores[1], f"d{len(stores[1].runs(c.Filter(limit=1000)))}")
+                stores[1].apply([claim(stores[1], "s0", 3)])
+
+        def end():
+            for _ in range(25):
+                stores[2].apply([c.EndSession("s0", crashed=False)])
+                stores[3].apply([c.OpenSession(session(stores[3], "s0"))])
+            over.set()
+
+        in_threads(begin, take, end)
+
+        assert stores[0].check() == []
+
+
+class TestTouching:
+    def test_a_signal_is_never_slept_through(self, stores):
+        for number in range(30):
+            started = start(stores[0], f"r{number:02}", session_id="s0")
+            assert started.leased
+
+        def park():
+            for number in range(30):
+                op = advance(f"r{number:02}", status=Status.WAITING, waits=WAITS, revision=0, keep=number % 2 == 0)
+                stores[0].apply([op])
+
+        def send(store):
+            for number in range(30):
+                store.apply([c.SignalRun(f"r{number:02}", "paid", b"1")])
+
+        in_threads(park, lambda: send(stores[1]), lambda: send(stores[2]))
+
+        knocked = {run_id for _, run_id in stores[0].knocks("s0", 0)}
+        for run in stores[0].runs(c.Filter(limit=100)):
+            assert run.status is Status.PENDING or run.id in knocked, run
+            assert len(stores[0].signals(run.id)) == 2
+
+    def test_of_children_that_end_everywhere_at_once_the_last_wakes_the_parent(self, stores):
+        parent = stores[0].apply([c.StartRuns([new("parent", session_id="s0")])])[0][0]
+        assert parent.leased
+        children = [
+            new(f"c{number:02}", parent_id="parent", parent_step="map", parent_index=number, root_id="parent")
+            for number in range(40)
+        ]
+        stores[0].apply([advance("parent", children=children, fanouts=[Fanout("map", 40, False)])])
+        stores[0].apply([advance("parent", [2], status=Status.WAITING, waits=b'[{"kind":"map"}]', revision=0, keep=False)])
+        held = [stores[number].apply([claim(stores[number], f"s{number}", 10)])[0] for number in range(4)]
+
+        def end(number):
+            for run in held[number]:
+                stores[number].apply([finished(run, parent=("parent", "map", run.parent_index))])
+
+        in_threads(*[lambda number=number: end(number) for number in range(4)])
+
+        woken = stores[0].run("parent")
+        assert (woken.status, woken.revision) == (Status.PENDING, 1)
+
+    def test_a_parent_is_cancelled_while_its_children_end(self, stores):
+        for turn in range(8):
+            start(stores[0], f"p{turn}", session_id="s0")
+            below = {"parent_id": f"p{turn}", "parent_step": "map", "root_id": f"p{turn}", "session_id": "s0"}
+            born = [new(f"p{turn}c{number}", parent_index=number, **below) for number in range(6)]
+            stores[0].apply([advance(f"p{turn}", children=born, fanouts=[Fanout("map", 6, True)])])
+
+            def end(turn=turn, born=born):
+                for run in born:
+                    run = stores[0].run(run.id)
+                    stores[0].apply([finished(run, parent=(f"p{turn}", "map", run.parent_index))])
+
+            def cancel(turn=turn):
+                assert stores[1].apply([c.RequestCancel(f"p{turn}", "enough")]) == [Status.CANCELLING]
+
+            in_threads(end, cancel)
+
+    def test_a_knock_that_is_committed_late_is_not_passed_over(self, url):
+        with furnished(url) as store, psycopg.connect(url) as late:
+            late.execute("INSERT INTO holdfast.knock (session_id, run_id) VALUES ('s1', 'b')")
+            store.apply([c.SignalRun("a", "paid", b"1")])
+
+            first = store.knocks("s1", 0)
+            assert [run_id for _, run_id in first] == ["a"]
+            late.commit()
+
+            assert {run_id for _, run_id in store.knocks("s1", first[-1][0])} >= {"b"}
+
+    def test_a_stale_holder_is_refused_however_close_the_race(self, stores):
+        for turn in range(20):
+            run_id = f"r{turn:02}"
+            start(stores[0], run_id, session_id="s0")
+            answers = []
+
+            def write(run_id=run_id, answers=answers):
+                for seq in range(1, 6):
+                    answers.append(stores[0].apply([advance(run_id, [seq])])[0])
+
+            def take():
+                stores[1].apply([c.EndSession("s0", crashed=False)])
+                stores[1].apply([c.OpenSession(session(stores[1], "s0"))])
+
+            in_threads(write, take)
+
+            kept = [isinstance(answer, c.Advanced) for answer in answers]
+            assert kept == sorted(kept, reverse=True)
+            assert len(stores[0].history(run_id)) == sum(kept)
+            assert all(isinstance(answer, LeaseLost) for answer in answers[sum(kept) :])
+
+
+class TestListening:
+    def test_one_that_does_not_listen_looks_now_and_then(self, url, monkeypatch):
+        monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
+        with closing(PostgresStore(f"{url}&notify=off")) as store:
+            assert store.changed()
+            assert not store.changed()
+            wait_until(store.changed)
+
+    def test_one_that_hears_nothing_looks_now_and_then(self, url, monkeypatch):
+        monkeypatch.setattr(messenger, "LOOK_EVERY", 0.02)
+        with closing(PostgresStore(url)) as store:
+            assert store.changed()
+            wait_until(store.changed)
+
+    def test_one_that_cannot_reach_its_listener_looks_now_and_then(self, url, monkeypatch, tmp_path):
+        monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
+        with closing(PostgresStore(url, listen=f"postgresql:///x?host={tmp_path}")) as store:
+            wait_until(store.changed)
+            wait_until(store.changed)
+            assert start(store).created
+
+    def test_whoever_only_starts_runs_has_no_thread_and_is_heard(self, url, monkeypatch):
+        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as client:
+            assert store.changed()
+            for begin in (lambda: start(client, "a"), lambda: start(client, "b", tags={"x": "y"})):
+                assert not store.changed()
+                begin()
+                wait_until(store.changed)
+            assert not client._messenger.running
+
+    def test_a_step_that_concerns_nobody_else_is_not_announced(self, url, monkeypatch):
+        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        with furnished(url) as store, closing(PostgresStore(url)) as other:
+            assert other.changed()
+            store.apply([advance("a")])
+            store.apply([c.SignalRun("b", "paid", b"1")])
+            wait_until(other.changed)
+            assert not other.changed()
+
+
+class TestForking:
+    def test_a_child_finds_the_store_closed_and_the_parent_goes_on(self, url):
+        with closing(PostgresStore(url)) as store:
+            store.changed()
+            start(store, "before")
+            assert store.run("before") is not None
+            child = os.fork()
+            if child == 0:
+                os._exit(self.in_the_child(store, url))
+            assert os.waitpid(child, 0)[1] == 0
+
+            assert start(store, "after").created
+            assert {run.id for run in store.runs(c.Filter())} == {"before", "after", "child"}
+            assert store.take_slot() >= 0
+
+    def in_the_child(self, store, url):
+        try:
+            for use in (lambda: store.run("before"), lambda: store.apply([]), store.changed):
+                with pytest.raises(EngineClosed, match="forked"):
+                    use()
+            store.close()
+            with closing(PostgresStore(url)) as own:
+                assert start(own, "child").created
+        except BaseException:
+            return 1
+        return 0
+
+
+class TestWithin:
+    """Starting runs in the transaction of a user."""
+
+    def test_a_connection_to_another_database_is_refused(self, url, postgres_server):
+        with closing(PostgresStore(url)) as store, postgres_server.lend() as elsewhere:
+            for place in (elsewhere, postgres_server.url()):
+                with psycopg.connect(place) as db, pytest.raises(BadOption, match="another database"):
+                    store.start_within(db, [new()])
+
+    def test_a_connection_without_a_transaction_is_refused(self, url):
+        with closing(PostgresStore(url)) as store, psycopg.connect(url, autocommit=True) as db:
+            with pytest.raises(BadOption, match="no open transaction"):
+                store.start_within(db, [new()])
+            with db.transaction():
+                assert store.start_within(db, [new()])[0].created
+            assert store.run("new") is not None
+
+    def test_whatever_rows_the_user_likes_and_one_of_sqlalchemy(self, url):
+        from types import SimpleNamespace
+
+        from psycopg.rows import namedtuple_row
+
+        with closing(PostgresStore(url)) as store, psycopg.connect(url, row_factory=namedtuple_row) as db:
+            wrapped = SimpleNamespace(connection=SimpleNamespace(driver_connection=db))
+            assert store.start_within(wrapped, [new("x", tags={"a": "b"})])[0].created
+            assert db.execute("SELECT 1 AS one").fetchone().one == 1
+
+    def test_what_is_no_connection_is_refused(self, url):
+        with closing(PostgresStore(url)) as store, pytest.raises(BadOption, match="no connection of psycopg"):
+            store.start_within(object(), [new()])
+
+
+class TestGuarded:
+    """What a transactional step may do with its connection."""
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda db: db.commit(),
+            lambda db: db.rollback(),
+            lambda db: db.close(),
+            lambda db: db.cursor().execute("SELECT 1; COMMIT"),
+            lambda db: db.execute(b"/* x */ end"),
+            lambda db: db.execute("PREPARE TRANSACTION 'x'"),
+            lambda db: setattr(db, "autocommit", False),
+        ],
+    )
+    def test_it_cannot_end_the_transaction(self, url, use):
+        with furnished(url) as store:
+            answers = store.apply([advance("b"), advance("a", body=lambda db: use(db) or b"1"), advance("c")])
+
+            assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
+            assert store.history("a") == []
+
+    def test_it_may_have_savepoints_and_rows_of_its_own(self, url):
+        from psycopg.rows import dict_row
+
+        def body(db):
+            db.row_factory = dict_row
+            with db.transaction():
+                db.execute("INSERT INTO note VALUES ('kept; commit')")
+            db.execute("SAVEPOINT mine")
+            db.execute("INSERT INTO note VALUES ('lost')")
+            db.execute("ROLLBACK TO mine")
+            return str(db.execute("SELECT text FROM note").fetchall()).encode()
+
+        with furnished(url) as store:
+            assert store.apply([advance("a", body=body)])[0].data == b"[{'text': 'kept; commit'}]"
+            assert isinstance(store.apply([advance("b")])[0], c.Advanced)
+
+    def test_an_error_that_it_passes_over_is_told(self, url):
+        def body(db):
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                db.execute("SELECT * FROM nowhere")
+            return b"1"
+
+        with furnished(url) as store:
+            answers = store.apply([advance("a", body=body), advance("b")])
+            assert isinstance(answers[0], BadOption) and isinstance(answers[1], c.Advanced)
+
+
+class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, OnPostgres):
+    """A pooler between us: no session remembers anything, and nobody listens."""
+
+    @pytest.fixture(autouse=True)
+    def pooler(self, monkeypatch):
+        meet = connection.Connection._meet
+
+        def meet_a_pooler(db):
+            meet(db)
+            db.direct, db.raw.prepare_threshold = False, None
+
+        monkeypatch.setattr(connection.Connection, "_meet", meet_a_pooler)
+        monkeypatch.setattr(messenger, "POLL_EVERY", 0.2)
+
+    def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
+        assert store.take_slot() == -1
+        assert store.is_alive(session(store)) is None
+
+    def test_many_routes(self, store):
+        for number in range(3):
+            self.start(store, f"r{number}", route=Route("default", f"w{number}", "1", "default"))
+        assert len(self.claim(store)) == 3
