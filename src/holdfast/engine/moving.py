@@ -21,8 +21,8 @@ from holdfast.store.contract import BeginCopy, CopyRuns, EndCopy, EndSession, St
 RUNS, BYTES = 500, 8 * 1024 * 1024
 """How many runs are copied in one transaction, and about how much of them is in memory at once."""
 
-PATIENCE = 2.0
-"""Seconds for which a session is watched of which the system cannot yet tell whether its process lives."""
+PATIENCE = 3.0
+"""Seconds for which a session is watched before its worker counts as living: one that has just died may seem to."""
 
 COPYING, CHECKING = "copying", "checking"
 Progress = Callable[[str, int], None]
@@ -91,8 +91,7 @@ def _quieten(store: Store) -> None:
     """See to it that nobody holds a run: free what the dead held, as any worker would. Raises StoreInUse."""
     deadline = time.monotonic() + PATIENCE
     while living := _living(store):
-        doubtful = all(store.is_alive(session) is None for session in living)
-        if not doubtful or time.monotonic() > deadline:
+        if time.monotonic() > deadline:  # one that has just died may count as living for a moment
             raise StoreInUse(database=store.url, **_who(living))
         time.sleep(0.1)
     for session in store.sessions():
