@@ -175,9 +175,16 @@ class TestTouching:
 
             first = store.knocks("s1", 0)
             assert [run_id for _, run_id in first] == ["a"]
+            assert store.knocks("s1", first[-1][0]) == []
+            store.apply([c.SignalRun("c", "paid", b"1")])
+            second = store.knocks("s1", first[-1][0])
+            assert [run_id for _, run_id in second] == ["c"]
             late.commit()
 
-            assert {run_id for _, run_id in store.knocks("s1", first[-1][0])} >= {"b"}
+            third = store.knocks("s1", second[-1][0])
+            assert [run_id for _, run_id in third] == ["b"]
+            assert store.knocks("s1", third[-1][0]) == []
+            assert sorted(run_id for _, run_id in store.knocks("s1", 0)) == ["a", "b", "c"]
 
     def test_a_stale_holder_is_refused_however_close_the_race(self, stores):
         for turn in range(20):

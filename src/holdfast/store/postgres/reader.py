@@ -36,6 +36,8 @@ class PostgresReader(RowReader):
         self.address, self.clock = address, clock
         self._idle: list[Connection] = []
         self._closed: str | None = None
+        self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
+        """For each session, up to where knocks were told and counted, and which were told that do not count yet."""
 
     def now(self) -> int:
         """The time by which this store lives."""
@@ -103,6 +105,17 @@ class PostgresReader(RowReader):
 
     def _as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
+
+    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
+        rows = self._rows("knocks", session_id=session_id, after=after)
+        cursor, told = self._knocked.get(session_id, (0, frozenset()))
+        if cursor == after:  # who goes on from here was told already of those that did not count yet
+            rows = [row for row in rows if (row["number"], row["run_id"]) not in told]
+        if rows:
+            fresh = frozenset((row["number"], row["run_id"]) for row in rows)
+            last = rows[-1]["id"]
+            self._knocked[session_id] = (last, frozenset(one for one in fresh | told if one[0] > last))
+        return [(row["id"], row["run_id"]) for row in rows]
 
     def next_wake(self) -> int | None:
         (found,) = self._rows("next_look")

@@ -234,7 +234,7 @@ RETURNING fanout.run_id, fanout.step, fanout.remaining, fanout.eager;
 -- name: knocks
 -- Differs from SQLite: transactions do not end in the order in which they began. A knock of one that began after another that
 -- is still open is told, but not counted as read: the number to go on from is the highest below which all have ended.
-SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id
+SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id, knock.id AS number
   FROM holdfast.knock AS knock,
        (SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS number) AS horizon
  WHERE session_id = :session_id AND knock.id > :after
