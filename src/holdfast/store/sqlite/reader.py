@@ -15,6 +15,11 @@ from holdfast.store.sqlite.sql import SQL, as_list, spelled
 FLAWED = (3, 51, 3)
 """SQLite before this version can corrupt a WAL when two connections checkpoint at once."""
 
+WARNING = (
+    "SQLite before 3.51.3 may damage a WAL that several processes share: "
+    "pip install 'holdfast[sqlite]' and set HOLDFAST_SQLITE=apsw"
+)
+
 
 class SqliteReader(RowReader):
     """What can be asked of a SQLite file, by any thread at any time."""
@@ -86,7 +91,7 @@ class SqliteReader(RowReader):
         db = self._open
         version = tuple(int(part) for part in db.version.split("."))
         settings = {name: values_of(self._ask(f"PRAGMA {name}")[0])[0] for name in ("journal_mode", "page_size")}
-        warning = {"warning": "SQLite before 3.51.3 may damage a WAL shared by processes: pip install 'holdfast[sqlite]'"}
+        warning = {"warning": WARNING}
         return {
             "database": self._reader_path,
             "driver": db.kind,
