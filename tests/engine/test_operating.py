@@ -378,9 +378,12 @@ def test_many_blocking_workflows_share_the_threads_there_are(database):
         at_once.remove(n)
         return n
 
-    with Engine(database, threads=5) as engine:
-        runs = [engine.start(blocking, n) for n in range(30)]
-        assert [run.result(timeout=20) for run in runs] == list(range(30))
+    client = Engine(database)
+    ids = [client.start(blocking, n).id for n in range(30)]
+    with Engine(database, threads=5, poll="1h", workflows=[blocking]) as engine:
+        assert [engine.run(run_id).result(timeout=20) for run_id in ids] == list(range(30))
+    assert max(most) <= 5
+    client.close()
 
 
 def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):

@@ -222,7 +222,10 @@ class Worker:
         while not self.stopping:
             room = min(self.room(), BATCH)
             self._full = room <= 0
-            routes = [(number, route.lane) for number, route in self.store.routes().items() if self.takes(route)]
+            taken = {number: route for number, route in self.store.routes().items() if self.takes(route)}
+            if any(self.definitions()[route.workflow].blocking for route in taken.values()):
+                room = min(room, self._free_threads())
+            routes = [(number, route.lane) for number, route in taken.items()]
             if room <= 0 or not routes:
                 return
             self._limited = {lane.name: lane.concurrency is not None or lane.paused for lane in self.store.lanes()}
@@ -254,10 +257,10 @@ class Worker:
 
     def takes(self, route: Route) -> bool:
         """Say whether this worker can go on with runs of that route now: blocking ones need a thread."""
-        return self.serves(route) and (not self.definitions()[route.workflow].blocking or self._has_thread())
+        return self.serves(route) and (not self.definitions()[route.workflow].blocking or self._free_threads() > 0)
 
-    def _has_thread(self) -> bool:
-        return sum(driver.blocking for driver in self.drivers.values()) < self.settings.threads
+    def _free_threads(self) -> int:
+        return self.settings.threads - sum(driver.blocking for driver in self.drivers.values())
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""
@@ -302,7 +305,7 @@ class Worker:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("run %s could not be driven on; its lease is given back", run_id, exc_info=error)
             self._ready.set()
-        if not driver.finished or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
+        if not driver.finished or driver.blocking or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
     # Time
