@@ -32,6 +32,9 @@ import workflows  # noqa: E402
 LIFETIME = 1.5
 """Seconds after which a silent worker is taken for dead."""
 
+MISFORTUNES = ["kill -9", "kill -9", "kill -9", "stopped"]
+SERVER_MISFORTUNES = ["server restarted", "connections cut"]
+
 WORKER = """
 import sys, threading
 sys.path.insert(0, {here!r})
@@ -47,7 +50,9 @@ class Torture:
     """One round: a database, some workers, many runs, and much bad luck."""
 
     def __init__(self, url: str, folder: pathlib.Path, *, seed: int, workers: int, server: Server | None) -> None:
-        self.url, self.dice, self.server = url, random.Random(seed), server
+        self.url, self.server = url, server
+        self.dice, self.fate = random.Random(seed), random.Random(f"fate {seed}")  # the misfortunes do not hang on the runs
+        self.coming: list[str] = []
         self.effects = folder / "effects.txt"
         self.effects.touch()
         self.environment = {**os.environ, "TORTURE_EFFECTS": str(self.effects)}
@@ -83,24 +88,27 @@ class Torture:
                     self.engine.signal(run_id, "add", 1, key=str(number))  # twice does no harm
 
     def misfortune(self) -> None:
-        """Kill a worker, or stop one for so long that it loses its runs; sometimes leave them alone."""
+        """Let the next misfortune happen. They come in shuffled rounds that hold every kind, so that none is left out."""
         self.bury()
         while len(self.workers) < self.wanted:
             self.start_worker()
-        victim, luck = self.dice.choice(self.workers), self.dice.random()
-        if self.server is not None and luck < 0.2:
+        if not self.coming:
+            self.coming = MISFORTUNES + (SERVER_MISFORTUNES if self.server else [])
+            self.fate.shuffle(self.coming)
+        kind, victim = self.coming.pop(), self.fate.choice(self.workers)
+        if kind == "server restarted":
+            assert self.server is not None
             self.server.restart("immediate")
-            self.figures["server restarted"] += 1
-        elif self.server is not None and luck < 0.4:
-            self.figures["connections cut"] += cut_connections(self.server, self.url)
-        elif luck < 0.8:
+        elif kind == "connections cut":
+            assert self.server is not None
+            cut_connections(self.server, self.url)
+        elif kind == "kill -9":
             end(victim)
-            self.figures["kill -9"] += 1
         else:
             victim.send_signal(signal.SIGSTOP)
-            self.figures["stopped"] += 1
             time.sleep(LIFETIME * 1.5)
             victim.send_signal(signal.SIGCONT)
+        self.figures[kind] += 1
 
     def bury(self) -> None:
         self.workers = [worker for worker in self.workers if worker.poll() is None]
@@ -178,14 +186,13 @@ class Torture:
         return [] if undone == expected and len(acts) == 5 else [f"{run_id} did {acts} and undid {undone}"]
 
 
-def cut_connections(server: Server, url: str) -> int:
+def cut_connections(server: Server, url: str) -> None:
     """Cut every connection that anybody has to the database, wherever it is in its work."""
     import psycopg
 
     name = url.split("///")[1].split("?")[0]
     with psycopg.connect(server.url(), autocommit=True) as db:
-        cut = db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)).fetchall()
-    return len(cut)
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
 
 
 def end(worker: subprocess.Popen[bytes]) -> None:
@@ -197,16 +204,16 @@ def end(worker: subprocess.Popen[bytes]) -> None:
 def torture(
     url: str, folder: pathlib.Path, *, seed: int, seconds: float, runs: int, workers: int = 3, server: Server | None = None
 ) -> dict[str, int]:
-    """Torture for a while and return the figures. Raises AssertionError with all that is wrong."""
+    """Torture for a while, and to the end of a round, and return the figures. AssertionError tells all that is wrong."""
     round_ = Torture(url, folder, seed=seed, workers=workers, server=server)
     try:
         for _ in range(workers):
             round_.start_worker()
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or round_.coming or not round_.figures["stopped"]:
             if round_.open_runs() < runs // 5:
                 round_.start_runs(runs // 5)
-            time.sleep(round_.dice.uniform(0.1, 0.7))
+            time.sleep(round_.fate.uniform(0.1, 0.7))
             round_.misfortune()
         round_.send_signals()
         round_.finish(patience=60)

@@ -12,7 +12,8 @@ from torture.run import torture
 def test_everything_finishes_whatever_is_done_to_the_workers(tmp_path):
     figures = torture(str(tmp_path / "torture.db"), tmp_path, seed=1, seconds=15, runs=500)
 
-    assert figures["kill -9"] + figures["stopped"] >= 5
+    assert figures["kill -9"] >= 3
+    assert figures["stopped"] >= 1
     assert figures["steps recorded"] > 500
 
 
@@ -21,6 +22,8 @@ def test_everything_finishes_whatever_is_done_to_the_workers_and_the_server(tmp_
     with postgres() as server:
         figures = torture(server.new_database(), tmp_path, seed=2, seconds=20, runs=500, server=server)
 
-    assert figures["kill -9"] + figures["stopped"] >= 2
-    assert figures["server restarted"] + figures["connections cut"] >= 2
+    assert figures["kill -9"] >= 3
+    assert figures["stopped"] >= 1
+    assert figures["server restarted"] >= 1
+    assert figures["connections cut"] >= 1
     assert figures["steps recorded"] > 500
