@@ -472,7 +472,7 @@ class TestProcesses:
 def processes(name, path, driver, count, *, waits=True):
     """Run something of processes.py several times at once; ``said`` is the first line of each."""
     command = [sys.executable, "-W", "error", str(Path(__file__).with_name("processes.py")), name, str(path), driver]
-    source = str(Path(c.__file__).parents[2])
+    source = str(Path(c.__file__).parents[3])
     started = [
         subprocess.Popen(
             command,

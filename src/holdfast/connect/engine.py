@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
+from holdfast.connect.areas.calls import Calls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -74,7 +75,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine:
+class Engine(Calls):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

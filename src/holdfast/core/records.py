@@ -166,6 +166,10 @@ class Fanout(msgspec.Struct):
     eager: bool
 
 
+Cell = str | int | float | bytes | None
+"""What a column can hold."""
+
+
 class Dossier(msgspec.Struct):
     """All that a store holds about one run: what moves with it to another store. ``rank`` and ``crash_seq`` are its columns."""
 
@@ -176,6 +180,8 @@ class Dossier(msgspec.Struct):
     fanouts: list[Fanout] = []
     rank: int | None = None
     crash_seq: int | None = None
+    below: dict[str, list[list[Cell]]] = {}
+    """The rows of the other tables that belong to it, by table."""
 
 
 class Session(msgspec.Struct, kw_only=True):

@@ -14,13 +14,16 @@ def export(source: Store, run: Run, open_target: Callable[[], Store]) -> int:
     target = open_target()
     try:
         runs = tree(source, run)
-        batch = [ImportRun(one, source.tags(one.id), source.history(one.id), source.signals(one.id)) for one in runs]
-        for answer in target.apply(batch):
+        for answer in target.apply([_imported(source, one) for one in runs]):
             if isinstance(answer, RunExists):
                 raise answer
         return len(runs)
     finally:
         target.close()
+
+
+def _imported(source: Store, run: Run) -> ImportRun:
+    return ImportRun(run, source.tags(run.id), source.history(run.id), source.signals(run.id), source.belongings(run.id))
 
 
 def tree(source: Store, run: Run) -> list[Run]:

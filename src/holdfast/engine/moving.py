@@ -36,6 +36,8 @@ class Inventory(msgspec.Struct):
     signals: int = 0
     tags: int = 0
     lanes: int = 0
+    others: dict[str, int] = {}
+    """How many rows there are of what else belongs to runs or to the installation, by table."""
     digest: str = ""
 
 
@@ -79,7 +81,7 @@ def copy_store(source: Store, open_target: Callable[[], Store], progress: Progre
 
 def _begin(source: Store, target: Store) -> None:
     try:
-        _do(target, BeginCopy(source.lanes()))
+        _do(target, BeginCopy(source.lanes(), source.standing()))
     except StoreNotEmpty:
         raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
     if source.is_half_copied():  # the mark is on both: they are one database under two names
@@ -118,7 +120,10 @@ def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -
             digest.update(_canonical(one))
         progress(CHECKING, len(portion))
     lanes = store.lanes()
-    digest.update(msgspec.msgpack.encode(lanes))
+    standing = store.standing()
+    digest.update(msgspec.msgpack.encode([lanes, standing]))
+    found.others |= {table: len(rows) for table, rows in standing.items()}
+    found.others = dict(sorted(found.others.items()))
     found.runs = dict(sorted(found.runs.items()))
     found.lanes, found.digest = len(lanes), digest.hexdigest()
     return found
@@ -129,6 +134,8 @@ def _count(found: Inventory, one: Dossier) -> None:
     found.events += len(one.events)
     found.signals += len(one.signals)
     found.tags += len(one.tags)
+    for table, rows in one.below.items():
+        found.others[table] = found.others.get(table, 0) + len(rows)
 
 
 def _canonical(one: Dossier) -> bytes:

@@ -9,6 +9,8 @@ import re
 from functools import cache
 from importlib import resources
 
+from holdfast.store import tables
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
@@ -23,7 +25,7 @@ def common() -> dict[str, str]:
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Return every query of *dialect* by name: the common ones, unless it has to say them in its own way, and its own."""
-    return common() | _named(dialect)
+    return common() | tables.queries(dialect) | _named(dialect)
 
 
 @cache
@@ -32,12 +34,16 @@ def laws() -> dict[str, str]:
     return _named("laws")
 
 
-def _named(file: str) -> dict[str, str]:
-    parts = _NAME.split(read(f"sql/{file}.sql"))
-    names, texts = parts[1::2], zip(parts[1::2], parts[2::2], strict=True)
-    if len(set(names)) < len(names):
-        raise ValueError(f"a query is there twice in {file}.sql: {sorted(names)}")
-    return {name: " ".join(_COMMENT.sub("", text).split()).rstrip(";") for name, text in texts}
+def _named(folder: str) -> dict[str, str]:
+    """Return the queries of all files of a folder."""
+    found: dict[str, str] = {}
+    for file in sorted(file.name for file in resources.files("holdfast.store").joinpath(f"sql/{folder}").iterdir()):
+        parts = _NAME.split(read(f"sql/{folder}/{file}"))
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            if name in found:
+                raise ValueError(f"a query is there twice in sql/{folder}: {name}")
+            found[name] = " ".join(_COMMENT.sub("", text).split()).rstrip(";")
+    return found
 
 
 def parameters(query: str) -> list[str]:

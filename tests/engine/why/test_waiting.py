@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.records import Event, Kind, Lane
+from holdfast.core.records import Event, Fanout, Kind, Lane
 from holdfast.core.status import Status
 from holdfast.store import contract as c
 
@@ -117,7 +117,7 @@ def test_a_child_that_has_ended_blocks_nobody(bench):
 
 def test_children_of_a_map_are_counted(bench):
     bench.begun()
-    bench.advance("r1", status=Status.RUNNING, fanouts=[c.Fanout("map pack", 2, eager=False)])
+    bench.advance("r1", status=Status.RUNNING, fanouts=[Fanout("map pack", 2, eager=False)])
     for number in (2, 3):
         bench.start(f"r{number}", lane="slow", parent_id="r1", parent_step="map pack", parent_index=number - 2, root_id="r1")
     bench.park({"kind": "children", "step": "map pack", "open": 2, "of": 5}, keep=True)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.tables import BELOW_RUNS
 
-_BELOW = ("delete_events_of", "delete_signals_of", "delete_tags_of", "delete_fanouts_of", "delete_runs")
+_BELOW = (
+    "delete_events_of", "delete_signals_of", "delete_tags_of", "delete_fanouts_of",
+    *(f"delete_{table.name}_of" for table in BELOW_RUNS), "delete_runs",
+)  # fmt: skip
 
 
 def prune(tx: PostgresTransaction, op: c.Prune) -> c.Pruned:

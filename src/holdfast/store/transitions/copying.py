@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Dossier, Route
+from holdfast.core.records import Cell, Dossier, Route
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, StoreNotEmpty
 from holdfast.store import contract as c
+from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions.operating import set_lane
 from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Row, Transaction
@@ -18,14 +19,17 @@ from holdfast.store.transitions.transaction import Row, Transaction
 MARK = "half_copied"
 """The setting of a store that a copy into it has begun and not ended."""
 
-_EMPTY = ("empty_events", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes")
+_EMPTY = (
+    "empty_events", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
+    *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
+)  # fmt: skip
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
 _SIGNAL = ("name", "payload", "key", "at")
 
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:
     """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
-    _write(tx, [Dossier(op.run, op.tags, list(op.events), list(op.signals))])
+    _write(tx, [Dossier(op.run, op.tags, list(op.events), list(op.signals), below=op.below)])
 
 
 def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
@@ -43,6 +47,8 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
     for lane in op.lanes:
         set_lane(tx, c.SetLane(lane))
         tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
+    for table in STANDING:
+        tx.many(f"copy_{table.name}", [_row(table, cells) for cells in op.standing.get(table.name, ())])
 
 
 def end_copy(tx: Transaction, op: c.EndCopy) -> None:
@@ -60,7 +66,14 @@ def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:
             below[query].append({"run_id": one.run.id, **row})
     for query, rows in below.items():
         tx.many(query, rows)
+    for table in BELOW_RUNS:
+        rows = [{"run_id": one.run.id, **_row(table, cells)} for one in runs for cells in one.below.get(table.name, ())]
+        tx.many(f"copy_{table.name}", rows)
     tx.hints.ready = True
+
+
+def _row(table: Table, cells: list[Cell]) -> dict[str, object]:
+    return dict(zip(table.columns, cells, strict=True))
 
 
 def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:

@@ -9,6 +9,7 @@ from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
 from holdfast.errors import IllegalMove, RunFinished, RunNotFinished
 from holdfast.store import contract as c
+from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions.transaction import Transaction, append, last_seq, load
 
 
@@ -48,6 +49,12 @@ def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
     append(tx, run_id, [Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told)])
 
 
+_BELOW = (
+    "delete_events", "delete_signals", "delete_tags", "delete_fanouts", *(f"delete_{table.name}" for table in BELOW_RUNS),
+    "delete_run",
+)  # fmt: skip
+
+
 def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
     """Delete finished trees, roots first found first gone; a tree with a live branch stays."""
     found = tx.rows(
@@ -58,7 +65,7 @@ def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
         if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
             continue
         doomed = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
-        for query in ("delete_events", "delete_signals", "delete_tags", "delete_fanouts", "delete_run"):
+        for query in _BELOW:
             tx.many(query, [{"run_id": run_id} for run_id in doomed])
         gone += len(doomed)
     return c.Pruned(runs=gone, last=found[-1]["id"] if len(found) == op.limit else None)

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
+from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.store import contract as c
 from holdfast.store import queries, reports
+from holdfast.store.reading.asking import Asking
+from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.copying import MARK
 
 _BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
 
 
-class RowReader:
-    """What can be asked of a store. A database says how a query is asked, and what it calls a list."""
-
-    def now(self) -> int:
-        raise NotImplementedError
-
-    def _ask(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows that answer *sql*, which is spelled as this database wants it."""
-        raise NotImplementedError
-
-    def _rows(self, query: str, **values: object) -> list[Any]:
-        """Return the rows that answer a named query."""
-        raise NotImplementedError
-
-    def _spelled(self, sql: str) -> str:
-        raise NotImplementedError
-
-    def _as_list(self, items: Iterable[object]) -> object:
-        raise NotImplementedError
+class RunReader(Asking):
+    """What can be asked about runs, sessions and lanes."""
 
     def run(self, run_id: str) -> Run | None:
         found = self._rows("run", run_id=run_id)
@@ -106,7 +91,19 @@ class RowReader:
             found[row["run_id"]].signals.append(signal)
         for row in below["whole_fanouts"]:
             found[row["run_id"]].fanouts.append(Fanout(row["step"], row["remaining"], bool(row["eager"])))
+        for table in BELOW_RUNS:
+            for row in self._rows(f"whole_{table.name}", **span):
+                if row["run_id"] in found:
+                    found[row["run_id"]].below.setdefault(table.name, []).append(_cells(table, row))
         return list(found.values())
+
+    def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
+        found = {table: self._rows(f"of_run_{table.name}", run_id=run_id) for table in BELOW_RUNS}
+        return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
+
+    def standing(self) -> dict[str, list[list[Cell]]]:
+        found = {table: self._rows(f"all_{table.name}") for table in STANDING}
+        return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
 
     def is_half_copied(self) -> bool:
         return bool(self._rows("setting", name=MARK))
@@ -141,7 +138,12 @@ def _last_within(weights: list[Any], size: int) -> str | None:
 def _dossier(row: Any) -> Dossier:
     values = dict(row)
     rank, crash_seq = values.pop("rank"), values.pop("crash_seq")
-    return Dossier(run_from(values), {}, [], [], [], rank, crash_seq)
+    return Dossier(run_from(values), {}, [], [], [], rank, crash_seq, {})
+
+
+def _cells(table: Table, row: Any) -> list[Cell]:
+    """Return the values of a row, whatever kind of bytes the driver has."""
+    return [bytes(row[name]) if isinstance(row[name], memoryview) else row[name] for name in table.columns]
 
 
 def _bytes(value: Any) -> bytes | None:

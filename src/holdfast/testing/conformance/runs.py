@@ -1,21 +1,14 @@
-"""The promises of ``holdfast.store.contract`` as tests, for whoever writes a store.
-
-Subclass ``StoreContract``, give it ``open_store``, ``execute`` and ``transaction``, and pytest does the rest. Each test begins
-with an empty database and a clock that stands still, and ends with a look at the laws: none may be broken.
-"""
+"""Runs, sessions, lanes: the kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.core.claims import PRIORITY_STEP
-from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Session, Signal
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Signal
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -29,175 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.store import contract as c
 from holdfast.store import queries
-from holdfast.store.clock import Clock
-from holdfast.testing.clock import VirtualClock
-
-SECOND = 1_000_000
-MINUTE = 60 * SECOND
-MORNING = 1_750_000_000 * SECOND
-ROUTE = Route("default", "greet", "1", "default")
-WAITS = b'[{"kind":"signal","name":"paid"}]'
-STUCK = b'{"type":"Diverged","message":"it is another program"}'
-
-
-class HandClock(VirtualClock):
-    """A clock that moves only by hand, told in microseconds."""
-
-    def __init__(self, instant: int = MORNING) -> None:
-        super().__init__(datetime.fromtimestamp(instant // SECOND, UTC))
-
-    def move(self, by: int) -> None:
-        """Let time pass."""
-        self.advance_to(self.now() + by)
-
-
-class OpenStore(Protocol):
-    """Opens a store on the database of the test, which is empty at first."""
-
-    def __call__(self, clock: Clock | None = None) -> c.Store: ...
-
-
-class Bench:
-    """What a subclass must give, and short words for what the tests do all the time."""
-
-    @pytest.fixture
-    def open_store(self) -> OpenStore:
-        """Return what opens stores on one database, new for each test."""
-        raise NotImplementedError
-
-    def execute(self, store: c.Store, sql: str) -> None:
-        """Execute a statement on the database behind the store's back and commit; tables are written ``holdfast.run``."""
-        raise NotImplementedError
-
-    def transaction(self, store: c.Store) -> AbstractContextManager[Any]:
-        """Return a user's connection to the same database with a transaction open; an exception rolls it back."""
-        raise NotImplementedError
-
-    def hears(self, store: c.Store) -> bool:
-        """Say whether the store notices that another process has committed. Override it where that takes a moment."""
-        return store.changed()
-
-    @pytest.fixture
-    def clock(self) -> HandClock:
-        return HandClock()
-
-    @pytest.fixture
-    def bare_store(self, open_store: OpenStore, clock: HandClock) -> Iterator[c.Store]:
-        """A store that may break laws."""
-        store = open_store(clock)
-        yield store
-        store.close()
-
-    @pytest.fixture
-    def store(self, bare_store: c.Store) -> Iterator[c.Store]:
-        """A store that keeps all laws in every test."""
-        yield bare_store
-        assert bare_store.check() == []
-
-    @pytest.fixture
-    def reopen(self, store: c.Store, open_store: OpenStore) -> Iterator[OpenStore]:
-        """What opens the database of the test once more, as another process would."""
-        opened: list[c.Store] = []
-
-        def reopen(clock: Clock | None = None) -> c.Store:
-            opened.append(open_store(clock))
-            return opened[-1]
-
-        yield reopen
-        for other in opened:
-            other.close()
-
-    def do(self, store: c.Store, op: c.Transition) -> Any:
-        """Apply one transition and return its answer, or raise what refused it."""
-        answer = store.apply([op])[0]
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def new(self, run_id: str = "r1", **options: Any) -> NewRun:
-        return NewRun(**{"id": run_id, "route": ROUTE, "input": b"[1]", **options})
-
-    def start(self, store: c.Store, run_id: str = "r1", **options: Any) -> c.Started:
-        started: c.Started = self.do(store, c.StartRuns([self.new(run_id, **options)]))[0]
-        return started
-
-    def open(self, store: c.Store, session_id: str = "s1", *, worker: str = "w", slot: int = -1) -> Session:
-        now = store.now()
-        session = Session(
-            id=session_id, worker=worker, host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 15 * SECOND,
-            serves=b"{}",
-        )  # fmt: skip
-        self.do(store, c.OpenSession(session))
-        return session
-
-    def hold(self, store: c.Store, run_id: str = "r1", session_id: str = "s1", **options: Any) -> Run:
-        """Start a run that is born leased."""
-        if session_id not in {session.id for session in store.sessions()}:
-            self.open(store, session_id)
-        self.start(store, run_id, session_id=session_id, **options)
-        return self.get(store, run_id)
-
-    def claim(self, store: c.Store, session_id: str = "s1", limit: int = 100, routes: Sequence[Route] | None = None) -> list[Run]:
-        """Claim for a session, which is opened if need be, what is ready on all routes, or on these."""
-        if session_id not in {session.id for session in store.sessions()}:
-            self.open(store, session_id)
-        served = [(number, route.lane) for number, route in store.routes().items() if routes is None or route in routes]
-        runs: list[Run] = self.do(store, c.Claim(session_id, served, limit))
-        return runs
-
-    def claimed(self, store: c.Store, session_id: str = "s1", limit: int = 100) -> list[str]:
-        return [run.id for run in self.claim(store, session_id, limit)]
-
-    def get(self, store: c.Store, run_id: str = "r1") -> Run:
-        run = store.run(run_id)
-        assert run is not None
-        return run
-
-    def event(self, store: c.Store, run_id: str = "r1", kind: str = Kind.MARKED, **options: Any) -> Event:
-        """Return the next line of a history."""
-        return Event(**{"kind": kind, "step": f"{kind} {len(store.history(run_id)) + 1}", **options}, seq=self.seq(store, run_id))
-
-    def seq(self, store: c.Store, run_id: str) -> int:
-        return len(store.history(run_id)) + 1
-
-    def advance(self, store: c.Store, run: Run, **options: Any) -> Any:
-        """Write as the holder of *run*; one event, unless told otherwise."""
-        options.setdefault("events", [self.event(store, run.id)])
-        return self.do(store, c.Advance(run_id=run.id, generation=run.generation, **options))
-
-    def finish(self, store: c.Store, run: Run, status: Status = Status.COMPLETED, **options: Any) -> Any:
-        parent = None if run.parent_id is None else (run.parent_id, run.parent_step or "", run.parent_index)
-        done = status is Status.COMPLETED
-        said = {"result": b"1"} if done else {"error": b'{"type":"ValueError","message":"no"}'}
-        events = [self.event(store, run.id, Kind.RUN_COMPLETED if done else Kind.RUN_FAILED)]
-        return self.advance(store, run, status=status, parent=parent, events=events, **said, **options)
-
-    def park(self, store: c.Store, run: Run, *, keep: bool = False, **options: Any) -> Any:
-        """Park a run, as its holder, on a signal called paid."""
-        waits = {"status": Status.WAITING, "waits": WAITS, "revision": self.get(store, run.id).revision}
-        return self.advance(store, run, keep=keep, **{**waits, **options})
-
-    def parked(self, store: c.Store, run_id: str = "r1", **options: Any) -> Run:
-        """Start a run and park it, held by nobody."""
-        run = self.hold(store, run_id, **options)
-        self.park(store, run)
-        return self.get(store, run_id)
-
-    def stuck(self, store: c.Store, run_id: str = "r1") -> Run:
-        run = self.hold(store, run_id)
-        events = [self.event(store, run_id, Kind.RUN_STUCK)]
-        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False, events=events)
-        return self.get(store, run_id)
-
-    def child_of(self, parent: Run, run_id: str, **options: Any) -> NewRun:
-        below = {"parent_id": parent.id, "parent_step": "call", "root_id": parent.root_id or parent.id}
-        return self.new(run_id, **{**below, **options})
-
-    def status(self, store: c.Store, run_id: str = "r1") -> Status:
-        return self.get(store, run_id).status
-
-    def kinds(self, store: c.Store, run_id: str = "r1") -> list[str]:
-        return [event.kind for event in store.history(run_id)]
+from holdfast.testing.conformance.bench import MINUTE, MORNING, ROUTE, SECOND, STUCK, WAITS, Bench, HandClock, OpenStore
 
 
 class Starting(Bench):
@@ -2220,26 +2045,3 @@ class Laws(Bench):
         self.execute(bare_store, BROKEN[law])
 
         assert [found for found in bare_store.check() if found.startswith(law.replace("_", " ") + ":")]
-
-
-class StoreContract(
-    Starting,
-    StartingWithin,
-    Claiming,
-    Lanes,
-    Advancing,
-    Signals,
-    Cancelling,
-    Deadlines,
-    Sessions,
-    Children,
-    Operating,
-    Copying,
-    Pruning,
-    Transactional,
-    Batches,
-    Looking,
-    Time,
-    Laws,
-):
-    """All promises of a store."""

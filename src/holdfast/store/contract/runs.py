@@ -1,19 +1,14 @@
-"""What a store promises. Two databases keep these promises; the conformance suite in ``holdfast.testing`` checks them.
-
-All writing goes through ``apply``: a batch of transitions in one transaction, one commit, one answer each. A transition that
-is refused changes nothing and harms none of its neighbours. Reads see what was committed.
-"""
+"""What can be done to runs, sessions and lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Child, Dossier, Event, Fanout, Lane, NewRun, Route, Run, Session, Signal
+from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal
 from holdfast.core.status import Status
-from holdfast.store.clock import Clock
 
 
 class StartRuns(msgspec.Struct):
@@ -178,13 +173,16 @@ class ImportRun(msgspec.Struct):
     tags: dict[str, str]
     events: Sequence[Event]
     signals: Sequence[Signal] = ()
+    below: dict[str, list[list[Cell]]] = {}
 
 
 class BeginCopy(msgspec.Struct):
     """Get ready to take in all that another store holds: remove what a copy that did not end has left, have these lanes and no
-    others, and from now on be half-copied. Answers None. Raises StoreNotEmpty when there are runs that no such copy brought."""
+    others, and these rows of what else belongs to the installation, and from now on be half-copied. Answers None. Raises
+    StoreNotEmpty when there are runs that no such copy brought."""
 
     lanes: Sequence[Lane]
+    standing: dict[str, list[list[Cell]]] = {}
 
 
 class CopyRuns(msgspec.Struct):
@@ -195,143 +193,3 @@ class CopyRuns(msgspec.Struct):
 
 class EndCopy(msgspec.Struct):
     """All is here: be half-copied no more. Answers None."""
-
-
-Transition = (
-    StartRuns
-    | Advance
-    | Claim
-    | OpenSession
-    | Beat
-    | EndSession
-    | ExpireRuns
-    | SignalRun
-    | RequestCancel
-    | ResumeRun
-    | ReplayRun
-    | Prune
-    | SetLane
-    | ImportRun
-    | BeginCopy
-    | CopyRuns
-    | EndCopy
-)
-
-
-class Filter(msgspec.Struct, kw_only=True):
-    """Which runs to list. ``before`` is the id of the last one seen: pages go from new to old."""
-
-    namespace: str | None = None
-    statuses: Sequence[str] = ()
-    workflow: str | None = None
-    tags: dict[str, str] = {}
-    since: int | None = None
-    until: int | None = None
-    worker: str | None = None
-    parent_id: str | None = None
-    roots: bool = False
-    before: str | None = None
-    limit: int = 50
-
-
-class Hints(msgspec.Struct):
-    """What a commit touched, told after it: hints where to look, never facts."""
-
-    ready: bool = False
-    runs: set[str] = msgspec.field(default_factory=set)
-    finished: set[str] = msgspec.field(default_factory=set)
-
-
-class Reader(Protocol):
-    """What can be asked. Every answer is a committed state."""
-
-    def run(self, run_id: str) -> Run | None:
-        """The run, or None."""
-
-    def runs(self, which: Filter) -> list[Run]:
-        """Runs from new to old."""
-
-    def history(self, run_id: str, after: int = 0) -> list[Event]:
-        """The events of a run in order, those with a higher ``seq`` than *after*."""
-
-    def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
-        """The events of several runs, each in order."""
-
-    def signals(self, run_id: str) -> list[Signal]:
-        """The signals that no wait has taken, oldest first."""
-
-    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
-        """The children of a run, in order; of these steps only, if given."""
-
-    def tags(self, run_id: str) -> dict[str, str]:
-        """The tags of a run."""
-
-    def routes(self) -> dict[int, Route]:
-        """All routes that runs were ever started on."""
-
-    def sessions(self) -> list[Session]:
-        """All sessions that were not ended."""
-
-    def lanes(self) -> list[Lane]:
-        """All lanes with settings."""
-
-    def held(self, session_id: str) -> list[tuple[str, int, int]]:
-        """The runs a session holds: id, generation, revision."""
-
-    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        """The runs of this session that were touched from outside, each with a growing number, those above *after*."""
-
-    def next_wake(self) -> int | None:
-        """When the next timer or deadline is due, or a spent rate lets the next run go: when it is worth while to look again."""
-
-    def counts(self) -> dict[str, int]:
-        """How many runs there are of each status."""
-
-    def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
-        """All about the next runs whose ids are above *after*, in the order of their ids: at most *limit* of them, and no more
-        than *size* bytes unless the first alone has more. Empty at the end."""
-
-    def is_half_copied(self) -> bool:
-        """Whether a copy into this store has begun and not ended."""
-
-    def check(self) -> list[str]:
-        """Every law that SQL can check and that does not hold, in words. Empty is good."""
-
-    def facts(self) -> dict[str, object]:
-        """What `doctor` shows: versions, settings, sizes."""
-
-
-class Store(Reader, Protocol):
-    """A database that holds runs."""
-
-    url: str
-    clock: Clock
-    """By which it lives: the database's, unless another one was given."""
-
-    def now(self) -> int:
-        """The database's clock. It never goes back."""
-
-    def apply(self, batch: Sequence[Transition]) -> list[Any]:
-        """Apply all transitions in one transaction and answer each: its result, or the HoldfastError that refused it.
-        Raises StoreError when nothing at all was written."""
-
-    def hints(self) -> Hints:
-        """What the commits since the last call touched, in this process."""
-
-    def changed(self) -> bool:
-        """Whether another process committed since the last call. Cheap."""
-
-    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
-        """Create runs in the caller's own open transaction on the same database."""
-
-    def is_alive(self, session: Session) -> bool | None:
-        """Whether the process of a session lives; None when the system cannot tell."""
-
-    def take_slot(self) -> int:
-        """Take a place by which others can see that this process lives."""
-
-    def free_slot(self, slot: int) -> None:
-        """Give the place back."""
-
-    def close(self) -> None:
-        """Let go of the database."""

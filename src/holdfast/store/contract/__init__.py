@@ -1,0 +1,124 @@
+"""What a store promises. Two databases keep these promises; the conformance suite in ``holdfast.testing`` checks them.
+
+All writing goes through ``apply``: a batch of transitions in one transaction, one commit, one answer each. A transition that
+is refused changes nothing and harms none of its neighbours. Reads see what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from holdfast.core.records import NewRun, Session
+from holdfast.store.clock import Clock
+from holdfast.store.contract.reading import Filter, Hints, Reader
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    Beat,
+    BeginCopy,
+    Changed,
+    Claim,
+    CopyRuns,
+    EndCopy,
+    EndSession,
+    ExpireRuns,
+    ImportRun,
+    OpenSession,
+    Prune,
+    Pruned,
+    ReplayRun,
+    RequestCancel,
+    ResumeRun,
+    SetLane,
+    SignalRun,
+    Started,
+    StartRuns,
+)
+
+RunTransition = (
+    StartRuns
+    | Advance
+    | Claim
+    | OpenSession
+    | Beat
+    | EndSession
+    | ExpireRuns
+    | SignalRun
+    | RequestCancel
+    | ResumeRun
+    | ReplayRun
+    | Prune
+    | SetLane
+    | ImportRun
+    | BeginCopy
+    | CopyRuns
+    | EndCopy
+)
+Transition = RunTransition
+
+
+class Store(Reader, Protocol):
+    """A database that holds runs."""
+
+    url: str
+    clock: Clock
+    """By which it lives: the database's, unless another one was given."""
+
+    def now(self) -> int:
+        """The database's clock. It never goes back."""
+
+    def apply(self, batch: Sequence[Transition]) -> list[Any]:
+        """Apply all transitions in one transaction and answer each: its result, or the HoldfastError that refused it.
+        Raises StoreError when nothing at all was written."""
+
+    def hints(self) -> Hints:
+        """What the commits since the last call touched, in this process."""
+
+    def changed(self) -> bool:
+        """Whether another process committed since the last call. Cheap."""
+
+    def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
+        """Create runs in the caller's own open transaction on the same database."""
+
+    def is_alive(self, session: Session) -> bool | None:
+        """Whether the process of a session lives; None when the system cannot tell."""
+
+    def take_slot(self) -> int:
+        """Take a place by which others can see that this process lives."""
+
+    def free_slot(self, slot: int) -> None:
+        """Give the place back."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
+__all__ = [
+    "Advance",
+    "Advanced",
+    "Beat",
+    "BeginCopy",
+    "Changed",
+    "Claim",
+    "CopyRuns",
+    "EndCopy",
+    "EndSession",
+    "ExpireRuns",
+    "Filter",
+    "Hints",
+    "ImportRun",
+    "OpenSession",
+    "Prune",
+    "Pruned",
+    "Reader",
+    "ReplayRun",
+    "RequestCancel",
+    "ResumeRun",
+    "SetLane",
+    "SignalRun",
+    "StartRuns",
+    "Started",
+    "Store",
+    "Transition",
+]

@@ -1,0 +1,99 @@
+"""What can be asked of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+
+
+class Filter(msgspec.Struct, kw_only=True):
+    """Which runs to list. ``before`` is the id of the last one seen: pages go from new to old."""
+
+    namespace: str | None = None
+    statuses: Sequence[str] = ()
+    workflow: str | None = None
+    tags: dict[str, str] = {}
+    since: int | None = None
+    until: int | None = None
+    worker: str | None = None
+    parent_id: str | None = None
+    roots: bool = False
+    before: str | None = None
+    limit: int = 50
+
+
+class Hints(msgspec.Struct):
+    """What a commit touched, told after it: hints where to look, never facts."""
+
+    ready: bool = False
+    runs: set[str] = msgspec.field(default_factory=set)
+    finished: set[str] = msgspec.field(default_factory=set)
+
+
+class Reader(Protocol):
+    """What can be asked. Every answer is a committed state."""
+
+    def run(self, run_id: str) -> Run | None:
+        """The run, or None."""
+
+    def runs(self, which: Filter) -> list[Run]:
+        """Runs from new to old."""
+
+    def history(self, run_id: str, after: int = 0) -> list[Event]:
+        """The events of a run in order, those with a higher ``seq`` than *after*."""
+
+    def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
+        """The events of several runs, each in order."""
+
+    def signals(self, run_id: str) -> list[Signal]:
+        """The signals that no wait has taken, oldest first."""
+
+    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
+        """The children of a run, in order; of these steps only, if given."""
+
+    def tags(self, run_id: str) -> dict[str, str]:
+        """The tags of a run."""
+
+    def routes(self) -> dict[int, Route]:
+        """All routes that runs were ever started on."""
+
+    def sessions(self) -> list[Session]:
+        """All sessions that were not ended."""
+
+    def lanes(self) -> list[Lane]:
+        """All lanes with settings."""
+
+    def held(self, session_id: str) -> list[tuple[str, int, int]]:
+        """The runs a session holds: id, generation, revision."""
+
+    def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
+        """The runs of this session that were touched from outside, each with a growing number, those above *after*."""
+
+    def next_wake(self) -> int | None:
+        """When the next timer or deadline is due, or a spent rate lets the next run go: when it is worth while to look again."""
+
+    def counts(self) -> dict[str, int]:
+        """How many runs there are of each status."""
+
+    def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
+        """All about the next runs whose ids are above *after*, in the order of their ids: at most *limit* of them, and no more
+        than *size* bytes unless the first alone has more. Empty at the end."""
+
+    def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
+        """The rows of the other tables that belong to a run, by table; without those that have none."""
+
+    def standing(self) -> dict[str, list[list[Cell]]]:
+        """The rows of all tables that belong to the installation, by table; without those that have none."""
+
+    def is_half_copied(self) -> bool:
+        """Whether a copy into this store has begun and not ended."""
+
+    def check(self) -> list[str]:
+        """Every law that SQL can check and that does not hold, in words. Empty is good."""
+
+    def facts(self) -> dict[str, object]:
+        """What `doctor` shows: versions, settings, sizes."""

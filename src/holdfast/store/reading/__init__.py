@@ -1,0 +1,12 @@
+"""From rows to records: every question that both databases are asked in the same words and answer in the same columns."""
+
+from __future__ import annotations
+
+from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
+
+
+class RowReader(RunReader):
+    """What can be asked of a store, one base for each capability."""
+
+
+__all__ = ["RowReader", "lane_from", "route_values", "values_of"]

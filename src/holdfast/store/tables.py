@@ -1,0 +1,55 @@
+"""Which tables hold what besides runs, and the queries that moving, exporting and pruning need of each.
+
+A capability that brings a table names it here, once; then whatever moves with a run, or with the whole installation, moves.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A table and the columns that are the same wherever it is kept: not the numbers that a database gives out itself."""
+
+    name: str
+    columns: tuple[str, ...]
+    order: str
+    """By which columns its rows are told one after another."""
+
+
+BELOW_RUNS: tuple[Table, ...] = ()
+"""What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
+
+STANDING: tuple[Table, ...] = ()
+"""What belongs to the installation."""
+
+
+def queries(dialect: str) -> dict[str, str]:
+    """Return the queries for all of them, by name."""
+    found: dict[str, str] = {}
+    for table in BELOW_RUNS:
+        found |= _both(table, ("run_id", *table.columns)) | _below(table, dialect)
+    for table in STANDING:
+        found |= _both(table, table.columns)
+        found[f"all_{table.name}"] = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.name} ORDER BY {table.order}"
+    return found
+
+
+def _both(table: Table, columns: tuple[str, ...]) -> dict[str, str]:
+    places = ", ".join(f":{column}" for column in columns)
+    return {
+        f"copy_{table.name}": f"INSERT INTO holdfast.{table.name} ({', '.join(columns)}) VALUES ({places})",
+        f"empty_{table.name}": f"DELETE FROM holdfast.{table.name}",
+    }
+
+
+def _below(table: Table, dialect: str) -> dict[str, str]:
+    select = f"SELECT run_id, {', '.join(table.columns)} FROM holdfast.{table.name}"
+    found = {
+        f"whole_{table.name}": f"{select} WHERE run_id > :after AND run_id <= :last ORDER BY run_id, {table.order}",
+        f"of_run_{table.name}": f"{select} WHERE run_id = :run_id ORDER BY {table.order}",
+        f"delete_{table.name}": f"DELETE FROM holdfast.{table.name} WHERE run_id = :run_id",
+    }
+    if dialect == "postgres":
+        found[f"delete_{table.name}_of"] = f"DELETE FROM holdfast.{table.name} WHERE run_id = ANY(CAST(:run_ids AS TEXT[]))"
+    return found

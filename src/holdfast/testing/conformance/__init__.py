@@ -1,0 +1,79 @@
+"""The promises of ``holdfast.store.contract`` as tests, for whoever writes a store.
+
+Subclass ``StoreContract``, give it ``open_store``, ``execute`` and ``transaction``, and pytest does the rest. Each test begins
+with an empty database and a clock that stands still, and ends with a look at the laws: none may be broken.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
+from holdfast.testing.conformance.runs import (
+    Advancing,
+    Batches,
+    Cancelling,
+    Children,
+    Claiming,
+    Copying,
+    Deadlines,
+    Lanes,
+    Laws,
+    Looking,
+    Operating,
+    Pruning,
+    Sessions,
+    Signals,
+    Starting,
+    StartingWithin,
+    Time,
+    Transactional,
+)
+
+
+class StoreContract(
+    Starting,
+    StartingWithin,
+    Claiming,
+    Lanes,
+    Advancing,
+    Signals,
+    Cancelling,
+    Deadlines,
+    Sessions,
+    Children,
+    Operating,
+    Copying,
+    Pruning,
+    Transactional,
+    Batches,
+    Looking,
+    Time,
+    Laws,
+):
+    """All promises of a store."""
+
+
+__all__ = [
+    "SECOND",
+    "Advancing",
+    "Batches",
+    "Bench",
+    "Cancelling",
+    "Children",
+    "Claiming",
+    "Copying",
+    "Deadlines",
+    "HandClock",
+    "Lanes",
+    "Laws",
+    "Looking",
+    "OpenStore",
+    "Operating",
+    "Pruning",
+    "Sessions",
+    "Signals",
+    "Starting",
+    "StartingWithin",
+    "StoreContract",
+    "Time",
+    "Transactional",
+]
