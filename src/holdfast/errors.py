@@ -14,6 +14,14 @@ HoldfastError
 │   ├── RunFinished            the run has ended
 │   ├── RunNotFinished         the run has not ended
 │   ├── StepNotFound           the run has no such step
+│   ├── FlowNotFound           no such flow
+│   ├── FlowNotYours           the flow belongs to another owner
+│   ├── FlowExists             the id belongs to another flow
+│   ├── FlowChanged            the flow has another revision than expected
+│   ├── FlowFinished           the flow has ended
+│   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
+│   ├── BadFlowPatch           the new state cannot be read
+│   ├── BadFlowWait            the flow cannot wait for that
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -119,6 +127,38 @@ class RunNotFinished(UsageError):
 
 class StepNotFound(UsageError):
     """The run has no such step: `holdfast show RUN` lists its steps."""
+
+
+class FlowNotFound(UsageError):
+    """There is no such flow; `holdfast flows` lists them."""
+
+
+class FlowNotYours(UsageError):
+    """This flow belongs to another owner."""
+
+
+class FlowExists(UsageError):
+    """There is a flow with this id already."""
+
+
+class FlowChanged(UsageError):
+    """The flow was changed by somebody else meanwhile; read it again, then decide."""
+
+
+class FlowFinished(UsageError):
+    """This flow has ended; nothing more can happen to it."""
+
+
+class FlowCancelPending(UsageError):
+    """This flow was asked to stop; all that can be done to it is to cancel it."""
+
+
+class BadFlowPatch(UsageError):
+    """The state of a flow must be JSON."""
+
+
+class BadFlowWait(UsageError):
+    """A flow cannot wait for this."""
 
 
 class EngineClosed(UsageError):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.calls import AsyncCalls
+from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -75,6 +76,8 @@ class AsyncEngine(AsyncCalls):
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
         self._parts = Parts(url, **options)
         self._closed = False
+        self.flows = AsyncFlows(self._parts.client, self._do)
+        """Work that somebody outside drives."""
 
     async def __aenter__(self) -> AsyncEngine:
         await self.work()

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.calls import Calls
+from holdfast.connect.areas.flows import Flows
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -86,6 +87,8 @@ class Engine(Calls):
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self.flows = Flows(self._parts.client, self._do)
+        """Work that somebody outside drives."""
 
     # Working
 

@@ -25,7 +25,7 @@ from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, EndSession, ExpireRuns, Hints, OpenSession, Store
+from holdfast.store.contract import Beat, Claim, EndSession, ExpireRuns, FlowsWoken, Hints, OpenSession, Store, WakeFlows
 
 log = logging.getLogger("holdfast")
 
@@ -346,10 +346,18 @@ class Worker:
             await self._expire()
 
     async def _expire(self) -> None:
-        """End what is past its deadline and held by nobody."""
+        """End what is past its deadline and held by nobody; let time move managed flows."""
         next_wake = self.store.next_wake()
         if next_wake is not None and next_wake <= self.store.now():
             await self.writer.submit(ExpireRuns())
+            await self._wake_flows()
+
+    async def _wake_flows(self) -> None:
+        next_flow = self.store.next_flow()
+        while next_flow is not None and next_flow <= self.store.now():
+            woken: FlowsWoken = await self.writer.submit(WakeFlows())
+            if not woken.more:
+                return
 
     async def _take_over(self) -> None:
         """End the sessions whose process is gone, or silent for too long; what they held can be claimed."""

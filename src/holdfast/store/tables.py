@@ -20,7 +20,22 @@ class Table(msgspec.Struct, frozen=True):
 BELOW_RUNS: tuple[Table, ...] = ()
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
-STANDING: tuple[Table, ...] = ()
+STANDING: tuple[Table, ...] = (
+    Table(
+        "flow",
+        (
+            "id", "namespace", "controller", "goal", "owner", "requester", "current_step", "state", "wait", "wake_at", "status",
+            "cancel_requested", "revision", "created_at", "updated_at",
+        ),
+        "id",
+    ),
+    Table(
+        "flow_step",
+        ("flow_id", "run_id", "task", "status", "runtime", "child_session", "result", "created_at", "updated_at"),
+        "flow_id, run_id",
+    ),
+    Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+)  # fmt: skip
 """What belongs to the installation."""
 
 

@@ -11,6 +11,17 @@ from typing import Any, Protocol
 
 from holdfast.core.records import NewRun, Session
 from holdfast.store.clock import Clock
+from holdfast.store.contract.flows import (
+    CreateFlow,
+    DeliverFlowEvent,
+    FlowReader,
+    FlowsWoken,
+    FlowTransition,
+    MoveFlow,
+    ObserveFlowStep,
+    PruneFlows,
+    WakeFlows,
+)
 from holdfast.store.contract.reading import Filter, Hints, Reader
 from holdfast.store.contract.runs import (
     Advance,
@@ -55,10 +66,10 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition
+Transition = RunTransition | FlowTransition
 
 
-class Store(Reader, Protocol):
+class Store(Reader, FlowReader, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -102,14 +113,20 @@ __all__ = [
     "Changed",
     "Claim",
     "CopyRuns",
+    "CreateFlow",
+    "DeliverFlowEvent",
     "EndCopy",
     "EndSession",
     "ExpireRuns",
     "Filter",
+    "FlowsWoken",
     "Hints",
     "ImportRun",
+    "MoveFlow",
+    "ObserveFlowStep",
     "OpenSession",
     "Prune",
+    "PruneFlows",
     "Pruned",
     "Reader",
     "ReplayRun",
@@ -121,4 +138,5 @@ __all__ = [
     "Started",
     "Store",
     "Transition",
+    "WakeFlows",
 ]

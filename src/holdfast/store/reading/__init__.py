@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 
 
-class RowReader(RunReader):
+class RowReader(RunReader, RowFlowReader):
     """What can be asked of a store, one base for each capability."""
 
 

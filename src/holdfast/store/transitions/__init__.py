@@ -14,6 +14,14 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
+from holdfast.store.transitions.flows import (
+    create_flow,
+    deliver_flow_event,
+    move_flow,
+    observe_flow_step,
+    prune_flows,
+    wake_flows,
+)
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.starting import start_runs
@@ -39,6 +47,12 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.BeginCopy: begin_copy,
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
+    c.CreateFlow: create_flow,
+    c.MoveFlow: move_flow,
+    c.DeliverFlowEvent: deliver_flow_event,
+    c.ObserveFlowStep: observe_flow_step,
+    c.WakeFlows: wake_flows,
+    c.PruneFlows: prune_flows,
 }
 
 

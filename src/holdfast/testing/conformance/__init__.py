@@ -7,6 +7,7 @@ with an empty database and a clock that stands still, and ends with a look at th
 from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
+from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.runs import (
     Advancing,
     Batches,
@@ -48,6 +49,7 @@ class StoreContract(
     Looking,
     Time,
     Laws,
+    ManagedFlows,
 ):
     """All promises of a store."""
 
@@ -66,6 +68,7 @@ __all__ = [
     "Lanes",
     "Laws",
     "Looking",
+    "ManagedFlows",
     "OpenStore",
     "Operating",
     "Pruning",

@@ -330,10 +330,11 @@ SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
  ORDER BY run_id, seq;
 
 -- name: next_look
--- Differs from SQLite: one question instead of three.
+-- Differs from SQLite: one question instead of several.
 SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) AS wake_at,
        (SELECT MIN(deadline) FROM holdfast.run
          WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
+       (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable

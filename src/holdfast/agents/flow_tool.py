@@ -1,0 +1,186 @@
+"""Managed flows as one tool that an agent framework can call: a JSON Schema of eight actions, and a function that does them.
+
+The tool belongs to one session of one agent and can touch no other's flows. What the model gets wrong comes back as data, for
+it to read; nothing is raised and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from holdfast.connect.engine import Engine
+from holdfast.core.duration import Duration
+from holdfast.engine.flows import Flow
+from holdfast.errors import BadFlowWait, BadOption, FlowNotFound, FlowNotYours, HoldfastError
+
+ACTIONS = ("start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine")
+
+_TEXT = {"type": "string", "minLength": 1}
+_WAITS = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "timer"}, "at": {"type": "string", "format": "date-time"}},
+            "required": ["kind", "at"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "external_event"}, "topic": _TEXT, "correlation": _TEXT},
+            "required": ["kind", "topic", "correlation"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "manual"}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "action": {"type": "string", "enum": list(ACTIONS)},
+        "flow_id": {**_TEXT, "description": "Which flow; for all actions but start and list_mine."},
+        "controller": {**_TEXT, "description": "start: what kind of work this is, in a word or two."},
+        "goal": {**_TEXT, "description": "start: what is to be reached."},
+        "current_step": {**_TEXT, "description": "start, advance: what is being done now."},
+        "state": {"description": "start: what is known at first; an object."},
+        "patch": {"description": "advance, finish: what changes; its top-level keys replace those of the state."},
+        "wait": {**_WAITS, "description": "wait: what for."},
+        "reason": {**_TEXT, "description": "fail: why."},
+    },
+    "required": ["action"],
+    "additionalProperties": False,
+}
+
+DESCRIPTION = (
+    "Keep work of many turns alive: a flow remembers its goal, its current step and its state, waits for a time, an event or a "
+    "person, and survives restarts. Do not use it for work that ends in this turn, and do not advance in a tight loop: each call "
+    "is a durable write."
+)
+
+
+class FlowTool:
+    """Managed flows for one session of one agent. ``definition`` is what a framework shows to the model, and calling the tool
+    with the model's arguments does what they say."""
+
+    name = "flow"
+    description = DESCRIPTION
+    parameters = PARAMETERS
+
+    def __init__(self, engine: Engine, *, agent: str, session: str, horizon: Duration = "30d") -> None:
+        if not agent or not session:
+            raise BadOption(option="session", why="a flow belongs to a session of an agent: name both")
+        self._flows, self._session, self._horizon = engine.flows, session, horizon
+        self.owner = f"agent:{agent}:session:{session}"
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool as a JSON Schema function, as most frameworks want it."""
+        return {"name": self.name, "description": self.description, "parameters": self.parameters}
+
+    def __call__(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
+        """Do one action and return what came of it: ``ok`` and the flow, or ``ok: false`` and what was wrong."""
+        try:
+            given = msgspec.json.decode(arguments) if isinstance(arguments, str) else dict(arguments)
+            return self._act(given)
+        except FlowNotFound as error:
+            return {"ok": False, "error": "not_found", "flow_id": error.facts.get("flow")}
+        except FlowNotYours as error:
+            return {"ok": False, "error": "belongs to a different session", "flow_id": error.facts.get("flow")}
+        except HoldfastError as error:
+            return {"ok": False, "error": str(error)}
+        except (TypeError, ValueError) as error:  # no object, or no JSON at all
+            return {"ok": False, "error": f"the arguments cannot be read: {error}"}
+
+    def _act(self, given: dict[str, Any]) -> dict[str, Any]:
+        action = given.pop("action", None)
+        if action not in ACTIONS:
+            raise BadOption(option="action", value=action, known=", ".join(ACTIONS))
+        if action == "list_mine":
+            found = self._flows.list(owner=self.owner, limit=1000)
+            return {"ok": True, "count": len(found), "flows": [_told(flow) for flow in found]}
+        do: Callable[..., Flow] = getattr(self, f"_{action}")
+        unknown = set(given) - _FIELDS[action]
+        if unknown:
+            raise BadOption(option=sorted(unknown)[0], why=f"{action} does not take it", known=", ".join(sorted(_FIELDS[action])))
+        missing = _NEEDED[action] - set(given)
+        if missing:
+            raise BadOption(option=sorted(missing)[0], why=f"{action} needs it")
+        return {"ok": True, "flow": _told(do(**given))}
+
+    def _start(self, controller: str, goal: str, current_step: str = "init", state: Any = None) -> Flow:
+        options = {"current_step": current_step, "state": state, "requester": self._session, "start": True}
+        return self._flows.create(controller, goal, owner=self.owner, **options)
+
+    def _status(self, flow_id: str) -> Flow:
+        return self._flows.get(flow_id, owner=self.owner)
+
+    def _advance(self, flow_id: str, patch: Any = None, current_step: str | None = None) -> Flow:
+        return self._flows.advance(flow_id, {} if patch is None else patch, current_step=current_step, owner=self.owner)
+
+    def _wait(self, flow_id: str, wait: Any) -> Flow:
+        return self._flows.wait(flow_id, **_read_wait(wait), horizon=self._horizon, owner=self.owner)
+
+    def _finish(self, flow_id: str, patch: Any = None) -> Flow:
+        return self._flows.finish(flow_id, patch, owner=self.owner)
+
+    def _fail(self, flow_id: str, reason: str) -> Flow:
+        if not isinstance(reason, str) or not reason.strip():
+            raise BadOption(option="reason", value=reason, why="it must not be blank")
+        return self._flows.fail(flow_id, reason, owner=self.owner)
+
+    def _cancel(self, flow_id: str) -> Flow:
+        return self._flows.cancel(flow_id, owner=self.owner)
+
+
+_NEEDED: dict[str, set[str]] = {
+    "start": {"controller", "goal"},
+    "status": {"flow_id"},
+    "advance": {"flow_id"},
+    "wait": {"flow_id", "wait"},
+    "finish": {"flow_id"},
+    "fail": {"flow_id", "reason"},
+    "cancel": {"flow_id"},
+}
+_FIELDS: dict[str, set[str]] = {
+    **_NEEDED,
+    "start": {"controller", "goal", "current_step", "state"},
+    "advance": {"flow_id", "patch", "current_step"},
+    "finish": {"flow_id", "patch"},
+}
+
+
+def _read_wait(wait: Any) -> dict[str, Any]:
+    """Return a wait, as a model writes it, as the words of ``flows.wait``."""
+    kind = wait.get("kind") if isinstance(wait, dict) else None
+    rest = {name: value for name, value in wait.items() if name != "kind"} if isinstance(wait, dict) else {}
+    wanted = {"timer": {"at"}, "external_event": {"topic", "correlation"}, "manual": set[str]()}
+    if kind not in wanted:
+        raise BadFlowWait(field="kind", value=kind, known=", ".join(wanted))
+    if set(rest) != wanted[kind]:
+        raise BadFlowWait(
+            field=sorted(set(rest) ^ wanted[kind])[0], why=f"a {kind} wait has {sorted(wanted[kind]) or 'no fields'}"
+        )
+    return {"until": _read_time(rest["at"])} if kind == "timer" else rest
+
+
+def _read_time(text: Any) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise BadFlowWait(field="at", value=text, why="it is no time such as 2026-12-24T18:00:00Z") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _told(flow: Flow) -> dict[str, Any]:
+    """Return a flow as plain JSON data, without whose it is."""
+    told: dict[str, Any] = msgspec.to_builtins(flow)
+    return {name: value for name, value in told.items() if name not in ("owner", "requester")}

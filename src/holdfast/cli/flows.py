@@ -1,0 +1,223 @@
+"""``holdfast flows``: work that somebody outside drives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from holdfast.cli.desk import desk, printing
+from holdfast.cli.output import Tree, print_fields, print_json, print_table, print_tree, short
+from holdfast.cli.values import JSON
+from holdfast.core.flows import FlowStatus
+from holdfast.engine.flows import Flow, FlowEvent, FlowStep
+
+EPILOG = """\b
+Examples:
+  holdfast flows
+  holdfast flows create research 'compare three vendors' --owner agent:7 --start
+  holdfast flows wait 01m7ge8gkb --topic invoice --correlation 77
+  holdfast flows deliver 01m7ge8gkb invoice 77 '{"paid": true}'
+  holdfast flows show 01m7ge8gkb"""
+
+
+@click.group(short_help="List managed flows, and drive them.", epilog=EPILOG, invoke_without_command=True)
+@click.option("--owner", metavar="OWNER", help="Only those of this owner. E.g. --owner agent:7")
+@click.option("--status", type=click.Choice([status.value for status in FlowStatus]), help="Only those of this status.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many.")
+@printing
+@click.pass_context
+def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int) -> None:
+    """List managed flows, those changed last first; the commands below drive them. FLOW is the id of one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with desk().opened() as office:
+        found = office.engine.flows.list(owner=owner, status=status, limit=limit)
+    if desk().as_json:
+        print_json(found)
+        return
+    rows = [
+        (flow.id, flow.status.value, short(flow.current_step, 20), _when(flow.updated_at), short(flow.goal, 50)) for flow in found
+    ]
+    print_table(("FLOW", "STATUS", "STEP", "UPDATED", "GOAL"), rows)
+
+
+@flows.command(epilog="Example: holdfast flows create research 'compare three vendors' --owner agent:7 --start")
+@click.argument("controller", metavar="CONTROLLER")
+@click.argument("goal", metavar="GOAL")
+@click.option("--owner", required=True, metavar="OWNER", help="Whose flow it is. E.g. --owner agent:7")
+@click.option("--requester", default="", metavar="WHO", help="Who asked for it. E.g. --requester anna")
+@click.option("--step", "current_step", default="init", show_default=True, metavar="STEP", help="What is done first.")
+@click.option("--state", type=JSON, metavar="JSON", help="""What it knows at first. E.g. --state '{"vendors": 3}'""")
+@click.option("--start", is_flag=True, help="Begin at once.")
+@printing
+def create(controller: str, goal: str, owner: str, **options: Any) -> None:
+    """Create a flow and print its id."""
+    with desk().opened() as office:
+        made = office.engine.flows.create(controller, goal, owner=owner, **options)
+    _tell(made, made.id)
+
+
+@flows.command(epilog="Example: holdfast flows show 01m7ge8gkb")
+@click.argument("flow", metavar="FLOW")
+@printing
+def show(flow: str) -> None:
+    """Show a flow, its steps and its audit trail."""
+    with desk().opened() as office:
+        calls = office.engine.flows
+        found, steps, events = calls.get(flow), calls.steps(flow), calls.events(flow, limit=1000)
+    if desk().as_json:
+        print_json({**_as_dict(found), "steps": steps, "events": events})
+        return
+    print_fields(
+        [
+            ("flow", found.id), ("controller", found.controller), ("goal", found.goal), ("owner", found.owner),
+            ("status", _status(found)), ("step", found.current_step), ("waits for", _wait(found)),
+            ("state", short(_json(found.state), 200)), ("revision", str(found.revision)),
+        ]
+    )  # fmt: skip
+    if steps:
+        print_tree("steps", [Tree(_step_line(step)) for step in steps])
+    print_tree("audit trail", [Tree(_event_line(event)) for event in reversed(events)])
+
+
+@flows.command(epilog="Example: holdfast flows start 01m7ge8gkb")
+@click.argument("flow", metavar="FLOW")
+@printing
+def start(flow: str) -> None:
+    """Begin: created becomes running."""
+    _do("start", flow)
+
+
+@flows.command(epilog="""Example: holdfast flows advance 01m7ge8gkb '{"found": 2}' --step compare""")
+@click.argument("flow", metavar="FLOW")
+@click.argument("patch", metavar="PATCH_JSON", type=JSON)
+@click.option("--step", "current_step", metavar="STEP", help="What is being done now. E.g. --step compare")
+@click.option("--revision", type=int, metavar="N", help="Only if nobody changed it since this revision. E.g. --revision 3")
+@printing
+def advance(flow: str, patch: Any, **options: Any) -> None:
+    """Change the state: an object is merged into it at the top level, anything else takes its place."""
+    _do("advance", flow, patch, **options)
+
+
+@flows.command(epilog="Example: holdfast flows wait 01m7ge8gkb --until 2h")
+@click.argument("flow", metavar="FLOW")
+@click.option("--until", metavar="TIME", help="How long. E.g. --until 2h")
+@click.option("--topic", metavar="TOPIC", help="For an event of this topic. E.g. --topic invoice")
+@click.option("--correlation", metavar="TEXT", help="And about this. E.g. --correlation 77")
+@printing
+def wait(flow: str, **options: Any) -> None:
+    """Wait for a time, for an event from outside, or, with no option, for `flows resume`."""
+    _do("wait", flow, **options)
+
+
+@flows.command(epilog="Example: holdfast flows resume 01m7ge8gkb")
+@click.argument("flow", metavar="FLOW")
+@click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
+@printing
+def resume(flow: str, patch: Any) -> None:
+    """Go on after a wait, whatever it was for."""
+    _do("resume", flow, patch)
+
+
+@flows.command(epilog="""Example: holdfast flows deliver 01m7ge8gkb invoice 77 '{"paid": true}'""")
+@click.argument("flow", metavar="FLOW")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("correlation", metavar="CORRELATION")
+@click.argument("payload", metavar="[PAYLOAD_JSON]", type=JSON, required=False)
+@printing
+def deliver(flow: str, topic: str, correlation: str, payload: Any) -> None:
+    """Resume a flow if it waits for exactly this event."""
+    with desk().opened() as office:
+        found = office.engine.flows.deliver(flow, topic, correlation, payload)
+    if found is None:
+        raise click.ClickException(f"flow {flow} does not wait for {topic} {correlation}; `holdfast flows show` tells for what")
+    _tell(found, f"flow {found.id} is {found.status.value}")
+
+
+@flows.command(epilog="Example: holdfast flows finish 01m7ge8gkb '{\"winner\": 2}'")
+@click.argument("flow", metavar="FLOW")
+@click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
+@printing
+def finish(flow: str, patch: Any) -> None:
+    """End well, with a last change of the state."""
+    _do("finish", flow, patch)
+
+
+@flows.command(epilog="Example: holdfast flows fail 01m7ge8gkb 'no vendor answered'")
+@click.argument("flow", metavar="FLOW")
+@click.argument("reason", metavar="REASON")
+@printing
+def fail(flow: str, reason: str) -> None:
+    """End badly."""
+    _do("fail", flow, reason)
+
+
+@flows.command(epilog="Example: holdfast flows cancel 01m7ge8gkb")
+@click.argument("flow", metavar="FLOW")
+@click.option("--request", "only_ask", is_flag=True, help="Only ask whoever drives it; nothing else can happen to it then.")
+@printing
+def cancel(flow: str, only_ask: bool) -> None:
+    """End a flow at once, or ask for it."""
+    _do("request_cancel" if only_ask else "cancel", flow)
+
+
+@flows.command(epilog="Example: holdfast flows prune --older-than 30d")
+@click.option("--older-than", required=True, metavar="TIME", help="Ended at least this long ago. E.g. --older-than 30d")
+@printing
+def prune(older_than: str) -> None:
+    """Delete flows that ended long ago, with their steps and audit trails."""
+    with desk().opened() as office:
+        gone = office.engine.flows.prune(older_than)
+    if desk().as_json:
+        print_json({"flows": gone})
+    else:
+        print(f"{gone} flows deleted")
+
+
+def _do(verb: str, flow: str, *args: Any, **options: Any) -> None:
+    with desk().opened() as office:
+        found: Flow = getattr(office.engine.flows, verb)(flow, *args, **options)
+    _tell(found, f"flow {found.id} is {_status(found)}, revision {found.revision}")
+
+
+def _tell(flow: Flow, line: str) -> None:
+    if desk().as_json:
+        print_json(flow)
+    else:
+        print(line)
+
+
+def _as_dict(flow: Flow) -> dict[str, Any]:
+    return msgspec.structs.asdict(flow)
+
+
+def _status(flow: Flow) -> str:
+    asked = flow.cancel_requested and flow.status is not FlowStatus.CANCELLED
+    return f"{flow.status.value} (asked to stop)" if asked else flow.status.value
+
+
+def _wait(flow: Flow) -> str:
+    wait = flow.wait
+    if wait is None:
+        return ""
+    if wait["kind"] == "timer":
+        return _when(wait["at"])
+    return f"{wait['topic']} {wait['correlation']}" if wait["kind"] == "external_event" else "somebody's resume"
+
+
+def _step_line(step: FlowStep) -> str:
+    return f"{step.run_id}  {step.status.value}  {step.task}  {short(_json(step.result))}".rstrip()
+
+
+def _event_line(event: FlowEvent) -> str:
+    return f"{_when(event.at)}  {event.kind}  {short(_json(event.payload), 100) if event.payload else ''}".rstrip()
+
+
+def _when(time: Any) -> str:
+    return str(time.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def _json(value: Any) -> str:
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,220 @@
+"""What can be asked about managed flows by whoever drives them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from holdfast.core import flows as core
+from holdfast.core.duration import Duration
+from holdfast.core.flows import FlowStatus, StepStatus
+from holdfast.engine.client import Client, Moment, Request, instant, moment
+from holdfast.engine.ids import new_id
+from holdfast.errors import BadFlowPatch, BadFlowWait, BadOption, FlowNotFound, FlowNotYours
+from holdfast.store import contract as c
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Flow(msgspec.Struct, kw_only=True):
+    """A managed flow. ``revision`` grows with every change; ``wait`` says what it waits for."""
+
+    id: str
+    controller: str
+    goal: str
+    owner: str
+    requester: str
+    current_step: str
+    status: FlowStatus
+    cancel_requested: bool
+    state: Any
+    wait: dict[str, Any] | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class FlowStep(msgspec.Struct, kw_only=True):
+    """How one piece of a flow's work stands, as it was last observed."""
+
+    run_id: str
+    task: str
+    status: StepStatus
+    runtime: str
+    child_session: str | None
+    result: Any
+    created_at: datetime
+    updated_at: datetime
+
+
+class FlowEvent(msgspec.Struct, kw_only=True):
+    """One line of a flow's audit trail."""
+
+    seq: int
+    kind: str
+    payload: dict[str, Any]
+    at: datetime
+
+
+class FlowDesk:
+    """Turns what is asked about flows into transitions, and reads what is stored."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._store = client, client.store
+
+    @property
+    def namespace(self) -> str:
+        """Nothing of another one can be seen or touched."""
+        return self._client.namespace
+
+    def create(
+        self, controller: str, goal: str, *, owner: str, requester: str = "", current_step: str = "init", state: Any = None,
+        id: str | None = None, start: bool = False,
+    ) -> Request:  # fmt: skip
+        """Create a flow; the answer is it."""
+        flow = core.Flow(
+            id=id or new_id(),
+            namespace=self.namespace,
+            controller=_filled("controller", controller),
+            goal=_filled("goal", goal),
+            owner=_filled("owner", owner),
+            requester=requester,
+            current_step=_filled("current_step", current_step),
+            state=encoded({} if state is None else state),
+            status=FlowStatus.CREATED,
+            created_at=0,
+            updated_at=0,
+        )
+        return Request(c.CreateFlow(flow, start), view)
+
+    def move(self, flow_id: str, action: core.FlowAction, owner: str | None, revision: int | None) -> Request:
+        """Do something to a flow; the answer is it."""
+        op = c.MoveFlow(flow_id=flow_id, namespace=self.namespace, action=action, owner=owner, revision=revision)
+        return Request(op, view)
+
+    def wait(self, until: Moment | None, topic: str | None, correlation: str | None, horizon: Duration | None) -> core.WaitFlow:
+        """Return the wait that is meant: a timer, an event from outside, or somebody's resume."""
+        now = self._store.now()
+        if until is not None and (topic is not None or correlation is not None):
+            raise BadFlowWait(field="until", why="a flow waits for a time or for an event, not for both")
+        if until is not None:
+            wait: core.FlowWait = core.TimerWait(instant(until, now))
+        elif topic is not None or correlation is not None:
+            wait = core.EventWait(topic or "", correlation or "")
+        else:
+            wait = core.ManualWait()
+        return core.WaitFlow(core.checked_wait(wait, now, None if horizon is None else instant(horizon, 0)))
+
+    def deliver(self, flow_id: str, topic: str, correlation: str, payload: Any) -> Request:
+        """Resume a flow that waits for this event; the answer is it, or None when it does not."""
+        data = None if payload is None else encoded(payload)
+        op = c.DeliverFlowEvent(
+            flow_id=flow_id, namespace=self.namespace, topic=topic, correlation=correlation, payload=data
+        )  # fmt: skip
+        return Request(op, lambda flow: None if flow is None else view(flow))
+
+    def observe(
+        self, flow_id: str, run_id: str, task: str, status: str, *, result: Any = None, child_session: str | None = None,
+        runtime: str = "mirrored", owner: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Note how a piece of work stands; the answer is the step."""
+        if status not in set(StepStatus):
+            raise BadOption(option="status", value=status, known=", ".join(StepStatus))
+        if runtime not in ("managed", "mirrored"):
+            raise BadOption(option="runtime", value=runtime, known="managed, mirrored")
+        step = core.FlowStep(
+            flow_id=flow_id, run_id=_filled("run_id", run_id), task=task, status=StepStatus(status), runtime=runtime,
+            child_session=child_session, result=None if result is None else encoded(result),
+        )  # fmt: skip
+        return Request(c.ObserveFlowStep(step=step, namespace=self.namespace, owner=owner), step_view)
+
+    def wake(self) -> Request:
+        """Let time do what it does to waiting flows; the answer is FlowsWoken."""
+        return Request(c.WakeFlows(), lambda answer: answer)
+
+    def prune(self, older_than: Moment, batch: int = 500) -> Request:
+        """Delete flows that ended; the answer is how many."""
+        return Request(c.PruneFlows(moment(older_than, self._store.now(), sign=-1), self.namespace, batch), int)
+
+    # Looking
+
+    def get(self, flow_id: str, owner: str | None = None) -> Flow:
+        """Return a flow. Raises FlowNotFound, FlowNotYours."""
+        found = self._store.flow(flow_id) if isinstance(flow_id, str) else None
+        if found is None or found.namespace != self.namespace:
+            raise FlowNotFound(flow=flow_id)
+        if owner is not None and found.owner != owner:
+            raise FlowNotYours(flow=flow_id)
+        return view(found)
+
+    def find(self, *, owner: str | None, status: str | None, before: str | None, limit: int) -> list[Flow]:
+        """Return flows."""
+        if status is not None and status not in set(FlowStatus):
+            raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
+        return [view(flow) for flow in self._store.flows(self.namespace, owner=owner, status=status, before=before, limit=limit)]
+
+    def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
+        """Return the steps of a flow, in the order in which they were first seen."""
+        return [step_view(step) for step in self._store.flow_steps(self.get(flow_id, owner).id)]
+
+    def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
+        """Return the audit trail of a flow, newest first."""
+        found = self._store.flow_events(self.get(flow_id, owner).id, limit)
+        return [
+            FlowEvent(seq=one.seq, kind=one.kind, payload=msgspec.json.decode(one.payload), at=_time(one.at)) for one in found
+        ]
+
+
+def view(flow: core.Flow) -> Flow:
+    """Return a flow as its driver sees it."""
+    wait = core.wait_of(flow)
+    return Flow(
+        id=flow.id, controller=flow.controller, goal=flow.goal, owner=flow.owner, requester=flow.requester,
+        current_step=flow.current_step, status=flow.status, cancel_requested=flow.cancel_requested,
+        state=msgspec.json.decode(flow.state), wait=None if wait is None else _wait_view(wait), revision=flow.revision,
+        created_at=_time(flow.created_at), updated_at=_time(flow.updated_at),
+    )  # fmt: skip
+
+
+def _wait_view(wait: core.FlowWait) -> dict[str, Any]:
+    if isinstance(wait, core.TimerWait):
+        return {"kind": "timer", "at": _time(wait.at)}
+    if isinstance(wait, core.EventWait):
+        return {"kind": "external_event", "topic": wait.topic, "correlation": wait.correlation}
+    return {"kind": "manual"}
+
+
+def step_view(step: core.FlowStep) -> FlowStep:
+    """Return a step as its flow's driver sees it."""
+    return FlowStep(
+        run_id=step.run_id, task=step.task, status=step.status, runtime=step.runtime, child_session=step.child_session,
+        result=None if step.result is None else msgspec.json.decode(step.result), created_at=_time(step.created_at),
+        updated_at=_time(step.updated_at),
+    )  # fmt: skip
+
+
+def encoded(value: Any) -> bytes:
+    """Return a state, or a part of it, as JSON."""
+    try:
+        data = msgspec.json.encode(value)
+        msgspec.json.decode(data)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise BadFlowPatch(why=str(error)) from None
+    return data
+
+
+def patched(patch: Any) -> bytes | None:
+    """Return a patch as JSON; None stays None."""
+    return None if patch is None else encoded(patch)
+
+
+def _filled(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise BadOption(option=name, value=value, why="it must not be blank")
+    return value.strip()
+
+
+def _time(instant: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant)

@@ -1,0 +1,10 @@
+-- name: a_flow_that_has_ended_waits_for_nothing
+SELECT id FROM holdfast.flow WHERE status IN ('finished', 'failed', 'cancelled') AND (wait IS NOT NULL OR wake_at IS NOT NULL);
+
+-- name: a_flow_waits_for_something_or_does_not_wait
+SELECT id FROM holdfast.flow WHERE (status = 'waiting') <> (wait IS NOT NULL);
+
+-- name: a_flow_tells_each_change_in_its_audit_trail
+SELECT id FROM holdfast.flow AS flow
+ WHERE revision <> (SELECT COUNT(*) - 1 FROM holdfast.flow_event AS event
+                     WHERE event.flow_id = flow.id AND event.kind <> 'step_observed');

@@ -1,0 +1,126 @@
+"""Managed flows: each change and the line of the audit trail that tells of it, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.core import flows
+from holdfast.core.flows import Flow, FlowAction, FlowStatus, FlowStep, StepStatus
+from holdfast.errors import FlowChanged, FlowExists, FlowNotFound, FlowNotYours
+from holdfast.store.contract import flows as c
+from holdfast.store.transitions.transaction import Row, Transaction
+
+
+def create_flow(tx: Transaction, op: c.CreateFlow) -> Flow:
+    """Create a flow with the first line of its audit trail."""
+    flow = msgspec.structs.replace(op.flow, created_at=tx.now, updated_at=tx.now)
+    if not tx.change("insert_flow", **_columns(flow)):
+        raise FlowExists(flow=flow.id)
+    told = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
+    _tell(tx, flow.id, "created", told)
+    return _act(tx, flow, flows.StartFlow()) if op.start else flow
+
+
+def move_flow(tx: Transaction, op: c.MoveFlow) -> Flow:
+    """Do something to a flow. Nobody can overtake whoever does."""
+    flow = _load(tx, op.flow_id, op.namespace, op.owner)
+    if op.revision is not None and op.revision != flow.revision:
+        raise FlowChanged(flow=flow.id, expected=op.revision, actual=flow.revision)
+    return _act(tx, flow, op.action)
+
+
+def deliver_flow_event(tx: Transaction, op: c.DeliverFlowEvent) -> Flow | None:
+    """Resume a flow that waits for exactly this event."""
+    found = tx.rows("flow_to_move", flow_id=op.flow_id)
+    flow = flow_from(found[0]) if found else None
+    if flow is None or flow.namespace != op.namespace or not flows.answers(flow, op.topic, op.correlation):
+        return None
+    patch = None if op.payload is None else msgspec.json.encode({"resume_event": msgspec.Raw(op.payload)})
+    return _act(tx, flow, flows.ResumeFlow(patch))
+
+
+def observe_flow_step(tx: Transaction, op: c.ObserveFlowStep) -> FlowStep:
+    """Note how a piece of work stands; the flow itself stays as it is."""
+    step = op.step
+    _load(tx, step.flow_id, op.namespace, op.owner)
+    tx.change(
+        "observe_flow_step", flow_id=step.flow_id, run_id=step.run_id, task=step.task, status=step.status, runtime=step.runtime,
+        child_session=step.child_session, result=step.result, now=tx.now,
+    )  # fmt: skip
+    stored = step_from(tx.rows("flow_step", flow_id=step.flow_id, run_id=step.run_id)[0])
+    _tell(tx, step.flow_id, "step_observed", {"run_id": step.run_id, "status": step.status, "runtime": stored.runtime})
+    return stored
+
+
+def wake_flows(tx: Transaction, op: c.WakeFlows) -> c.FlowsWoken:
+    """Let time do what it does to waiting flows."""
+    due = tx.rows("due_flows", now=tx.now, limit=op.limit)
+    woken = c.FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
+    for row in due:
+        flow = flow_from(tx.rows("flow_to_move", flow_id=row["id"])[0])
+        action = flows.due(flow, tx.now)
+        if action is not None:
+            after = _act(tx, flow, action)
+            woken.cancelled += after.status is FlowStatus.CANCELLED
+            woken.resumed += after.status is FlowStatus.RUNNING
+    return woken
+
+
+def prune_flows(tx: Transaction, op: c.PruneFlows) -> int:
+    """Delete flows that ended long ago, and all about them."""
+    gone = [{"flow_id": row["id"]} for row in tx.rows("old_flows", before=op.before, namespace=op.namespace, limit=op.limit)]
+    for query in ("delete_flow_events", "delete_flow_steps", "delete_flow"):
+        tx.many(query, gone)
+    return len(gone)
+
+
+def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> Flow:
+    found = tx.rows("flow_to_move", flow_id=flow_id)
+    flow = flow_from(found[0]) if found else None
+    if flow is None or flow.namespace != namespace:
+        raise FlowNotFound(flow=flow_id)
+    if owner is not None and flow.owner != owner:
+        raise FlowNotYours(flow=flow_id)
+    return flow
+
+
+def _act(tx: Transaction, flow: Flow, action: FlowAction) -> Flow:
+    """Write what an action makes of a flow, and tell of it."""
+    acted = flows.act(flow, action, tx.now)
+    if acted is None:
+        return flow
+    after = _columns(acted.flow)
+    tx.change("move_flow", flow_id=flow.id, **{name: after[name] for name in _CHANGING})
+    _tell(tx, flow.id, acted.kind, acted.payload)
+    if after["wake_at"] is not None:
+        tx.hints.ready = True  # time will do something to it: whoever works must know until when to sleep
+    return acted.flow
+
+
+_CHANGING = ("current_step", "state", "wait", "wake_at", "status", "cancel_requested", "revision", "updated_at")
+
+
+def _columns(flow: Flow) -> dict[str, object]:
+    values = msgspec.structs.asdict(flow)
+    return {**values, "cancel_requested": int(flow.cancel_requested), "wake_at": flows.wake_at(flow)}
+
+
+def _tell(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, object]) -> None:
+    tx.change("append_flow_event", flow_id=flow_id, kind=kind, payload=msgspec.json.encode(payload), at=tx.now)
+
+
+def flow_from(row: Row) -> Flow:
+    """Return the flow that a row holds."""
+    values = dict(row)
+    values |= {"status": FlowStatus(values["status"]), "cancel_requested": bool(values["cancel_requested"])}
+    values |= {name: None if values[name] is None else bytes(values[name]) for name in ("state", "wait")}
+    return Flow(**values)
+
+
+def step_from(row: Row) -> FlowStep:
+    """Return the step that a row holds."""
+    values = dict(row)
+    values |= {"status": StepStatus(values["status"]), "result": None if values["result"] is None else bytes(values["result"])}
+    return FlowStep(**values)

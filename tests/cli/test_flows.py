@@ -1,0 +1,51 @@
+"""``holdfast flows``."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def flow(call):
+    call.start("shop.py:listener")  # there is a database
+    return call.text("flows", "create", "research", "compare three", "--owner", "a", "--state", '{"n": 3}', "--start").strip()
+
+
+def test_a_flow_is_driven_to_its_end(call, flow):
+    assert "running, revision 2" in call.text("flows", "advance", flow, '{"found": 1}', "--step", "compare")
+    assert "waiting" in call.text("flows", "wait", flow, "--topic", "invoice", "--correlation", "77")
+    assert "does not wait for invoice 78" in call.error("flows", "deliver", flow, "invoice", "78")
+    assert call.json("flows", "deliver", flow, "invoice", "77", '{"paid": true}')["status"] == "running"
+    call.text("flows", "wait", flow, "--until", "2h")
+    assert "running" in call.text("flows", "resume", flow, '{"woken": 1}')
+    assert call.json("flows", "finish", flow)["state"] == {"n": 3, "found": 1, "resume_event": {"paid": True}, "woken": 1}
+
+    shown = call.text("flows", "show", flow)
+    assert "compare three" in shown
+    assert "finished" in shown
+    assert call.json("flows", "show", flow)["events"][-1]["kind"] == "created"
+
+
+def test_flows_are_listed(call, flow):
+    assert [one["id"] for one in call.json("flows")] == [flow]
+    assert call.json("flows", "--owner", "b") == []
+    assert [one["goal"] for one in call.json("flows", "--status", "running")] == ["compare three"]
+    assert "compare three" in call.text("flows")
+
+
+def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
+    assert "asked to stop" in call.text("flows", "cancel", flow, "--request")
+    assert "all that can be done to it is to cancel it" in call.error("flows", "advance", flow, "{}")
+    assert "cancelled" in call.text("flows", "cancel", flow)
+    other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
+    assert "running" in call.text("flows", "start", other)
+    assert "failed" in call.text("flows", "fail", other, "nobody answered")
+    assert "2 flows deleted" in call.text("flows", "prune", "--older-than", "0s")
+    assert call.json("flows") == []
+
+
+def test_wrong_words_are_one_clear_line(call, flow):
+    assert "no such flow" in call.error("flows", "show", "nobody")
+    assert "is no JSON" in call.error("flows", "advance", flow, "{", code=2)
+    assert "somebody else" in call.error("flows", "advance", flow, "{}", "--revision", "7")
+    assert "must not be blank" in call.error("flows", "create", " ", "g", "--owner", "a", code=2)

@@ -1,0 +1,110 @@
+"""Managed flows as a tool that an agent calls."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import Engine
+from holdfast.agents import FlowTool
+from holdfast.errors import BadOption
+
+SOON = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+LATE = (datetime.now(UTC) + timedelta(days=31)).isoformat()
+PAST = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def tool(database):
+    engine = Engine(database)
+    yield FlowTool(engine, agent="kate", session="s1")
+    assert engine.check() == []
+    engine.close()
+
+
+def begun(tool):
+    return tool({"action": "start", "controller": "research", "goal": "compare"})["flow"]["id"]
+
+
+def test_the_eight_actions(tool):
+    flow = begun(tool)
+    assert tool({"action": "status", "flow_id": flow})["flow"]["revision"] == 1
+    assert tool({"action": "advance", "flow_id": flow, "patch": {"a": 1}, "current_step": "two"})["flow"]["current_step"] == "two"
+    waiting = tool({"action": "wait", "flow_id": flow, "wait": {"kind": "timer", "at": SOON}})["flow"]
+    assert (waiting["status"], waiting["wait"]["kind"]) == ("waiting", "timer")
+    assert tool({"action": "cancel", "flow_id": flow})["flow"]["status"] == "cancelled"
+    second, third = begun(tool), begun(tool)
+    assert tool({"action": "finish", "flow_id": second, "patch": {"b": 2}})["flow"]["state"] == {"b": 2}
+    assert tool({"action": "fail", "flow_id": third, "reason": "no"})["flow"]["status"] == "failed"
+
+    mine = tool({"action": "list_mine"})
+    assert (mine["ok"], mine["count"], {flow["id"] for flow in mine["flows"]}) == (True, 3, {flow, second, third})
+
+
+def test_arguments_may_come_as_the_text_that_a_model_wrote(tool):
+    assert tool('{"action": "start", "controller": "c", "goal": "g"}')["ok"]
+    assert tool("{nonsense")["ok"] is False
+    assert tool("[1]")["ok"] is False
+
+
+def test_the_definition_names_every_action_and_is_plain_data(tool):
+    definition = tool.definition
+
+    assert definition["parameters"]["properties"]["action"]["enum"] == [
+        "start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine",
+    ]  # fmt: skip
+    assert set(definition) == {"name", "description", "parameters"}
+
+
+def test_another_session_can_neither_see_nor_touch_it(tool, database):
+    flow = begun(tool)
+    engine = Engine(database)
+    other = FlowTool(engine, agent="kate", session="s2")
+
+    for arguments in ({"action": "status"}, {"action": "cancel"}, {"action": "advance"}, {"action": "fail", "reason": "x"}):
+        assert other({**arguments, "flow_id": flow})["error"] == "belongs to a different session"
+    assert other({"action": "list_mine"}) == {"ok": True, "count": 0, "flows": []}
+    assert tool({"action": "status", "flow_id": flow})["flow"]["status"] == "running"
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"action": "dance"}, "list_mine"),
+        ({}, "list_mine"),
+        ({"action": "start", "controller": "c"}, "goal"),
+        ({"action": "start", "controller": "c", "goal": "  "}, "goal"),
+        ({"action": "start", "controller": "c", "goal": "g", "owner": "me"}, "owner"),
+        ({"action": "fail", "reason": " "}, "reason"),
+        ({"action": "wait"}, "wait"),
+        ({"action": "wait", "wait": {"kind": "moon"}}, "external_event"),
+        ({"action": "wait", "wait": {"kind": "timer"}}, "at"),
+        ({"action": "wait", "wait": {"kind": "timer", "at": "soon"}}, "2026-12-24"),
+        ({"action": "wait", "wait": {"kind": "timer", "at": PAST}}, "past"),
+        ({"action": "wait", "wait": {"kind": "timer", "at": LATE}}, "too far"),
+        ({"action": "wait", "wait": {"kind": "external_event", "topic": " ", "correlation": "7"}}, "topic"),
+        ({"action": "wait", "wait": {"kind": "manual", "at": SOON}}, "at"),
+    ],
+)
+def test_what_a_model_gets_wrong_comes_back_as_data(tool, arguments, told):
+    flow = begun(tool)
+    given = arguments if arguments.get("action") in ("start", "dance", None) else {**arguments, "flow_id": flow}
+
+    answer = tool(given)
+
+    assert answer["ok"] is False
+    assert told in answer["error"]
+    assert tool({"action": "status", "flow_id": flow})["flow"]["revision"] == 1
+
+
+def test_an_unknown_flow_is_no_exception(tool):
+    assert tool({"action": "status", "flow_id": "x"}) == {"ok": False, "error": "not_found", "flow_id": "x"}
+
+
+def test_a_tool_belongs_to_a_session(database):
+    engine = Engine(database)
+    with pytest.raises(BadOption):
+        FlowTool(engine, agent="kate", session="")
+    engine.close()

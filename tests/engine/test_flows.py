@@ -1,0 +1,284 @@
+"""Managed flows from Python: driven by hand, by time, by events, and through crashes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncEngine, Engine
+from holdfast.connect.store import open_store
+from holdfast.core.flows import FlowStatus
+from holdfast.errors import (
+    BadFlowPatch,
+    BadFlowWait,
+    BadOption,
+    FlowCancelPending,
+    FlowChanged,
+    FlowFinished,
+    FlowNotFound,
+    FlowNotYours,
+    IllegalMove,
+)
+from holdfast.testing.clock import VirtualClock
+from tests.engine.waiting import wait_until
+
+
+@pytest.fixture
+def idle(database):
+    """An engine that is not at work."""
+    engine = Engine(database)
+    yield engine
+    assert engine.check() == []
+    engine.close()
+
+
+def test_a_flow_is_driven_from_outside(idle):
+    flow = idle.flows.create("research", " compare three vendors ", owner="agent:7", state={"vendors": 3}, start=True)
+    idle.flows.advance(flow.id, {"found": 1}, current_step="compare")
+    idle.flows.wait(flow.id, topic="invoice", correlation="77")
+    idle.flows.deliver(flow.id, "invoice", "77", {"paid": True})
+    done = idle.flows.finish(flow.id, {"found": 3})
+
+    assert done.goal == "compare three vendors"
+    assert done.state == {"vendors": 3, "found": 3, "resume_event": {"paid": True}}
+    assert (done.status, done.wait, done.revision) == (FlowStatus.FINISHED, None, 5)
+    assert idle.flows.get(flow.id) == done
+    trail = [event.kind for event in idle.flows.events(flow.id)]
+    assert trail == ["finished", "resumed", "waiting", "advanced", "started", "created"]
+
+
+async def drive(engine: AsyncEngine) -> list[str]:
+    flow = await engine.flows.create("research", "compare", owner="a")
+    await engine.flows.start(flow.id)
+    await engine.flows.advance(flow.id, {"x": 1})
+    await engine.flows.wait(flow.id)
+    await engine.flows.resume(flow.id)
+    await engine.flows.wait(flow.id, topic="t", correlation="c")
+    await engine.flows.deliver(flow.id, "t", "c")
+    await engine.flows.observe(flow.id, "r1", "look", "succeeded", result=[1])
+    await engine.flows.request_cancel(flow.id)
+    await engine.flows.cancel(flow.id)
+    other = await engine.flows.create("research", "compare", owner="a", start=True)
+    await engine.flows.fail(other.id, "no")
+    third = await engine.flows.create("research", "compare", owner="a", start=True)
+    await engine.flows.finish(third.id)
+    await engine.flows.wake()
+    assert [step.result for step in engine.flows.steps(flow.id)] == [[1]]
+    assert await engine.flows.prune("1d") == 0
+    return [flow.status for flow in engine.flows.list(owner="a")]
+
+
+def test_the_same_for_asyncio(database):
+    import asyncio
+
+    async def main() -> list[str]:
+        engine = AsyncEngine(database)
+        try:
+            return await drive(engine)
+        finally:
+            await engine.close()
+
+    assert asyncio.run(main()) == ["finished", "failed", "cancelled"]
+
+
+def test_timers_fire_while_a_worker_is_there(database, clock):
+    with Engine(database, clock=clock) as engine:
+        flow = engine.flows.create("c", "g", owner="o", start=True)
+        engine.flows.wait(flow.id, until="1h")
+        clock.advance("59m")
+        assert engine.flows.get(flow.id).status == "waiting"
+        clock.advance("1m")
+        wait_until(engine, lambda: engine.flows.get(flow.id).status == "running")
+
+
+def test_a_timer_that_came_due_while_nobody_worked_fires_at_once(database, clock):
+    asleep = Engine(database, clock=clock)
+    flow = asleep.flows.create("c", "g", owner="o", start=True)
+    asleep.flows.wait(flow.id, until="1h")
+    asleep.close()
+    clock.advance("2h")
+    with Engine(database, clock=clock) as engine:
+        wait_until(engine, lambda: engine.flows.get(flow.id).status == "running")
+
+
+def test_a_waiting_flow_that_is_asked_to_stop_is_cancelled_by_a_worker(engine):
+    flow = engine.flows.create("c", "g", owner="o", start=True)
+    engine.flows.wait(flow.id)
+    engine.flows.request_cancel(flow.id)
+
+    wait_until(engine, lambda: engine.flows.get(flow.id).status == "cancelled")
+
+
+def test_a_running_flow_that_is_asked_to_stop_is_its_drivers_business(idle):
+    flow = idle.flows.create("c", "g", owner="o", start=True)
+    idle.flows.request_cancel(flow.id)
+
+    assert idle.flows.wake().cancelled == 0
+    with pytest.raises(FlowCancelPending):
+        idle.flows.finish(flow.id)
+    assert idle.flows.cancel(flow.id).status == "cancelled"
+
+
+def test_bad_input_is_refused_and_nothing_is_written(idle):
+    flows = idle.flows
+    flow = flows.create("c", "g", owner="o", start=True)
+    for wrong, call in (
+        (BadOption, lambda: flows.create(" ", "g", owner="o")),
+        (BadOption, lambda: flows.create("c", "", owner="o")),
+        (BadOption, lambda: flows.create("c", "g", owner="")),
+        (BadFlowPatch, lambda: flows.create("c", "g", owner="o", state=object())),
+        (BadFlowPatch, lambda: flows.advance(flow.id, {"x": object()})),
+        (BadFlowWait, lambda: flows.wait(flow.id, topic=" ", correlation="7")),
+        (BadFlowWait, lambda: flows.wait(flow.id, topic="t")),
+        (BadFlowWait, lambda: flows.wait(flow.id, until="1h", topic="t", correlation="7")),
+        (BadFlowWait, lambda: flows.wait(flow.id, until="40d", horizon="30d")),
+        (BadFlowWait, lambda: flows.wait(flow.id, until=0)),
+        (FlowNotFound, lambda: flows.get("nobody")),
+        (FlowNotFound, lambda: flows.start("nobody")),
+        (FlowNotYours, lambda: flows.get(flow.id, owner="p")),
+        (FlowNotYours, lambda: flows.observe(flow.id, "r", "t", "running", owner="p")),
+        (FlowChanged, lambda: flows.advance(flow.id, {}, revision=0)),
+        (IllegalMove, lambda: flows.start(flow.id)),
+        (IllegalMove, lambda: flows.resume(flow.id)),
+        (BadOption, lambda: flows.observe(flow.id, "r", "t", "dancing")),
+        (BadOption, lambda: flows.observe(flow.id, "", "t", "running")),
+        (BadOption, lambda: flows.list(status="dancing")),
+    ):
+        with pytest.raises(wrong):
+            call()
+    assert flows.get(flow.id) == flow
+    assert len(flows.list()) == 1
+    assert len(flows.events(flow.id)) == 2
+
+
+def test_a_flow_that_has_ended_says_so(idle):
+    flow = idle.flows.create("c", "g", owner="o", start=True)
+    idle.flows.fail(flow.id, "no vendor answered")
+
+    with pytest.raises(FlowFinished):
+        idle.flows.advance(flow.id, {})
+    assert idle.flows.get(flow.id).state["failure"]["reason"] == "no vendor answered"
+
+
+def test_other_namespaces_are_out_of_sight(database):
+    mine, theirs = Engine(database, namespace="mine"), Engine(database, namespace="theirs")
+    flow = mine.flows.create("c", "g", owner="o", start=True)
+
+    assert theirs.flows.list() == []
+    for call in (theirs.flows.get, theirs.flows.cancel, theirs.flows.steps, theirs.flows.events):
+        with pytest.raises(FlowNotFound):
+            call(flow.id)
+    mine.close()
+    theirs.close()
+
+
+def test_many_drivers_change_one_flow_and_lose_nothing(idle, database):
+    flow = idle.flows.create("c", "g", owner="o", start=True)
+
+    def drive(name: str) -> None:
+        engine = Engine(database)
+        for number in range(10):
+            engine.flows.advance(flow.id, {f"{name} {number}": number})
+            engine.flows.observe(flow.id, "shared", name, "running")
+        engine.close()
+
+    together([lambda name=name: drive(name) for name in "abc"])
+    found = idle.flows.get(flow.id)
+    assert len(found.state) == 30
+    assert found.revision == 31
+    assert len(idle.flows.steps(flow.id)) == 1
+    assert len(idle.flows.events(flow.id, limit=1000)) == 2 + 30 + 30
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Mortal:
+    """A store whose process dies before or after its next commit."""
+
+    def __init__(self, store: Any, side: str) -> None:
+        self._store, self._side = store, side
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, batch: Sequence[Any]) -> list[Any]:
+        if self._side == "before":
+            raise Crash
+        self._store.apply(batch)
+        raise Crash
+
+
+ACTIONS: dict[str, tuple[Callable[[Engine, str], object], str]] = {
+    "start": (lambda engine, flow: engine.flows.start(flow), "created"),
+    "advance": (lambda engine, flow: engine.flows.advance(flow, {"x": 1}), "running"),
+    "wait": (lambda engine, flow: engine.flows.wait(flow, until="1s"), "running"),
+    "resume": (lambda engine, flow: engine.flows.resume(flow), "waiting"),
+    "deliver": (lambda engine, flow: engine.flows.deliver(flow, "t", "c"), "waiting"),
+    "wake": (lambda engine, flow: engine.flows.wake(), "due"),
+    "finish": (lambda engine, flow: engine.flows.finish(flow), "running"),
+    "fail": (lambda engine, flow: engine.flows.fail(flow, "no"), "waiting"),
+    "ask to stop": (lambda engine, flow: engine.flows.request_cancel(flow), "waiting"),
+    "cancel": (lambda engine, flow: engine.flows.cancel(flow), "waiting"),
+    "observe": (lambda engine, flow: engine.flows.observe(flow, "r", "t", "running"), "running"),
+    "prune": (lambda engine, flow: engine.flows.prune("1s"), "finished"),
+}
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, side):
+    act, status = ACTIONS[action]
+    clock = VirtualClock()
+    whole = Engine(database, clock=clock)
+    before = prepared(whole, status, clock)
+    mortal = Engine(database, clock=clock, store=Mortal(open_store(database, clock=clock), side))
+    with pytest.raises(Crash):
+        act(mortal, before.id)
+    mortal._parts.store._store.close()
+
+    assert whole.check() == []
+    events = len(whole._parts.store.flow_events(before.id, 100))
+    if side == "before":
+        assert whole.flows.get(before.id) == before
+        act(whole, before.id)
+    elif action == "prune":
+        assert whole.flows.list() == []
+    else:
+        assert whole.flows.get(before.id) != before or action == "observe"
+        assert events > 1
+    assert whole.check() == []
+    whole.close()
+
+
+def prepared(engine: Engine, status: str, clock: VirtualClock) -> Any:
+    flow = engine.flows.create("c", "g", owner="o", start=status != "created")
+    if status == "waiting":
+        engine.flows.wait(flow.id, topic="t", correlation="c")
+    elif status == "due":
+        engine.flows.wait(flow.id, until="1h")
+    elif status == "finished":
+        engine.flows.finish(flow.id)
+    clock.advance("1h")
+    return engine.flows.get(flow.id)
+
+
+def together(calls: Sequence[Callable[[], None]]) -> None:
+    trouble: list[BaseException] = []
+
+    def guarded(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trouble == []
