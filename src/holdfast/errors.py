@@ -14,6 +14,7 @@ HoldfastError
 │   ├── RunFinished            the run has ended
 │   ├── RunNotFinished         the run has not ended
 │   ├── StepNotFound           the run has no such step
+│   ├── BadLease               this is no proof of a lease
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
@@ -127,6 +128,10 @@ class RunNotFinished(UsageError):
 
 class StepNotFound(UsageError):
     """The run has no such step: `holdfast show RUN` lists its steps."""
+
+
+class BadLease(UsageError):
+    """This is no proof of a lease."""
 
 
 class FlowNotFound(UsageError):

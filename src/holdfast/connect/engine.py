@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
-from holdfast.connect.areas.calls import Calls
 from holdfast.connect.areas.flows import Flows
+from holdfast.connect.areas.leases import LeaseCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -76,7 +76,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(Calls):
+class Engine(LeaseCalls):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

@@ -26,7 +26,7 @@ from holdfast.store.clock import Clock
 log = logging.getLogger("holdfast")
 
 START_OPTIONS = (
-    "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version",
+    "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version", "policy",
 )  # fmt: skip
 
 

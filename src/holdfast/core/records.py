@@ -38,6 +38,8 @@ class NewRun(msgspec.Struct, kw_only=True):
     on_parent_end: str = "cancel"
     root_id: str | None = None
     forked_from: str | None = None
+    policy: bytes | None = None
+    """What is agreed with whoever leases it."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -103,6 +105,11 @@ class Kind:
     RUN_RESUMED = "run_resumed"
     RUN_REPLAYED = "run_replayed"
     RUN_FORKED = "run_forked"
+    ATTEMPT_FAILED = "attempt_failed"
+    RUN_DELAYED = "run_delayed"
+    LEASE_REVOKED = "lease_revoked"
+    PRIORITY_CHANGED = "priority_changed"
+    RUN_OVERRIDDEN = "run_overridden"
 
 
 OUTCOMES = frozenset(

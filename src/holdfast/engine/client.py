@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
+from holdfast.core.leases import policy_of
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Kind, Lane, NewRun, Route, Run
 from holdfast.core.status import FINAL, LIVE, Status
@@ -72,6 +73,7 @@ class Client:
             available_at=None if delay is None else instant(delay, now),
             deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
             session_id=None if delay is not None else lease(route),
+            policy=None if options.get("policy") is None else msgspec.json.encode(policy_of(options["policy"])),
         )
 
     def _route(self, workflow: Any, options: Mapping[str, Any]) -> Route:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -25,7 +26,18 @@ from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, EndSession, ExpireRuns, FlowsWoken, Hints, OpenSession, Store, WakeFlows
+from holdfast.store.contract import (
+    Beat,
+    Claim,
+    EndSession,
+    ExpireAttempts,
+    ExpireRuns,
+    FlowsWoken,
+    Hints,
+    OpenSession,
+    Store,
+    WakeFlows,
+)
 
 log = logging.getLogger("holdfast")
 
@@ -350,7 +362,13 @@ class Worker:
         next_wake = self.store.next_wake()
         if next_wake is not None and next_wake <= self.store.now():
             await self.writer.submit(ExpireRuns())
+            await self._expire_attempts()
             await self._wake_flows()
+
+    async def _expire_attempts(self) -> None:
+        next_end = self.store.next_attempt_end()
+        if next_end is not None and next_end <= self.store.now():
+            await self.writer.submit(ExpireAttempts(random.random()))
 
     async def _wake_flows(self) -> None:
         next_flow = self.store.next_flow()

@@ -17,7 +17,7 @@ class Table(msgspec.Struct, frozen=True):
     """By which columns its rows are told one after another."""
 
 
-BELOW_RUNS: tuple[Table, ...] = ()
+BELOW_RUNS: tuple[Table, ...] = (Table("task", ("policy",), "run_id"),)
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
 STANDING: tuple[Table, ...] = (

@@ -31,22 +31,22 @@ def check_name(name: str) -> None:
     """Refuse a name that two workflows want. Raises WorkflowExists."""
     found = _known.get(name, ())
     if len(found) > 1:
-        raise WorkflowExists(name=name, first=_place(found[0].fn), second=_place(found[1].fn))
+        raise WorkflowExists(name=name, first=_place(found[0].origin), second=_place(found[1].origin))
 
 
 def ambiguous() -> dict[str, list[str]]:
     """Return the names that several workflows want, each with where those are defined."""
-    return {name: [_place(one.fn) for one in found] for name, found in _known.items() if len(found) > 1}
+    return {name: [_place(one.origin) for one in found] for name, found in _known.items() if len(found) > 1}
 
 
 def _is_local(workflow: Any) -> bool:
-    return "<locals>" in workflow.fn.__qualname__
+    return "<locals>" in workflow.origin.__qualname__
 
 
 def _is_replaced(old: Any, new: Any) -> bool:
     """A module may be loaded twice, as __main__ and by its name; two functions of one module are two."""
-    same_file = old.fn.__code__.co_filename == new.fn.__code__.co_filename
-    return _is_local(old) or (same_file and old.fn.__qualname__ == new.fn.__qualname__)
+    same_file = old.origin.__code__.co_filename == new.origin.__code__.co_filename
+    return _is_local(old) or (same_file and old.origin.__qualname__ == new.origin.__qualname__)
 
 
 def _place(fn: Any) -> str:

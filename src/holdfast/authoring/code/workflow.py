@@ -34,14 +34,19 @@ class Workflow(Generic[P, R]):
         self.capabilities, self.serves, self.stop_undoing = capabilities, serves, stop_undoing
         self.is_async = inspect.iscoroutinefunction(fn)
         self.blocking = not self.is_async
+        self.origin: Callable[..., Any] = fn
+        """The function that was decorated."""
         self.signature = Signature(fn)
         self._reachable: frozenset[str] | None = None
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._called(self.fn, args, kwargs)
+
+    def _called(self, fn: Callable[..., R], args: Any, kwargs: Any) -> R:
         program = current_program.get()
         if program is None or current_step.get() is not None:
-            return self.fn(*args, **kwargs)
+            return fn(*args, **kwargs)
         return cast(R, call_child(program, self, args, kwargs))
 
     def program(self, run: Run, codec: Codec) -> CodeProgram:

@@ -22,6 +22,16 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.contract.leases import (
+    ClaimLeases,
+    ExpireAttempts,
+    Leased,
+    LeaseReader,
+    LeaseTransition,
+    OverrideRun,
+    RevokeLease,
+    SetPriority,
+)
 from holdfast.store.contract.reading import Filter, Hints, Reader
 from holdfast.store.contract.runs import (
     Advance,
@@ -66,10 +76,10 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition | FlowTransition
+Transition = RunTransition | FlowTransition | LeaseTransition
 
 
-class Store(Reader, FlowReader, Protocol):
+class Store(Reader, FlowReader, LeaseReader, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -112,19 +122,23 @@ __all__ = [
     "BeginCopy",
     "Changed",
     "Claim",
+    "ClaimLeases",
     "CopyRuns",
     "CreateFlow",
     "DeliverFlowEvent",
     "EndCopy",
     "EndSession",
+    "ExpireAttempts",
     "ExpireRuns",
     "Filter",
     "FlowsWoken",
     "Hints",
     "ImportRun",
+    "Leased",
     "MoveFlow",
     "ObserveFlowStep",
     "OpenSession",
+    "OverrideRun",
     "Prune",
     "PruneFlows",
     "Pruned",
@@ -132,7 +146,9 @@ __all__ = [
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
+    "RevokeLease",
     "SetLane",
+    "SetPriority",
     "SignalRun",
     "StartRuns",
     "Started",

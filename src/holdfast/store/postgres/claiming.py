@@ -15,7 +15,7 @@ from holdfast.store.postgres.arrays import Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import PostgresTransaction
-from holdfast.store.transitions import run_from
+from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE
 
 _WOKEN = (Status.PENDING, Status.WAITING, Status.CANCELLING)
@@ -48,6 +48,11 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
     return _lease(tx, op.session_id, [run.id for run in chosen])
+
+
+def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
+    """Lease ready runs to a program that is no Python function."""
+    return leases.claim_leases(tx, op, claim)
 
 
 def _limits(tx: PostgresTransaction) -> tuple[dict[str, Lane], dict[str, int]]:

@@ -119,7 +119,7 @@ class PostgresReader(RowReader):
 
     def next_wake(self) -> int | None:
         (found,) = self._rows("next_look")
-        times = [found["wake_at"], found["deadline"], found["flow_at"]]
+        times = [found["wake_at"], found["deadline"], found["flow_at"], found["attempt_until"]]
         if found["rated"]:
             times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
         return min((time for time in times if time is not None), default=None)

@@ -21,7 +21,13 @@ from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.transitions import APPLY, may_refuse_late
 
-_APPLY: dict[type, Callable[[Any, Any], Any]] = {**APPLY, c.Claim: claiming.claim, c.Prune: pruning.prune}
+_APPLY: dict[type, Callable[[Any, Any], Any]] = {
+    **APPLY,
+    c.Claim: claiming.claim,
+    c.ClaimLeases: claiming.claim_leases,
+    c.Prune: pruning.prune,
+}
+_ABOUT_ONE = (c.SignalRun, c.RequestCancel, c.ResumeRun, c.ReplayRun, c.RevokeLease, c.SetPriority, c.OverrideRun)
 _ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run")
 
 
@@ -153,7 +159,9 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         yield from (cancel[0] for cancel in op.cancels)
         if op.parent is not None:
             yield op.parent[0]
-    elif isinstance(op, c.SignalRun | c.RequestCancel | c.ResumeRun | c.ReplayRun):
+    elif isinstance(
+        op, c.SignalRun | c.RequestCancel | c.ResumeRun | c.ReplayRun | c.RevokeLease | c.SetPriority | c.OverrideRun
+    ):
         yield op.run_id
 
 

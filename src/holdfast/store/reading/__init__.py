@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from holdfast.store.reading.flows import RowFlowReader
+from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 
 
-class RowReader(RunReader, RowFlowReader):
+class RowReader(RunReader, RowFlowReader, RowLeaseReader):
     """What can be asked of a store, one base for each capability."""
 
 

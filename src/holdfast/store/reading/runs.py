@@ -68,8 +68,8 @@ class RunReader(Asking):
         return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
 
     def next_wake(self) -> int | None:
-        queries = {"next_wake": "wake_at", "next_deadline": "deadline", "next_flow": "wake_at"}
-        times = [self._rows(query)[0][column] for query, column in queries.items()]
+        asked = ("next_wake", "next_deadline", "next_flow", "next_attempt_end")
+        times = [values_of(self._rows(query)[0])[0] for query in asked]
         times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
         return min((time for time in times if time is not None), default=None)
 

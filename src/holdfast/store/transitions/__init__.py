@@ -22,6 +22,7 @@ from holdfast.store.transitions.flows import (
     prune_flows,
     wake_flows,
 )
+from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.starting import start_runs
@@ -47,6 +48,11 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.BeginCopy: begin_copy,
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
+    c.ClaimLeases: claim_leases,
+    c.ExpireAttempts: expire_attempts,
+    c.RevokeLease: revoke_lease,
+    c.SetPriority: set_priority,
+    c.OverrideRun: override_run,
     c.CreateFlow: create_flow,
     c.MoveFlow: move_flow,
     c.DeliverFlowEvent: deliver_flow_event,

@@ -17,6 +17,9 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
     new = tx.insert_runs(rows)
     _tag(tx, [run for run in op.runs if run.id in new])
+    agreed = [run for run in op.runs if run.policy is not None and run.id in new]
+    if agreed:
+        tx.many("insert_task", [{"run_id": run.id, "policy": run.policy} for run in agreed])
     return [_answer(tx, run, row, new) for run, row in zip(op.runs, rows, strict=True)]
 
 

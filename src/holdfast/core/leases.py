@@ -1,0 +1,120 @@
+"""Work that is leased to programs that are no Python functions: proofs of a lease, kinds of failure, and what follows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.core import duration
+from holdfast.core.records import Event, Kind
+from holdfast.core.retry import RetryPolicy, policy_from
+from holdfast.errors import BadLease, BadOption
+
+
+class FailureKind(StrEnum):
+    """Why an attempt failed; it decides what comes next."""
+
+    TRANSIENT = "transient"
+    """It may go well next time: tried again as the policy says."""
+    TIMEOUT = "timeout"
+    """It took too long: tried again as the policy says."""
+    INFRASTRUCTURE = "infrastructure"
+    """The machine, not the work: tried again at once, and not counted as a retry, up to the policy's ``reclaims``."""
+    PERMANENT = "permanent"
+    """Trying again is of no use: the run fails."""
+    CANCELLED = "cancelled"
+    """It was stopped: the run is cancelled."""
+
+
+class TaskPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was agreed when a run was started, for whoever leases it. Times are microseconds."""
+
+    retries: int = 0
+    delay: int = 1_000_000
+    factor: float = 2.0
+    cap: int = 60_000_000
+    jitter: float = 0.1
+    timeout: int | None = None
+    """How long an attempt may take."""
+    reclaims: int = 100
+    """How often a lost attempt is taken up again."""
+
+
+_OF_RETRIES = ("retries", "delay", "factor", "cap", "jitter")
+
+
+def policy_of(given: Mapping[str, Any]) -> TaskPolicy:
+    """Return the policy that a user wrote. Raises BadOption, BadDuration."""
+    if not isinstance(given, Mapping):
+        raise BadOption(option="policy", value=given, why='give settings, such as {"retries": 3, "timeout": "10m"}')
+    unknown = set(given) - set(TaskPolicy.__struct_fields__)
+    if unknown:
+        raise BadOption(option=f"policy {sorted(unknown)[0]}", known=", ".join(TaskPolicy.__struct_fields__))
+    retry = policy_from(**{name: given[name] for name in _OF_RETRIES if name in given})
+    timeout, reclaims = given.get("timeout"), given.get("reclaims", 100)
+    if isinstance(reclaims, bool) or not isinstance(reclaims, int) or reclaims < 0:
+        raise BadOption(option="policy reclaims", value=reclaims, why="it is a whole number, not negative")
+    limit = None if timeout is None else duration.parse(timeout)
+    if limit is not None and limit <= 0:
+        raise BadOption(option="policy timeout", value=timeout, why="it must be longer than nothing")
+    return TaskPolicy(**{name: getattr(retry, name) for name in _OF_RETRIES}, timeout=limit, reclaims=reclaims)
+
+
+class Failures(msgspec.Struct):
+    """How the attempts at a run have failed so far, since it was started or replayed."""
+
+    retried: int = 0
+    lost: int = 0
+
+
+def failures_in(history: Sequence[Event]) -> Failures:
+    """Count the failed attempts in a history."""
+    found = Failures()
+    for event in history:
+        if event.kind == Kind.RUN_REPLAYED:
+            found = Failures()
+        elif event.kind == Kind.ATTEMPT_FAILED:
+            kind = msgspec.json.decode(event.data or b"{}").get("kind")
+            found.lost += kind == FailureKind.INFRASTRUCTURE
+            found.retried += kind != FailureKind.INFRASTRUCTURE
+    return found
+
+
+def decide(policy: TaskPolicy, kind: FailureKind, before: Failures, dice: float) -> int | None:
+    """Say after how many microseconds a failed attempt is made again, or None to give up."""
+    if kind in (FailureKind.PERMANENT, FailureKind.CANCELLED):
+        return None
+    if kind is FailureKind.INFRASTRUCTURE:
+        return 0 if before.lost < policy.reclaims else None
+    if before.retried >= policy.retries:
+        return None
+    rule = RetryPolicy(policy.retries, policy.delay, policy.factor, policy.cap, policy.jitter)
+    return rule.next_delay(before.retried + 1, dice)
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What shows that somebody holds a run: the run, the generation, the session. As text ``run.generation.session``."""
+
+    run_id: str
+    generation: int
+    session_id: str
+
+    def __str__(self) -> str:
+        return f"{self.run_id}.{self.generation}.{self.session_id}"
+
+
+def read_proof(text: object) -> Proof:
+    """Read a proof. Raises BadLease, which says what is missing."""
+    if not isinstance(text, str):
+        raise BadLease(lease=text, why="it is a text such as RUN.GENERATION.SESSION")
+    parts = text.rsplit(".", 2)
+    names = ("run", "generation", "session")
+    missing = [name for place, name in enumerate(names) if place >= len(parts) or not parts[place]]
+    if missing:
+        raise BadLease(lease=text, missing=", ".join(missing))
+    if not parts[1].isascii() or not parts[1].isdigit():
+        raise BadLease(lease=text, why="the generation is a number")
+    return Proof(parts[0], int(parts[1]), parts[2])

@@ -1,0 +1,74 @@
+"""What can be done with explicit leases, and to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.records import Run
+from holdfast.core.status import Status
+
+
+class ClaimLeases(msgspec.Struct):
+    """Like Claim, for a program that is no Python function. Answers list[Leased]; the attempts that may take only so long are
+    armed."""
+
+    session_id: str
+    routes: Sequence[tuple[int, str]]
+    limit: int
+
+
+class Leased(msgspec.Struct):
+    """A run that was leased, where its history stands, and what was agreed when it was started."""
+
+    run: Run
+    seq: int
+    policy: bytes | None
+
+
+class ExpireAttempts(msgspec.Struct):
+    """Take back what has been at work for too long; it is tried again, or fails, as its policy says. Answers how many."""
+
+    dice: float
+    limit: int = 200
+
+
+class RevokeLease(msgspec.Struct, kw_only=True):
+    """Take a run from its holder; it can be claimed again. Answers True, or False when nobody holds it, or somebody else than
+    ``session_id``. Raises RunNotFound, RunFinished."""
+
+    run_id: str
+    namespace: str
+    reason: str
+    session_id: str | None = None
+
+
+class SetPriority(msgspec.Struct, kw_only=True):
+    """Change the priority of a live run. Answers the old one. Raises RunNotFound, RunFinished."""
+
+    run_id: str
+    namespace: str
+    priority: int
+
+
+class OverrideRun(msgspec.Struct, kw_only=True):
+    """End a live run as an operator says, whoever holds it. Answers its status. Raises RunNotFound, RunFinished."""
+
+    run_id: str
+    namespace: str
+    status: Status
+    reason: str
+    result: bytes | None = None
+    error: bytes | None = None
+
+
+LeaseTransition = ClaimLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun
+
+
+class LeaseReader(Protocol):
+    """What can be asked about leases."""
+
+    def next_attempt_end(self) -> int | None:
+        """When the next attempt will have taken too long."""

@@ -1,0 +1,13 @@
+"""What can be asked about leases."""
+
+from __future__ import annotations
+
+from holdfast.store.reading.asking import Asking
+
+
+class RowLeaseReader(Asking):
+    """What can be asked about leases."""
+
+    def next_attempt_end(self) -> int | None:
+        found: int | None = self._rows("next_attempt_end")[0]["attempt_until"]
+        return found

@@ -1,0 +1,41 @@
+-- Runs that are leased to programs that are no Python functions, and what operators do to leases.
+
+-- name: insert_task
+INSERT INTO holdfast.task (run_id, policy) VALUES (:run_id, :policy) ON CONFLICT DO NOTHING;
+
+-- name: arm_attempt
+UPDATE holdfast.task SET attempt_until = :until, generation = :generation WHERE run_id = :run_id;
+
+-- name: disarm_attempt
+UPDATE holdfast.task SET attempt_until = NULL WHERE run_id = :run_id;
+
+-- name: overdue_attempts
+SELECT task.run_id, task.policy, run.priority,
+       CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held
+  FROM holdfast.task AS task JOIN holdfast.run AS run ON run.id = task.run_id
+ WHERE task.attempt_until <= :now
+ ORDER BY task.attempt_until LIMIT :limit;
+
+-- name: next_attempt_end
+SELECT MIN(attempt_until) AS attempt_until FROM holdfast.task WHERE attempt_until IS NOT NULL;
+
+-- name: lease_state
+SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
+       parent_index
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE run.id = :run_id;
+
+-- name: take_back
+-- Whoever holds it holds nothing now.
+UPDATE holdfast.run
+   SET status = :status, rank = :rank, wake_at = :wake_at, waits = NULL, session_id = NULL, generation = generation + 1
+ WHERE id = :run_id AND session_id IS NOT NULL;
+
+-- name: save_priority
+UPDATE holdfast.run SET priority = :priority, rank = rank + :shift WHERE id = :run_id;
+
+-- name: override_run
+UPDATE holdfast.run
+   SET status = :status, result = :result, error = :error, finished_at = :now, generation = generation + 1, session_id = NULL,
+       rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
+ WHERE id = :run_id;

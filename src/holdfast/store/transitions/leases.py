@@ -1,0 +1,133 @@
+"""Explicit leases, and what operators do to leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core import claims, leases
+from holdfast.core.records import Event, Kind, Run
+from holdfast.core.status import Move, Status, after
+from holdfast.errors import RunFinished, RunNotFound
+from holdfast.store.contract import leases as c
+from holdfast.store.contract.runs import Claim
+from holdfast.store.transitions.claiming import claim
+from holdfast.store.transitions.stopping import cancel_children
+from holdfast.store.transitions.touching import knock, tell_parent
+from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq
+
+
+def claim_leases(tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim) -> list[c.Leased]:
+    """Lease ready runs, and arm the attempts that may take only so long."""
+    runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
+    if not runs:
+        return []
+    ids = tx.as_list(run.id for run in runs)
+    seqs = {row["run_id"]: row["seq"] for row in tx.rows("last_seqs", ids=ids)}
+    policies = {row["run_id"]: bytes(row["policy"]) for row in tx.rows("policies", ids=ids)}
+    for run in runs:
+        if run.id in policies:
+            _arm(tx, run, policies[run.id])
+    return [c.Leased(run, seqs.get(run.id, 0), policies.get(run.id)) for run in runs]
+
+
+def _arm(tx: Transaction, run: Run, policy: bytes) -> None:
+    timeout = msgspec.json.decode(policy, type=leases.TaskPolicy).timeout
+    if timeout is not None:
+        tx.change("arm_attempt", run_id=run.id, until=tx.now + timeout, generation=run.generation)
+
+
+def expire_attempts(tx: Transaction, op: c.ExpireAttempts) -> int:
+    """Take back what has been at work for too long."""
+    found = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)
+    for row in found:
+        tx.change("disarm_attempt", run_id=row["run_id"])
+    late = [row for row in found if row["held"]]
+    for row in late:
+        _time_out(tx, row, op.dice)
+    return len(late)
+
+
+def _time_out(tx: Transaction, row: Row, dice: float) -> None:
+    run_id, policy = row["run_id"], msgspec.json.decode(bytes(row["policy"]), type=leases.TaskPolicy)
+    seq = last_seq(tx, run_id)
+    history = [Event(kind=one["kind"], data=one["data"]) for one in tx.rows("history", run_id=run_id, after=0)]
+    wait = leases.decide(policy, leases.FailureKind.TIMEOUT, leases.failures_in(history), dice)
+    told = {"kind": leases.FailureKind.TIMEOUT, "until": None if wait is None else tx.now + wait}
+    error = msgspec.json.encode({"type": "AttemptTimeout", "message": "the attempt took too long"})
+    append(tx, run_id, [Event(Kind.ATTEMPT_FAILED, data=msgspec.json.encode(told), error=error, seq=seq + 1)])
+    state = _load(tx, run_id)
+    if wait is None:
+        append(tx, run_id, [Event(Kind.RUN_FAILED, error=error, seq=seq + 2)])
+        _end(tx, state, Status.FAILED, None, error)
+    else:
+        _take_back(tx, state, wake_at=tx.now + wait if wait else None)
+
+
+def revoke_lease(tx: Transaction, op: c.RevokeLease) -> bool:
+    """Take a run from its holder."""
+    state = _load(tx, op.run_id, op.namespace)
+    if state["session_id"] is None or op.session_id not in (None, state["session_id"]):
+        return False
+    _note(tx, op.run_id, Kind.LEASE_REVOKED, {"reason": op.reason, "session": state["session_id"]})
+    _take_back(tx, state, wake_at=None)
+    return True
+
+
+def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
+    status = after(Status(state["status"]), Move.RELEASE)
+    parked = status is Status.WAITING
+    status = after(status, Move.WAKE) if parked else status
+    rank = None if wake_at is not None else claims.rank(tx.now, state["priority"])
+    tx.change("take_back", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
+    knock(tx, state["session_id"], state["id"])
+    tx.hints.ready = True
+
+
+def set_priority(tx: Transaction, op: c.SetPriority) -> int:
+    """Change the priority of a run, and with it its place among those that wait."""
+    state = _load(tx, op.run_id, op.namespace)
+    old: int = state["priority"]
+    if old != op.priority:
+        _note(tx, op.run_id, Kind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
+        tx.change(
+            "save_priority", run_id=op.run_id, priority=op.priority, shift=(old - op.priority) * claims.PRIORITY_STEP
+        )  # fmt: skip
+        tx.hints.ready = True
+    return old
+
+
+def override_run(tx: Transaction, op: c.OverrideRun) -> Status:
+    """End a run as an operator says."""
+    state = _load(tx, op.run_id, op.namespace)
+    _note(tx, op.run_id, Kind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
+    kind = Kind.RUN_COMPLETED if op.status is Status.COMPLETED else Kind.RUN_FAILED
+    append(tx, op.run_id, [Event(kind, error=op.error, seq=last_seq(tx, op.run_id) + 1)])
+    _end(tx, state, op.status, op.result, op.error)
+    return op.status
+
+
+def _end(tx: Transaction, state: Row, status: Status, result: bytes | None, error: bytes | None) -> None:
+    tx.change("override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now)
+    tx.hints.finished.add(state["id"])
+    if state["session_id"] is not None:
+        knock(tx, state["session_id"], state["id"])
+    cancel_children(tx, state["id"], "its parent ended")
+    if state["parent_id"] is not None:
+        parent = (state["parent_id"], state["parent_step"], state["parent_index"])
+        tell_parent(tx, parent, completed=status is Status.COMPLETED)
+
+
+def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:
+    found = tx.rows("lease_state", run_id=run_id)
+    if not found or namespace not in (None, found[0]["namespace"]):
+        raise RunNotFound(run=run_id)
+    if found[0]["finished_at"] is not None:
+        raise RunFinished(run=run_id, status=found[0]["status"])
+    return found[0]
+
+
+def _note(tx: Transaction, run_id: str, kind: str, data: Mapping[str, object]) -> None:
+    append(tx, run_id, [Event(kind, data=msgspec.json.encode(data), seq=last_seq(tx, run_id) + 1)])
