@@ -52,6 +52,7 @@ class Holding:
         self.proof, self.run, self.seq, self.policy = proof, run, seq, policy
         self.signals: list[Signal] = []
         self.timed_out = False
+        self.awaited: str | None = None
         self.failures = leases.Failures()
         self.answered: Any = None
         """What the last call came to, once this lease is over."""
@@ -122,18 +123,16 @@ class LeaseDesk:
         names = msgspec.json.decode(awaited.data or b"{}").get("names", [])
         held.signals = [signal for signal in self.store.signals(held.run.id) if signal.name in names]
         held.timed_out = not held.signals
+        held.awaited = awaited.step
 
     def awoken(self, held: Holding) -> Request | None:
         """Return what records that a wait is over, once, before its holder hears of it."""
         if not held.signals and not held.timed_out:
             return None
-        step = f"wait {self._waits(held)}"
+        step = held.awaited
         events = [Event(Kind.SIGNAL_RECEIVED, step, signal.payload) for signal in held.signals]
         taken = [signal.id for signal in held.signals]
         return self._write(held, events or [Event(Kind.SIGNAL_TIMED_OUT, step)], None, status=Status.RUNNING, taken=taken)
-
-    def _waits(self, held: Holding) -> int:
-        return sum(event.kind == Kind.SIGNAL_AWAITED for event in self.store.history(held.run.id))
 
     def again(self, text: object) -> Holding:
         """Return the lease that a proof shows, as long as it stands. Raises BadLease, LeaseLost."""
@@ -189,7 +188,7 @@ class LeaseDesk:
         if not names or not all(isinstance(name, str) and name for name in names):
             raise BadOption(option="signals", value=list(names), why="name the signals that end the wait")
         until = None if timeout is None else self.store.now() + duration.parse(timeout)
-        step = f"wait {self._waits(held) + 1}"
+        step = f"wait {held.proof.generation}"
         event = Event(Kind.SIGNAL_AWAITED, step, msgspec.json.encode({"names": list(names), "until": until}))
         waits = [{"kind": "signal", "name": name, "step": step, "until": until} for name in names]
         run = self._run(held.proof)
@@ -221,9 +220,17 @@ class LeaseDesk:
         assert isinstance(op, c.Advance)
         run = self._run(held.proof)
         if self._is_the_same(op, run):
-            return request.understand(None)
+            return self._first_answer(op, run) or request.understand(None)
         why = "the run has ended" if run.status in FINAL else "the lease was taken back, or ran out"
         raise LeaseLost(run=run.id, generation=held.proof.generation, why=why, status=run.status.value) from refused
+
+    def _first_answer(self, op: c.Advance, run: Run) -> Any:
+        """Return what the first of two equal calls was answered, where it depends on when it was made."""
+        if op.status in FINAL:
+            return None
+        last = self.store.history(run.id)[-1]
+        until = msgspec.json.decode(last.data or b"{}").get("until")
+        return Retried(until) if last.kind == Kind.ATTEMPT_FAILED else Put(op.status or run.status, until)
 
     def _is_the_same(self, op: c.Advance, run: Run) -> bool:
         if run.generation != op.generation or run.session_id is not None:

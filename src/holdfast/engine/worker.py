@@ -330,7 +330,8 @@ class Worker:
             return  # whoever makes room makes us look
         next_wake = self.store.next_wake()
         if next_wake is not None:
-            self._wake = self.alarms.at(max(next_wake, self.store.now() + 1000), self._ready.set)
+            now = self.store.now()
+            self._wake = self.alarms.at(next_wake if next_wake > now else now + 1000, self._ready.set)
 
     async def _beat_forever(self) -> None:
         while True:

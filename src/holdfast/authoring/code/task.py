@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring.code import registry
 from holdfast.authoring.code.children import checked_capabilities
@@ -32,8 +32,9 @@ class Task(Workflow[P, R]):
             return await step.aio(*args, **kwargs)
 
         super().__init__(
-            work, name=name, version=version, lane=lane, capabilities=capabilities, serves=serves, stop_undoing=False
-        )  # type: ignore[arg-type]
+            cast(Callable[P, R], work), name=name, version=version, lane=lane, capabilities=capabilities, serves=serves,
+            stop_undoing=False,
+        )  # fmt: skip
         self.step, self.origin = step, step.fn
         self.signature = Signature(step.fn)
         self._reachable = frozenset({step.name})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.flows import ManagedFlows
+from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
     Advancing,
     Batches,
@@ -50,6 +51,7 @@ class StoreContract(
     Time,
     Laws,
     ManagedFlows,
+    ExplicitLeases,
 ):
     """All promises of a store."""
 
@@ -64,6 +66,7 @@ __all__ = [
     "Claiming",
     "Copying",
     "Deadlines",
+    "ExplicitLeases",
     "HandClock",
     "Lanes",
     "Laws",

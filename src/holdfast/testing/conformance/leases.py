@@ -1,0 +1,165 @@
+"""Explicit leases, and what operators do to leases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.leases import TaskPolicy
+from holdfast.core.records import Event, Kind
+from holdfast.core.status import Status
+from holdfast.errors import LeaseLost, RunFinished, RunNotFound
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
+
+
+class ExplicitLeases(Bench):
+    def agreed(self, store: c.Store, run_id: str = "r1", **policy: Any) -> None:
+        self.start(store, run_id, policy=msgspec.json.encode(TaskPolicy(**policy)))
+
+    def lease(self, store: c.Store, session_id: str = "s1", limit: int = 10) -> list[c.Leased]:
+        if session_id not in {session.id for session in store.sessions()}:
+            self.open(store, session_id)
+        routes = [(number, route.lane) for number, route in store.routes().items()]
+        found: list[c.Leased] = self.do(store, c.ClaimLeases(session_id, routes, limit))
+        return found
+
+    def revoke(self, store: c.Store, run_id: str = "r1", **options: Any) -> Any:
+        return self.do(store, c.RevokeLease(**{"run_id": run_id, "namespace": "default", "reason": "x", **options}))
+
+    def test_what_is_leased_comes_with_where_its_history_stands_and_what_was_agreed(self, store: c.Store) -> None:
+        self.agreed(store, "a", retries=2)
+        self.start(store, "b")
+        self.do(store, c.SetPriority(run_id="b", namespace="default", priority=-1))
+
+        a, b = self.lease(store)
+
+        assert (a.run.id, a.seq, a.run.session_id, a.run.generation) == ("a", 0, "s1", 1)
+        assert msgspec.json.decode(a.policy or b"", type=TaskPolicy) == TaskPolicy(retries=2)
+        assert (b.run.id, b.seq, b.policy) == ("b", 1, None)
+        assert self.lease(store) == []
+
+    def test_a_session_that_was_ended_leases_nothing(self, store: c.Store) -> None:
+        self.agreed(store)
+        self.open(store, "s1")
+        routes = [(number, route.lane) for number, route in store.routes().items()]
+        self.do(store, c.EndSession("s1", crashed=False))
+
+        assert self.do(store, c.ClaimLeases("s1", routes, 10)) == []
+
+    def test_an_attempt_that_takes_too_long_is_taken_back(self, store: c.Store, clock: HandClock) -> None:
+        self.agreed(store, timeout=MINUTE, retries=1, delay=2 * MINUTE, cap=2 * MINUTE, jitter=0.0)
+        (held,) = self.lease(store)
+
+        assert store.next_attempt_end() == clock.now() + MINUTE
+        assert store.next_wake() == clock.now() + MINUTE
+        assert self.do(store, c.ExpireAttempts(0.5)) == 0
+        clock.move(MINUTE)
+        assert self.do(store, c.ExpireAttempts(0.5)) == 1
+        run = self.get(store)
+        assert (run.status, run.wake_at, run.session_id) == (Status.PENDING, clock.now() + 2 * MINUTE, None)
+        assert store.next_attempt_end() is None
+        with pytest.raises(LeaseLost):
+            self.finish(store, held.run)
+        clock.move(2 * MINUTE)
+        assert [one.run.generation for one in self.lease(store)] == [3]
+        clock.move(MINUTE)
+        assert self.do(store, c.ExpireAttempts(0.5)) == 1
+        assert self.status(store) is Status.FAILED
+        assert self.kinds(store) == ["attempt_failed", "attempt_failed", "run_failed"]
+
+    def test_an_attempt_that_ended_in_time_is_left_alone(self, store: c.Store, clock: HandClock) -> None:
+        self.agreed(store, timeout=MINUTE)
+        (held,) = self.lease(store)
+        self.finish(store, held.run)
+        clock.move(MINUTE)
+
+        assert self.do(store, c.ExpireAttempts(0.5)) == 0
+        assert self.status(store) is Status.COMPLETED
+        assert store.next_attempt_end() is None
+
+    def test_a_late_child_fails_and_its_parent_hears_of_it(self, store: c.Store, clock: HandClock) -> None:
+        parent = self.hold(store, "p", "s0")
+        child = self.child_of(parent, "kid", policy=msgspec.json.encode(TaskPolicy(timeout=MINUTE)))
+        self.advance(store, parent, children=[child])
+        self.lease(store)
+        clock.move(MINUTE)
+        self.do(store, c.ExpireAttempts(0.5))
+
+        assert self.status(store, "kid") is Status.FAILED
+        assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
+
+    def test_a_lease_is_taken_back_and_its_holder_can_write_no_more(self, store: c.Store) -> None:
+        held = self.hold(store)
+
+        assert self.revoke(store, session_id="another") is False
+        assert self.revoke(store, session_id="s1") is True
+        assert self.revoke(store) is False
+        assert self.status(store) is Status.PENDING
+        with pytest.raises(LeaseLost):
+            self.advance(store, held)
+        assert self.kinds(store) == [Kind.LEASE_REVOKED]
+        assert self.claimed(store, "s2") == ["r1"]
+
+    def test_a_parked_run_that_is_taken_back_can_be_claimed(self, store: c.Store) -> None:
+        held = self.hold(store)
+        self.park(store, held, keep=True)
+
+        assert self.revoke(store)
+        assert self.claimed(store, "s2") == ["r1"]
+
+    @pytest.mark.parametrize("op", [c.RevokeLease, c.SetPriority, c.OverrideRun])
+    def test_nothing_is_done_to_what_is_elsewhere_or_over(self, store: c.Store, op: Any) -> None:
+        more: dict[Any, dict[str, Any]] = {
+            c.RevokeLease: {"reason": "x"},
+            c.SetPriority: {"priority": 1},
+            c.OverrideRun: {"status": Status.COMPLETED, "reason": "x", "result": b"1"},
+        }
+        self.finish(store, self.hold(store, "over"))
+        self.hold(store, "live")
+
+        wrong = (("no", "default", RunNotFound), ("live", "other", RunNotFound), ("over", "default", RunFinished))
+        for run_id, namespace, refusal in wrong:
+            with pytest.raises(refusal):
+                self.do(store, op(run_id=run_id, namespace=namespace, **more[op]))
+        assert self.kinds(store, "live") == []
+
+    def test_a_priority_that_was_raised_goes_first(self, store: c.Store) -> None:
+        for name in ("a", "b", "c"):
+            self.start(store, name)
+
+        assert self.do(store, c.SetPriority(run_id="c", namespace="default", priority=7)) == 0
+        assert self.do(store, c.SetPriority(run_id="c", namespace="default", priority=7)) == 7
+        assert self.get(store, "c").priority == 7
+        assert self.kinds(store, "c") == [Kind.PRIORITY_CHANGED]
+        assert self.claimed(store) == ["c", "a", "b"]
+
+    def test_the_priority_of_what_is_not_ready_counts_when_it_is(self, store: c.Store, clock: HandClock) -> None:
+        self.start(store, "late", available_at=clock.now() + MINUTE)
+        self.do(store, c.SetPriority(run_id="late", namespace="default", priority=9))
+        clock.move(MINUTE)
+        self.start(store, "new")
+
+        assert self.claimed(store) == ["late", "new"]
+
+    @pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
+    def test_an_operator_ends_a_run_whoever_holds_it(self, store: c.Store, status: Status) -> None:
+        parent = self.hold(store, "p", "s0")
+        self.advance(store, parent, children=[self.child_of(parent, "kid")])
+        (kid,) = self.claim(store)
+        said: dict[str, Any] = {"result": b"7"} if status is Status.COMPLETED else {"error": b'{"type":"X","message":"no"}'}
+
+        assert self.do(store, c.OverrideRun(run_id="kid", namespace="default", status=status, reason="x", **said)) is status
+        run = self.get(store, "kid")
+        assert (run.status, run.result, run.error) == (status, said.get("result"), said.get("error"))
+        assert self.kinds(store, "kid")[0] == Kind.RUN_OVERRIDDEN
+        assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
+        with pytest.raises(LeaseLost):
+            self.advance(store, kid, events=[Event(Kind.MARKED, "m", seq=9)])
+
+    def test_a_policy_is_copied_and_goes_with_its_run(self, store: c.Store) -> None:
+        self.agreed(store, retries=2)
+
+        assert store.belongings("r1") == {"task": [[msgspec.json.encode(TaskPolicy(retries=2))]]}

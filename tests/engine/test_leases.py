@@ -1,0 +1,432 @@
+"""Work by programs that are no Python functions: leased, renewed, ended in every way, lost and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncEngine, Engine
+from holdfast.connect.areas.leases import Leases
+from holdfast.connect.store import open_store
+from holdfast.engine.leases import Ended, Put, Retried
+from holdfast.errors import BadDuration, BadLease, BadOption, LeaseLost, RunCancelled, RunFailed, RunFinished, RunNotFound
+from holdfast.testing.clock import VirtualClock
+
+
+@pytest.fixture
+def idle(database, clock):
+    """An engine that is not at work, by a clock that the test moves."""
+    engine = Engine(database, clock=clock)
+    yield engine
+    assert engine.check() == []
+    engine.close()
+
+
+@pytest.fixture
+def holder(idle):
+    with idle.leases("render-1", workflows=["render"]) as leases:
+        yield leases
+
+
+def one(leases: Leases, **options: Any) -> Any:
+    (lease,) = leases.claim(**options)
+    return lease
+
+
+def test_a_run_is_leased_and_completed(idle, holder):
+    run = idle.start("render", {"size": 3})
+    lease = one(holder)
+
+    assert (lease.run.workflow, lease.input, lease.attempt) == ("render", [{"size": 3}], 1)
+    assert run.status == "running"
+    assert lease.complete({"url": "x"}) == Ended("completed")
+    assert run.result() == {"url": "x"}
+    assert holder.claim() == []
+
+
+def test_only_what_a_holder_offers_is_leased(idle):
+    wanted = idle.start("render", 1, lane="gpu", capabilities=["cuda"])
+    idle.start("render", 2, lane="gpu", capabilities=["tpu"])
+    idle.start("render", 3)
+    idle.start("encode", 4, lane="gpu")
+    with idle.leases(workflows=["render"], lanes=["gpu"], capabilities=["cuda", "fast"]) as leases:
+        assert [lease.run.id for lease in leases.claim(10)] == [wanted.id]
+
+
+def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
+    other = Engine(database, namespace="other", clock=idle._parts.clock)
+    run = idle.start("render", 1)
+    with other.leases() as theirs, idle.leases() as ours:
+        assert theirs.claim(10) == []
+        proof = one(ours).proof
+        with pytest.raises(LeaseLost):
+            other.lease(proof)
+        for call in (other.revoke, lambda run_id: other.prioritise(run_id, 1), lambda run_id: other.override(run_id, "x")):
+            with pytest.raises(RunNotFound):
+                call(run.id)
+    other.close()
+
+
+def test_several_are_leased_at_once_in_order_of_priority(idle, holder):
+    runs = [idle.start("render", number, priority=number) for number in range(4)]
+
+    assert [lease.run.id for lease in holder.claim(3)] == [run.id for run in reversed(runs[1:])]
+
+
+@pytest.mark.parametrize("kind", ["transient", "timeout"])
+def test_what_may_go_well_next_time_is_tried_again_as_agreed(idle, holder, clock, kind):
+    run = idle.start("render", 1, policy={"retries": 2, "delay": "10s", "jitter": 0.0})
+    for attempt, wait in ((1, 10), (2, 20)):
+        lease = one(holder)
+        assert lease.attempt == attempt
+        assert lease.fail(kind, "no disk") == Retried(clock.now() + wait * 1_000_000)
+        assert holder.claim() == []
+        clock.advance(f"{wait}s")
+    assert one(holder).fail(kind, "no disk") == Ended("failed")
+    with pytest.raises(RunFailed, match="no disk"):
+        run.result()
+
+
+def test_without_an_agreement_there_is_no_second_attempt(idle, holder):
+    idle.start("render", 1)
+
+    assert one(holder).fail("transient", "no disk") == Ended("failed")
+
+
+def test_what_the_machine_is_to_blame_for_is_tried_again_at_once_up_to_a_limit(idle, holder):
+    idle.start("render", 1, policy={"reclaims": 2})
+    for _ in range(2):
+        lease = one(holder)
+        assert isinstance(lease.fail("infrastructure", "power"), Retried)
+        assert lease.attempt == 1
+    assert one(holder).fail("infrastructure", "power") == Ended("failed")
+
+
+def test_what_is_hopeless_fails_and_what_was_stopped_is_cancelled(idle, holder):
+    runs = [idle.start("render", number, policy={"retries": 5}) for number in range(2)]
+    hopeless, stopped = holder.claim(2)
+
+    assert hopeless.fail("permanent", "bad file", {"line": 7}) == Ended("failed")
+    assert stopped.cancel("not needed") == Ended("cancelled")
+    with pytest.raises(RunFailed) as failed:
+        runs[0].result()
+    assert failed.value.error["facts"] == {"line": 7}
+    with pytest.raises(RunCancelled):
+        runs[1].result()
+
+
+def test_a_run_can_be_put_off(idle, holder, clock):
+    idle.start("render", 1)
+    lease = one(holder)
+
+    assert lease.delay("5m") == Put("pending", clock.now() + 300_000_000)
+    assert holder.claim() == []
+    clock.advance("5m")
+    again = one(holder)
+    assert (again.attempt, again.run.id) == (1, lease.run.id)
+
+
+def test_a_run_waits_for_a_signal_and_its_next_holder_sees_it(idle, holder):
+    run = idle.start("render", 1)
+    assert one(holder).suspend("approved", "rejected").status == "waiting"
+    assert run.status == "waiting"
+    idle.signal(run.id, "else", 1)
+    assert holder.claim() == []
+    idle.signal(run.id, "rejected", {"by": "anna"})
+    lease = one(holder)
+
+    assert [(signal.name, signal.payload) for signal in lease.signals] == [("rejected", b'{"by":"anna"}')]
+    assert not lease.timed_out
+    lease.suspend("approved")
+    idle.signal(run.id, "approved", 2)
+    assert [signal.name for signal in one(holder).signals] == ["approved"]
+
+
+def test_a_signal_may_come_before_the_wait(idle, holder):
+    run = idle.start("render", 1)
+    idle.signal(run.id, "approved", 1)
+
+    assert one(holder).suspend("approved").status == "pending"
+    assert [signal.name for signal in one(holder).signals] == ["approved"]
+
+
+def test_a_wait_ends_in_time(idle, holder, clock):
+    idle.start("render", 1)
+    one(holder).suspend("approved", timeout="1h")
+    clock.advance("1h")
+    lease = one(holder)
+
+    assert lease.timed_out
+    assert list(lease.signals) == []
+    lease.complete()
+
+
+def test_a_call_made_again_is_answered_the_same(idle, holder, clock):
+    idle.start("render", 1, policy={"retries": 1, "delay": "10s"})
+    idle.start("render", 2)
+    first, second = holder.claim(2)
+    retried = first.fail("transient", "no disk")
+    ended = second.complete({"a": 1})
+    clock.advance("1s")
+
+    assert first.fail("transient", "no disk") == retried
+    assert second.complete({"a": 1}) == ended
+    with pytest.raises(LeaseLost):
+        second.complete({"a": 2})
+    with pytest.raises(LeaseLost):
+        second.fail("permanent", "no")
+
+
+def test_a_proof_takes_the_lease_up_elsewhere(idle, holder, database, clock):
+    run = idle.start("render", 1)
+    proof = one(holder).proof
+    other = Engine(database, clock=clock)
+
+    lease = other.lease(proof)
+    lease.renew()
+    assert lease.complete(5) == Ended("completed")
+    assert other.lease(proof).complete(5) == Ended("completed")
+    assert run.result() == 5
+    other.close()
+
+
+def test_a_stale_proof_is_refused(idle, holder):
+    idle.start("render", 1, policy={"retries": 1, "delay": "0s"})
+    first = one(holder)
+    first.fail("transient", "x")
+    second = one(holder)
+
+    with pytest.raises(LeaseLost):
+        first.complete(1)
+    with pytest.raises(LeaseLost):
+        idle.lease(first.proof).complete(1)
+    assert second.complete(2) == Ended("completed")
+
+
+@pytest.mark.parametrize("proof", ["", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7])
+def test_a_partial_proof_is_refused_by_name(idle, proof):
+    with pytest.raises(BadLease):
+        idle.lease(proof)
+
+
+def test_an_unknown_lease_is_refused(idle):
+    with pytest.raises(LeaseLost):
+        idle.lease("nobody.1.s")
+
+
+def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
+    idle.start("render", 1)
+    slow = idle.leases("slow", ttl="10s")
+    lease = one(slow)
+    clock.advance("6s")
+    lease.renew()
+    clock.advance("6s")
+    with idle.leases("quick") as quick:
+        assert quick.claim() == []
+        clock.advance("5s")
+        again = one(quick)
+        for late in (lease.complete, lease.renew, slow.renew):
+            with pytest.raises(LeaseLost):
+                late()
+        assert again.complete() == Ended("completed")
+
+
+def test_what_is_held_goes_back_at_the_end(idle, holder):
+    idle.start("render", 1)
+    with idle.leases() as leases:
+        one(leases)
+    assert one(holder).attempt == 1
+
+
+def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, clock):
+    with Engine(database, clock=clock) as engine, engine.leases(ttl="1d") as leases:
+        run = engine.start("render", 1, policy={"timeout": "1m"})
+        lease = one(leases)
+        clock.advance("1m")
+        with pytest.raises(RunFailed, match="too long"):
+            run.result(timeout="20s")
+        with pytest.raises(LeaseLost):
+            lease.complete()
+
+
+def test_operators_take_back_change_priorities_and_override(idle, holder):
+    first, second = idle.start("render", 1), idle.start("render", 2)
+    lease = one(holder)
+
+    assert idle.revoke(first.id) is True
+    assert idle.revoke(first.id) is False
+    with pytest.raises(LeaseLost):
+        lease.complete()
+    assert idle.prioritise(second.id, 5) == 0
+    assert one(holder).run.id == second.id
+    assert idle.override(second.id, "done by hand", result=7) == "completed"
+    assert second.result() == 7
+    assert idle.override(first.id, "given up", failed=True) == "failed"
+    with pytest.raises(RunFailed, match="given up"):
+        first.result()
+    with pytest.raises(RunFinished):
+        idle.override(first.id, "again")
+
+
+def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
+    for call in (
+        lambda: idle.start("render", 1, policy={"retry": 3}),
+        lambda: idle.start("render", 1, policy={"retries": -1}),
+        lambda: idle.start("render", 1, policy={"timeout": "0s"}),
+        lambda: idle.start("render", 1, policy={"reclaims": 1.5}),
+        lambda: idle.start("render", 1, policy=3),
+        lambda: idle.leases(ttl="0s"),
+    ):
+        with pytest.raises(BadOption):
+            call()
+    assert idle.runs() == []
+    run = idle.start("render", 1)
+    lease = one(holder)
+    for wrong, call in (
+        (BadOption, lambda: lease.fail("sad", "x")),
+        (BadOption, lambda: lease.suspend()),
+        (BadOption, lambda: lease.suspend("")),
+        (BadDuration, lambda: lease.suspend("a", timeout="soon")),
+        (BadDuration, lambda: lease.delay("soon")),
+        (BadOption, lambda: idle.prioritise(run.id, 5000)),
+        (BadOption, lambda: idle.override(run.id, "")),
+    ):
+        with pytest.raises(wrong):
+            call()
+    assert idle.history(run.id) == []
+    assert lease.complete() == Ended("completed")
+
+
+def test_claiming_waits_for_work(database):
+    engine = Engine(database)
+    found: list[Any] = []
+    with engine.leases() as leases:
+        thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
+        thread.start()
+        run = engine.start("render", 1)
+        thread.join()
+        assert [lease.run.id for lease in found] == [run.id]
+    engine.close()
+
+
+def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
+    engine = Engine(database)
+    runs = engine.start_many("render", range(100))
+    done: Counter[str] = Counter()
+
+    def work(leases: Leases) -> None:
+        while found := leases.claim(3):
+            for lease in found:
+                lease.complete(lease.input[0])
+                done[lease.run.id] += 1
+
+    with engine.leases() as leases:
+        threads = [threading.Thread(target=work, args=(leases,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert done == Counter(run.id for run in runs)
+    assert engine.check() == []
+    engine.close()
+
+
+def test_the_same_for_asyncio(database):
+    async def main() -> list[Any]:
+        engine = AsyncEngine(database)
+        runs = [await engine.start("render", number, policy={"retries": 1, "delay": "0s"}) for number in range(5)]
+        async with engine.leases("a") as leases:
+            first, second, third, fourth, fifth = await leases.claim(5)
+            await first.renew()
+            answers = [await first.complete(1), await second.fail("permanent", "x"), await third.cancel()]
+            put = [await fourth.delay("1h"), await fifth.suspend("go")]
+            assert [type(one) for one in put] == [Put, Put]
+            assert await first.complete(1) == answers[0]
+            await engine.signal(runs[4].id, "go")
+            (again,) = await leases.claim(wait="10s")
+            assert [signal.name for signal in again.signals] == ["go"]
+            assert await engine.revoke(runs[4].id)
+            assert await engine.prioritise(runs[4].id, 2) == 0
+            assert await engine.override(runs[4].id, "x") == "completed"
+        await engine.close()
+        return answers
+
+    assert asyncio.run(main()) == [Ended("completed"), Ended("failed"), Ended("cancelled")]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Mortal:
+    """A store whose process dies before or after the commit that it was told to."""
+
+    def __init__(self, store: Any, side: str) -> None:
+        self._store, self.side, self.armed = store, side, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, batch: Sequence[Any]) -> list[Any]:
+        if self.armed and self.side == "before":
+            raise Crash
+        answers: list[Any] = self._store.apply(batch)
+        if self.armed:
+            raise Crash
+        return answers
+
+
+CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "complete": (lambda lease: lease.complete({"a": 1}), "completed"),
+    "retry": (lambda lease: lease.fail("transient", "x"), "pending"),
+    "fail": (lambda lease: lease.fail("permanent", "x"), "failed"),
+    "lost": (lambda lease: lease.fail("infrastructure", "x"), "pending"),
+    "cancel": (lambda lease: lease.cancel(), "cancelled"),
+    "delay": (lambda lease: lease.delay("1h"), "pending"),
+    "suspend": (lambda lease: lease.suspend("go"), "waiting"),
+}
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing_and_the_call_can_be_repeated(database, call, side):
+    act, status = CALLS[call]
+    clock = VirtualClock()
+    whole = Engine(database, clock=clock)
+    run = whole.start("render", 1, policy={"retries": 2, "delay": "1h"})
+    store = Mortal(open_store(database, clock=clock), side)
+    lease = one(Engine(database, clock=clock, store=store).leases(ttl="1d"))
+    store.armed = True
+    with pytest.raises(Crash):
+        act(lease)
+    store._store.close()
+
+    assert whole.check() == []
+    assert run.status == ("running" if side == "before" else status)
+    answer = act(whole.lease(lease.proof))
+    assert run.status == status
+    assert answer == act(whole.lease(lease.proof))
+    assert whole.check() == []
+    whole.close()
+
+
+def test_a_crash_at_a_claim_costs_only_time(database, clock):
+    whole = Engine(database, clock=clock)
+    whole.start("render", 1)
+    for side in ("before", "after"):
+        store = Mortal(open_store(database, clock=clock), side)
+        leases = Engine(database, clock=clock, store=store).leases(ttl="10s")
+        store.armed = True
+        with pytest.raises(Crash):
+            leases.claim()
+        store._store.close()
+        clock.advance("11s")
+    with whole.leases() as leases:
+        assert one(leases).complete() == Ended("completed")
+    assert whole.check() == []
+    whole.close()
