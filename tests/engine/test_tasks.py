@@ -11,14 +11,14 @@ from holdfast.testing import crash_everywhere
 
 
 @task(retries=2, delay="1ms", lane="pictures")
-def shrink(size: int) -> int:
+def reduce_size(size: int) -> int:
     if holdfast.info().attempt == 1:
         raise ValueError("not yet")
     return size // 2
 
 
 @task
-async def grow(size: int) -> int:
+async def enlarge(size: int) -> int:
     return size * 2
 
 
@@ -34,13 +34,13 @@ def hopeless(size: int) -> int:
 
 @workflow
 async def resize_all(size: int) -> list[object]:
-    handle = await start(grow, size)
-    return [await shrink(size), await grow(size), await map(grow, [1, 2]), await handle.result()]
+    handle = await start(enlarge, size)
+    return [await reduce_size(size), await enlarge(size), await map(enlarge, [1, 2]), await handle.result()]
 
 
 @sync.workflow
 def resize_plainly(size: int) -> list[int]:
-    return [shrink(size), grow(size)]
+    return [reduce_size(size), enlarge(size)]
 
 
 @workflow
@@ -53,7 +53,7 @@ async def resize_badly(size: int) -> str:
 
 
 def test_a_task_is_a_run_by_itself(engine):
-    run = engine.start(shrink, 8)
+    run = engine.start(reduce_size, 8)
 
     assert run.result(timeout="20s") == 4
     assert run.record.lane == "pictures"
@@ -85,11 +85,11 @@ def test_elsewhere_a_task_is_a_function():
 
 def test_what_is_no_function_is_no_task():
     with pytest.raises(BadOption):
-        task(grow)
+        task(enlarge)
     with pytest.raises(BadOption):
         task(3)  # type: ignore[call-overload]
 
 
 def test_a_task_survives_a_crash_at_every_commit():
-    crash_everywhere(shrink, 8)
+    crash_everywhere(reduce_size, 8)
     crash_everywhere(resize_all, 8)
