@@ -61,7 +61,7 @@ def test_only_what_a_holder_offers_is_leased(idle):
 def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
     other = Engine(database, namespace="other", clock=idle._parts.clock)
     run = idle.start("render", 1)
-    with other.leases() as theirs, idle.leases() as ours:
+    with other.leases(workflows=["render"]) as theirs, idle.leases(workflows=["render"]) as ours:
         assert theirs.claim(10) == []
         proof = one(ours).proof
         with pytest.raises(LeaseLost):
@@ -221,12 +221,12 @@ def test_an_unknown_lease_is_refused(idle):
 
 def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
     idle.start("render", 1)
-    slow = idle.leases("slow", ttl="10s")
+    slow = idle.leases("slow", workflows=["render"], ttl="10s")
     lease = one(slow)
     clock.advance("6s")
     lease.renew()
     clock.advance("6s")
-    with idle.leases("quick") as quick:
+    with idle.leases("quick", workflows=["render"]) as quick:
         assert quick.claim() == []
         clock.advance("5s")
         again = one(quick)
@@ -238,13 +238,13 @@ def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
 
 def test_what_is_held_goes_back_at_the_end(idle, holder):
     idle.start("render", 1)
-    with idle.leases() as leases:
+    with idle.leases(workflows=["render"]) as leases:
         one(leases)
     assert one(holder).attempt == 1
 
 
 def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, clock):
-    with Engine(database, clock=clock) as engine, engine.leases(ttl="1d") as leases:
+    with Engine(database, clock=clock) as engine, engine.leases(workflows=["render"], ttl="1d") as leases:
         run = engine.start("render", 1, policy={"timeout": "1m"})
         lease = one(leases)
         clock.advance("1m")
@@ -280,7 +280,8 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
         lambda: idle.start("render", 1, policy={"timeout": "0s"}),
         lambda: idle.start("render", 1, policy={"reclaims": 1.5}),
         lambda: idle.start("render", 1, policy=3),
-        lambda: idle.leases(ttl="0s"),
+        lambda: idle.leases(workflows=["render"], ttl="0s"),
+        lambda: idle.leases(),
     ):
         with pytest.raises(BadOption):
             call()
@@ -305,7 +306,7 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
 def test_claiming_waits_for_work(database):
     engine = Engine(database)
     found: list[Any] = []
-    with engine.leases() as leases:
+    with engine.leases(workflows=["render"]) as leases:
         thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
         thread.start()
         run = engine.start("render", 1)
@@ -325,7 +326,7 @@ def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
                 lease.complete(lease.input[0])
                 done[lease.run.id] += 1
 
-    with engine.leases() as leases:
+    with engine.leases(workflows=["render"]) as leases:
         threads = [threading.Thread(target=work, args=(leases,)) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -340,7 +341,7 @@ def test_the_same_for_asyncio(database):
     async def main() -> list[Any]:
         engine = AsyncEngine(database)
         runs = [await engine.start("render", number, policy={"retries": 1, "delay": "0s"}) for number in range(5)]
-        async with engine.leases("a") as leases:
+        async with engine.leases("a", workflows=["render"]) as leases:
             first, second, third, fourth, fifth = await leases.claim(5)
             await first.renew()
             answers = [await first.complete(1), await second.fail("permanent", "x"), await third.cancel()]
@@ -400,7 +401,7 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing_and_the_call_can_be_r
     whole = Engine(database, clock=clock)
     run = whole.start("render", 1, policy={"retries": 2, "delay": "1h"})
     store = Mortal(open_store(database, clock=clock), side)
-    lease = one(Engine(database, clock=clock, store=store).leases(ttl="1d"))
+    lease = one(Engine(database, clock=clock, store=store).leases(workflows=["render"], ttl="1d"))
     store.armed = True
     with pytest.raises(Crash):
         act(lease)
@@ -420,13 +421,13 @@ def test_a_crash_at_a_claim_costs_only_time(database, clock):
     whole.start("render", 1)
     for side in ("before", "after"):
         store = Mortal(open_store(database, clock=clock), side)
-        leases = Engine(database, clock=clock, store=store).leases(ttl="10s")
+        leases = Engine(database, clock=clock, store=store).leases(workflows=["render"], ttl="10s")
         store.armed = True
         with pytest.raises(Crash):
             leases.claim()
         store._store.close()
         clock.advance("11s")
-    with whole.leases() as leases:
+    with whole.leases(workflows=["render"]) as leases:
         assert one(leases).complete() == Ended("completed")
     assert whole.check() == []
     whole.close()

@@ -31,6 +31,7 @@ COMMANDS = {
     "prune": "prune",
     "lanes": "lanes",
     "workers": "workers",
+    "tasks": "tasks",
     "flows": "flows",
     "db": "db",
     "doctor": "doctor",

@@ -70,10 +70,14 @@ class LeaseDesk:
 
     # Sessions and claims
 
-    def session(self, worker: str, ttl: Duration) -> tuple[Session, int]:
+    def session(
+        self, worker: str, ttl: Duration, workflows: Sequence[str] | None, lanes: Sequence[str] | None
+    ) -> tuple[Session, int]:
         """Return a session for a holder, and its lifetime. It has no process that could be looked at: it lives while it is
         renewed."""
         lifetime = duration.parse(ttl)
+        if not workflows and not lanes:
+            raise BadOption(option="workflows", why="say which workflows, or which lanes, these leases are for")
         if lifetime <= 0:
             raise BadOption(option="ttl", value=ttl, why="a lease lasts longer than nothing")
         now = self.store.now()
@@ -86,7 +90,8 @@ class LeaseDesk:
     def routes(
         self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str]
     ) -> list[tuple[int, str]]:
-        """Return the routes that a holder can serve, in this namespace."""
+        """Return the routes that a holder can serve, in this namespace. It says what it serves, so that it does not take what
+        Python workers do."""
 
         def fits(route: Route) -> bool:
             return (

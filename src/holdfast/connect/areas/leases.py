@@ -112,7 +112,7 @@ class Leases:
     ) -> None:  # fmt: skip
         self._desk, self._do = desk, do
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
-        session, self._lifetime = desk.session(worker, ttl)
+        session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
         self.session_id = session.id
         self._claiming, self._guard = threading.Lock(), threading.Lock()
         self._stock: deque[Lease] = deque()
@@ -271,7 +271,7 @@ class AsyncLeases:
     ) -> None:  # fmt: skip
         self._desk, self._do = desk, do
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
-        self._session, self._lifetime = desk.session(worker, ttl)
+        self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
         self.session_id = self._session.id
         self._claiming = asyncio.Lock()
         self._stock: deque[AsyncLease] = deque()

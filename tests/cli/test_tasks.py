@@ -1,0 +1,69 @@
+"""``holdfast tasks``."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def task(call):
+    call.start("shop.py:listener")  # there is a database
+    return call.text(
+        "tasks", "submit", "render", '{"size": 3}', "--retries", "1", "--lane", "gpu", "--capability", "cuda"
+    ).strip()
+
+
+def claimed(call):
+    (lease,) = call.json("tasks", "claim", "--workflow", "render", "--lane", "gpu", "--capability", "cuda")
+    return lease
+
+
+def test_a_task_is_leased_renewed_and_completed(call, task):
+    lease = claimed(call)
+
+    assert (lease["run"], lease["input"], lease["attempt"]) == (task, [{"size": 3}], 1)
+    assert "renewed" in call.text("tasks", "renew", lease["lease"], "--ttl", "2m")
+    assert f"run {task} is completed" in call.text("tasks", "complete", lease["lease"], '{"url": "x"}')
+    assert call.json("tasks", "complete", lease["lease"], '{"url": "x"}')["status"] == "completed"
+    assert call.json("show", task)["result"] == {"url": "x"}
+    assert call.json("tasks", "claim", "--lane", "gpu") == []
+
+
+def test_a_failed_attempt_is_made_again_then_the_run_fails(call, task):
+    assert call.json("tasks", "fail", claimed(call)["lease"], "infrastructure", "power")["status"] == "pending"
+    lease = claimed(call)["lease"]
+    assert "is tried again at" in call.text("tasks", "fail", lease, "transient", "no disk")
+    assert call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--wait", "1ms") == []
+
+
+def test_a_task_is_put_off_and_waits(call, task):
+    assert call.json("tasks", "suspend", claimed(call)["lease"], "go", "--timeout", "1h")["status"] == "waiting"
+    call.text("signal", task, "go", "7")
+    lease = claimed(call)
+    assert lease["signals"] == [{"name": "go", "payload": 7}]
+    assert "until" in call.text("tasks", "delay", lease["lease"], "5m")
+
+
+def test_operators_take_back_change_priorities_and_override(call, task):
+    lease = claimed(call)["lease"]
+    assert "taken back" in call.text("tasks", "revoke", task)
+    assert "nobody holds" in call.text("tasks", "revoke", task)
+    assert "owns this run now" in call.error("tasks", "complete", lease)
+    assert "has priority 5, was 0" in call.text("tasks", "priority", task, "5")
+    assert call.json("tasks", "override", task, "done by hand", "--result", "7")["status"] == "completed"
+    assert call.json("show", task)["result"] == 7
+
+
+def test_a_lease_is_shown_in_lines_for_people(call, task):
+    line = call.text("tasks", "claim", "--workflow", "render", "--capability", "cuda")
+
+    assert task in line
+    assert '{"size":3}' in line
+
+
+def test_wrong_words_are_one_clear_line(call, task):
+    assert "which workflows" in call.error("tasks", "claim", code=2)
+    assert "missing" in call.error("tasks", "complete", "nonsense")
+    assert "no such lease" in call.error("tasks", "complete", "nobody.1.s")
+    assert "is not one of" in call.error("tasks", "fail", "a.1.b", "sad", "x", code=2)
+    assert "-1000 to 1000" in call.error("tasks", "priority", task, "5000", code=2)
