@@ -41,6 +41,7 @@ sys.path.insert(0, {here!r})
 import workflows
 from holdfast import Engine
 with Engine({url!r}, lifetime="{lifetime}s", linger="50ms", crash_limit=1000, concurrency=200) as engine:
+    workflows.now = engine._parts.store.now
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -58,7 +59,7 @@ class Torture:
         self.environment = {**os.environ, "TORTURE_EFFECTS": str(self.effects)}
         self.workers: list[subprocess.Popen[bytes]] = []
         self.wanted = workers
-        self.skew = 0 if server is None else 100_000  # microseconds by which this clock and the server's may differ
+        self.skew = 0 if server is None else 100_000  # microseconds by which the clocks of two workers may differ
         self.engine = Engine(url)
         self.inputs: dict[str, tuple[str, int]] = {}
         self.figures: Counter[str] = Counter()

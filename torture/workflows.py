@@ -10,10 +10,13 @@ import holdfast
 from holdfast import compensate, first, gather, info, sleep, step, sync, timeout, wait_signal, workflow
 
 
+now = lambda: time.time_ns() // 1000  # noqa: E731
+"""The clock of the engine, once there is one: what is done and what is recorded of it are dated by the same."""
+
+
 def effect(what: str) -> None:
     """Leave a line: who did what, in which attempt, and when. One write, so that lines never mix."""
-    now = time.time_ns() // 1000
-    line = f"{info().run_id}\t{info().step}\t{info().generation}\t{info().attempt}\t{now}\t{what}\n"
+    line = f"{info().run_id}\t{info().step}\t{info().generation}\t{info().attempt}\t{now()}\t{what}\n"
     handle = os.open(os.environ["TORTURE_EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(handle, line.encode())

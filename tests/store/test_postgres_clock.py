@@ -51,6 +51,27 @@ def test_of_several_answers_the_fastest_counts():
     assert measured(machine, 3).now() == machine.there
 
 
+def test_a_process_that_was_stopped_while_it_asked_does_not_lose_the_time():
+    machine = Machine()
+    clock = measured(machine)
+    machine.delays = [(0, 3 * SECOND), (3 * SECOND, 0), (2 * SECOND, SECOND)]
+    for _ in range(3):
+        clock.measure(machine)
+        assert clock.now() == machine.there
+
+
+def test_a_slow_answer_counts_as_far_as_it_says_something():
+    machine = Machine()
+    clock = measured(machine)
+    machine.there += 10 * SECOND
+    machine.delays = [(SECOND, SECOND)]
+    clock.measure(machine)
+
+    assert machine.there - SECOND <= clock.now() <= machine.there
+    clock.measure(machine)
+    assert clock.now() == machine.there
+
+
 def test_whoever_is_ahead_goes_slowly_until_the_others_have_caught_up():
     machine = Machine()
     clock = measured(machine)

@@ -19,6 +19,8 @@ NOTE_AFTER = 1_000_000
 async def attempt(held: Held, want: Step) -> None:
     """Run a step once and leave what it came to in the run's inbox. A dropped step leaves nothing."""
     host, command = held.host, want.command
+    if not host.is_sure():  # the process was stopped: the run may have gone on elsewhere, and this step may be done
+        await host.make_sure()
     want.started_at = host.store.now()
     note = host.alarms.at(want.started_at + NOTE_AFTER, partial(held.note_started, want))
     limit = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,12 +24,16 @@ from holdfast.engine.failure import as_data
 from holdfast.engine.held import Batch, Held
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import encoded
-from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want
+from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want, until
+from holdfast.engine.writer import PASSING
 from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
 from holdfast.store.contract import Advance, Advanced, Changed
 
 log = logging.getLogger("holdfast")
 DEADLINE = "deadline"
+PAUSE = 0.5
+"""Seconds until somebody tries to read again what could not be read."""
+
 _ENDED = {
     Status.COMPLETED: Kind.RUN_COMPLETED,
     Status.FAILED: Kind.RUN_FAILED,
@@ -69,8 +74,13 @@ class Driver(Held):
                     await self._do([])  # it could not be parked when it should: something had reached it
                 else:
                     await self._sleep()
-        except (LeaseLost, EngineClosed):
+        except LeaseLost:
             log.debug("run %s is no longer ours", self.run.id)
+            self.host.doubt()
+        except EngineClosed:
+            log.debug("run %s is left as it is: the engine was closed", self.run.id)
+        except PASSING as error:
+            await self._give_back(error)
         except Exception as error:  # a diverged history, malformed data, or a fault of ours: a person must look
             await self._stick(error)
         finally:
@@ -163,7 +173,7 @@ class Driver(Held):
                 want.again_at = None
                 self.launches.append(want)
             else:
-                self.due_at(_until(want))
+                self.due_at(until(want))
         if self.run.deadline is not None and not self._cancel_seen:
             self._check_deadline(now, events)
 
@@ -414,10 +424,20 @@ class Driver(Held):
         if any(isinstance(want, Step) and want.task is not None for want in self.wants.values()):
             self.launches.clear()
             return  # the steps at work end first; what they lead to is not launched
+        await self._release()
+
+    async def _release(self) -> None:
         status = Status.CANCELLING if self._cancelling else Status.PENDING
-        op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
-        await self._write(op)
+        await self._write(Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False))
         self._over = True
+
+    async def _give_back(self, error: Exception) -> None:
+        """The store could not be read, so nobody knows what has reached the run: it begins anew from the store, a bit later."""
+        log.warning("run %s cannot be read now, and is given back: %s", self.run.id, error)
+        self.close()
+        await asyncio.sleep(PAUSE)
+        with suppress(LeaseLost, EngineClosed):
+            await self._release()
 
     async def _transact(self, want: Step) -> None:
         """Run a step inside the transaction that records it."""
@@ -454,10 +474,8 @@ class Driver(Held):
             run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,
             events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)],
         )  # fmt: skip
-        try:
+        with suppress(LeaseLost, EngineClosed):
             await self._write(op)
-        except (LeaseLost, EngineClosed):
-            return
 
     def close(self) -> None:
         """Leave memory; nothing is recorded by that."""
@@ -469,9 +487,3 @@ class Driver(Held):
                 want.task.cancel()
         if self._program is not None:
             self._program.close()
-
-
-def _until(want: Want) -> int | None:
-    if isinstance(want, Timer | Signalled):
-        return want.until
-    return want.again_at if isinstance(want, Step) else None

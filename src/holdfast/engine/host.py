@@ -39,3 +39,12 @@ class Host(Protocol):
 
     def keeps_waiting(self, lane: str) -> bool:
         """Say whether runs of that lane may stay in memory while they wait."""
+
+    def is_sure(self) -> bool:
+        """Say whether nobody can have taken this session over."""
+
+    def doubt(self) -> object:
+        """Ask, soon, whether somebody has; if so, let go of all its runs."""
+
+    async def make_sure(self) -> None:
+        """Return when it is known that nobody has. Else whoever waits here for one of its runs is cancelled."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.records import Dossier, Session
-from holdfast.engine.worker import is_dead
+from holdfast.engine.duties import is_dead
 from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
 from holdfast.store.contract import BeginCopy, CopyRuns, EndCopy, EndSession, Store, Transition
 

@@ -120,3 +120,10 @@ def _error(child: Child) -> bytes | None:
 
 
 Want = Step | Timer | Signalled | ChildEnd | MapEnd
+
+
+def until(want: Want) -> int | None:
+    """Return when this is over, or tried again, by the mere passing of time."""
+    if isinstance(want, Timer | Signalled):
+        return want.until
+    return want.again_at if isinstance(want, Step) else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -21,23 +20,13 @@ from holdfast.core.records import Event, NewRun, Route, Run, Session
 from holdfast.core.status import Status
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
+from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import (
-    Beat,
-    Claim,
-    EndSession,
-    ExpireAttempts,
-    ExpireRuns,
-    FlowsWoken,
-    Hints,
-    OpenSession,
-    Store,
-    WakeFlows,
-)
+from holdfast.store.contract import Beat, Claim, EndSession, Hints, OpenSession, Store
 
 log = logging.getLogger("holdfast")
 
@@ -92,6 +81,14 @@ class Worker:
         self._servable: dict[Route, bool] = {}
         self._limited: dict[str, bool] = {}
         self._served: tuple[str, ...] = ()
+        self._sure_until = 0.0
+        self._doubt: asyncio.Task[None] | None = None
+        self._unheld: set[tuple[str, int]] = set()
+        self._found: set[str] = set()
+        self.duties = Duties(
+            store, writer, lifetime=settings.lifetime, crash_limit=settings.crash_limit,
+            mine=lambda: self.session_id, freed=self._ready.set,
+        )  # fmt: skip
 
     # Starting and stopping
 
@@ -104,11 +101,12 @@ class Worker:
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
-            await self._take_over()
+            await self.duties.look_after_all()
+            await self.duties.look()
         except BaseException:  # nobody works here: others must not take this session for a living one
             self._forget()
             raise
-        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self._look_after_others_forever)
+        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self.duties.forever)
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
@@ -123,13 +121,14 @@ class Worker:
     async def kill(self) -> None:
         """Stop at once; what was held is free for others."""
         self.stopping = True
-        for job in self._jobs:
+        jobs = [*self._jobs, self._doubt] if self._doubt is not None else self._jobs
+        for job in jobs:
             job.cancel()
         for driver in list(self.drivers.values()):
             driver.close()
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._jobs, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*jobs, *self._tasks, return_exceptions=True)
         try:
             if self.session_id:
                 await self.writer.submit(EndSession(self.session_id, crashed=False))
@@ -149,7 +148,9 @@ class Worker:
     async def _open_session(self) -> None:
         self.session_id = new_id()
         self._seen_knock = 0
+        sure_until = self._lease_from_now()
         await self.writer.submit(OpenSession(self._session()))
+        self._sure_until = sure_until
 
     def _session(self) -> Session:
         now = self.store.now()
@@ -176,8 +177,10 @@ class Worker:
             except EngineClosed:
                 return
             except StoreError as error:
+                self.writer.troubled = True
                 log.warning("the store is in trouble, will try again: %s", error)
             except Exception:
+                self.writer.troubled = True
                 log.exception("a duty of the worker failed and is taken up again")
             await asyncio.sleep(0.5)
 
@@ -221,7 +224,8 @@ class Worker:
     async def _claim_forever(self) -> None:
         while not self.stopping:
             self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
-            await self._expire()
+            if self.duties.leads:
+                await self.duties.expire()
             await self._claim()
             self._wake_for_timers()
             try:
@@ -286,6 +290,8 @@ class Worker:
 
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Go on with a run that was born leased to this session."""
+        if run.id in self._found:
+            return  # it was found first
         route = run.route
         whole = Run(
             id=run.id, namespace=route.namespace, workflow=route.workflow, version=route.version, lane=route.lane,
@@ -315,8 +321,8 @@ class Worker:
         if self.drivers.get(run_id) is driver:
             del self.drivers[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run %s could not be driven on; its lease is given back", run_id, exc_info=error)
-            self._ready.set()
+            log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=error)
+            self.writer.troubled = True
         if not driver.finished or driver.blocking or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
@@ -336,11 +342,19 @@ class Worker:
     async def _beat_forever(self) -> None:
         while True:
             await asyncio.sleep(self.settings.lifetime / 3_000_000)
-            if tuple(sorted(self.definitions())) != self._served:
-                await self.writer.submit(OpenSession(self._session()))
-            alive = await self.writer.submit(Beat(self.session_id, self.settings.lifetime, self._seen_knock))
-            if not alive:
-                await self._begin_anew()
+            await self._beat()
+            if self.writer.troubled:
+                self._find_unheld()
+
+    async def _beat(self) -> None:
+        sure_until = self._lease_from_now()
+        alive = await self.writer.submit(Beat(self.session_id, self.settings.lifetime, self._seen_knock))
+        if not alive:
+            await self._begin_anew()
+            return
+        self._sure_until = sure_until
+        if tuple(sorted(self.definitions())) != self._served:
+            await self.writer.submit(OpenSession(self._session()))
 
     async def _begin_anew(self) -> None:
         """This session was taken over while the process hung: all that it held belongs to others now."""
@@ -352,46 +366,41 @@ class Worker:
         await self._open_session()
         self._ready.set()
 
-    async def _look_after_others_forever(self) -> None:
-        while True:
-            await asyncio.sleep(min(self.settings.lifetime / 3_000_000, 0.5))
-            await self._take_over()
-            await self._expire()
+    # Being sure
 
-    async def _expire(self) -> None:
-        """End what is past its deadline and held by nobody; let time move managed flows."""
-        next_wake = self.store.next_wake()
-        if next_wake is not None and next_wake <= self.store.now():
-            await self.writer.submit(ExpireRuns())
-            await self._expire_attempts()
-            await self._wake_flows()
+    def _lease_from_now(self) -> float:
+        """Return until when, by this process's own clock, nobody can take a session over that beats now."""
+        return self.loop.time() + 0.8 * self.settings.lifetime / 1_000_000
 
-    async def _expire_attempts(self) -> None:
-        next_end = self.store.next_attempt_end()
-        if next_end is not None and next_end <= self.store.now():
-            await self.writer.submit(ExpireAttempts(random.random()))
+    def is_sure(self) -> bool:
+        """Say whether this session lives, without asking: it has beaten not long ago. A process that was stopped is not sure."""
+        return self.loop.time() < self._sure_until
 
-    async def _wake_flows(self) -> None:
-        next_flow = self.store.next_flow()
-        while next_flow is not None and next_flow <= self.store.now():
-            woken: FlowsWoken = await self.writer.submit(WakeFlows())
-            if not woken.more:
-                return
+    def doubt(self) -> asyncio.Task[None]:
+        """Ask whether this session lives; if it does not, let go of all its runs."""
+        self._sure_until = 0.0
+        if self._doubt is None or self._doubt.done():
+            self._doubt = self.loop.create_task(self._guarded(self._beat))
+        return self._doubt
 
-    async def _take_over(self) -> None:
-        """End the sessions whose process is gone, or silent for too long; what they held can be claimed."""
-        now = self.store.now()
-        for session in self.store.sessions():
-            if session.id != self.session_id and is_dead(self.store, session, now):
-                freed = await self.writer.submit(EndSession(session.id, crashed=True, limit=self.settings.crash_limit))
-                if freed:
-                    log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
-                self._ready.set()
+    async def make_sure(self) -> None:
+        """Return when it is known that this session lives. If not, whoever waits here for one of its runs is cancelled."""
+        await asyncio.shield(self.doubt())
 
-
-def is_dead(store: Store, session: Session, now: int) -> bool:
-    """Say whether a session is over: its process is gone, or its heartbeat has stopped."""
-    return store.is_alive(session) is False or session.expires_at < now
+    def _find_unheld(self) -> None:
+        """After trouble with the store: go on with what is leased to this session and held by nobody here, because whoever asked
+        for the lease was told of the trouble and not of the lease. Seen twice, for the first time it may be on its way."""
+        leased = {
+            (run_id, generation) for run_id, generation, _ in self.store.held(self.session_id) if run_id not in self.drivers
+        }
+        for run_id, generation in leased & self._unheld:
+            run = self.store.run(run_id)
+            if run is not None and run.generation == generation and run.workflow in self.definitions():
+                log.warning("run %s was leased to this worker in the middle of some trouble, and goes on", run_id)
+                self._found.add(run_id)
+                self.hold(run, self.store.history(run_id), fresh=False)
+        self._unheld = leased
+        self.writer.troubled = bool(leased)
 
 
 def _serves(definition: Definition) -> list[str] | None:

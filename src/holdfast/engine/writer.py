@@ -13,11 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.errors import BadOption, EngineClosed
+from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from holdfast.store.contract import Hints, Store, Transition
 
 LARGEST = 2000
 """How many transitions share a transaction at most."""
+
+PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
+"""Trouble of the store that may be over soon, and that says nothing about the run that met it."""
 
 
 class _Entry:
@@ -35,6 +38,8 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.listeners: list[Callable[[Hints], None]] = []
+        self.troubled = False
+        """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,6 +104,7 @@ class Writer:
             self._committing = threading.get_ident()
             answers = self.store.apply([entry.op for entry in batch])
         except Exception as error:
+            self.troubled = True
             answers = [error] * len(batch)
         except BaseException as crash:  # a simulated crash: this engine is dead from here on
             self._dead = EngineClosed(why=f"the engine crashed: {crash}")

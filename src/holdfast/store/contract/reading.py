@@ -61,8 +61,8 @@ class Reader(Protocol):
     def routes(self) -> dict[int, Route]:
         """All routes that runs were ever started on."""
 
-    def sessions(self) -> list[Session]:
-        """All sessions that were not ended."""
+    def sessions(self, limit: int = -1) -> list[Session]:
+        """The sessions that were not ended, oldest first: all, or at most *limit*."""
 
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""

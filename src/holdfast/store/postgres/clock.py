@@ -1,7 +1,8 @@
 """The database's clock without asking it each time: how far it is from this machine's is measured now and then.
 
 Between measurements time passes by this machine's monotonic clock, which nobody sets. It never goes back: whoever turns out to
-be ahead goes at half speed until the others have caught up.
+be ahead goes at half speed until the others have caught up. An answer that took long says little, for nobody knows when on its
+way it was given: it moves the clock only as far as it contradicts it.
 """
 
 from __future__ import annotations
@@ -64,11 +65,16 @@ class DatabaseClock:
             asked = self._tick() // 1000
             told = db.rows(_ASK)[0]["now"]
             came = self._tick() // 1000
-            found = (came - asked, told - (asked + came) // 2, came)
+            found = (came - asked, told - came, came)
             best = found if best is None else min(best, found)
         if best is not None:
-            with self._guard:
-                _, self._offset, self._measured = best
+            self._learn(*best)
+
+    def _learn(self, took: int, least: int, at: int) -> None:
+        """The true offset is between *least*, if the answer was given at the last moment, and *took* more than that."""
+        with self._guard:
+            known = least + took // 2 if self._measured is None else self._offset
+            self._offset, self._measured = min(max(known, least), least + took), at
 
     def listen(self, moved: Callable[[], None]) -> None:
         """Nobody moves this clock."""

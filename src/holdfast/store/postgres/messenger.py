@@ -36,8 +36,8 @@ LOOK_EVERY = 1.0
 POLL_EVERY = 0.075
 """The same for one that cannot listen."""
 
-SLOWEST = 2.0
-"""Seconds between two tries to connect at most."""
+SLOWEST = 0.5
+"""Seconds between two tries to connect at most: whoever is away for long is taken for dead by those who are back already."""
 
 START_PATIENCE, FREE_PATIENCE = 5.0, 1.0
 """Seconds for which others wait for the thread: to be connected at first, and to give a place back at last."""

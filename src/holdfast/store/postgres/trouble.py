@@ -38,7 +38,7 @@ class NotNow(Exception):
 
 
 _AGAIN = frozenset({"40001", "40P01"})
-_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "26000"})
+_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"})
 """The server ends the session, or has forgotten what it knew of it."""
 
 _MEANING: dict[str, tuple[type[StoreError], str]] = {

@@ -17,6 +17,7 @@ from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.copying import MARK
 
+ALL = 2**62
 _BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
 
 
@@ -55,8 +56,9 @@ class RunReader(Asking):
     def routes(self) -> dict[int, Route]:
         return {row["id"]: _route(row) for row in self._rows("routes")}
 
-    def sessions(self) -> list[Session]:
-        return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in self._rows("sessions")]
+    def sessions(self, limit: int = -1) -> list[Session]:
+        rows = self._rows("sessions", limit=ALL if limit < 0 else limit)
+        return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in rows]
 
     def lanes(self) -> list[Lane]:
         return [lane_from(row) for row in self._rows("lanes")]

@@ -212,7 +212,7 @@ SELECT id FROM holdfast.session
 DELETE FROM holdfast.session WHERE id = :session_id;
 
 -- name: sessions
-SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves FROM holdfast.session ORDER BY id;
+SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves FROM holdfast.session ORDER BY id LIMIT :limit;
 
 -- name: held_states
 SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,

@@ -1,0 +1,107 @@
+"""What one worker does for all: end the sessions of the dead, and runs and leases that are past their time; wake managed flows.
+
+Who does it is elected in the database, without a vote: the worker whose session is the oldest leads. The second oldest watches
+it as closely as it watches all others, and takes its place when it dies; the rest look rarely, in case both die at once. A
+leader only saves the others work: two who take themselves for it do no harm, for what they do the database lets happen once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+
+from holdfast.core.records import Session
+from holdfast.engine.writer import Writer
+from holdfast.store.contract import EndSession, ExpireAttempts, ExpireRuns, FlowsWoken, Store, WakeFlows
+
+log = logging.getLogger("holdfast")
+
+CLOSELY, RARELY = 0.5, 2.0
+"""Seconds between two looks: of the two oldest, and of all others."""
+
+
+class Duties:
+    """The common duties, as one worker sees them."""
+
+    def __init__(
+        self, store: Store, writer: Writer, *, lifetime: int, crash_limit: int, mine: Callable[[], str], freed: Callable[[], None]
+    ) -> None:
+        self._store, self._writer = store, writer
+        self._lifetime, self._limit = lifetime / 1_000_000, crash_limit
+        self._mine, self._freed = mine, freed
+        self._place = 0
+        self._looked_at_all = time.monotonic()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker is the one that sees to the common duties, as far as it knows."""
+        return self._place == 0
+
+    async def forever(self) -> None:
+        """See to them, as often as is due."""
+        while True:
+            await asyncio.sleep(self._pause())
+            await self.look()
+
+    def _pause(self) -> float:
+        often = CLOSELY if self._place < 2 else RARELY * random.uniform(0.75, 1.25)
+        return min(self._lifetime / 3, often)
+
+    async def look(self) -> None:
+        """Find out who leads, and do what falls to this worker."""
+        while True:
+            oldest = self._store.sessions(limit=2)
+            ids = [session.id for session in oldest]
+            self._place = ids.index(self._mine()) if self._mine() in ids else 2
+            if not await self._take_over(oldest):  # else somebody has moved up
+                break
+        hung = time.monotonic() - self._looked_at_all > self._lifetime / 3
+        if self.leads or (self._place == 1 and hung):  # a leader that hangs may be alive and do nothing
+            await self.look_after_all()
+
+    async def look_after_all(self) -> None:
+        """Do for all what one must do, whoever leads."""
+        self._looked_at_all = time.monotonic()
+        await self._take_over(self._store.sessions())
+        await self.expire()
+
+    async def expire(self) -> None:
+        """End what is past its deadline and held by nobody; let time move managed flows."""
+        next_wake = self._store.next_wake()
+        if next_wake is not None and next_wake <= self._store.now():
+            await self._writer.submit(ExpireRuns())
+            await self._expire_attempts()
+            await self._wake_flows()
+
+    async def _expire_attempts(self) -> None:
+        next_end = self._store.next_attempt_end()
+        if next_end is not None and next_end <= self._store.now():
+            await self._writer.submit(ExpireAttempts(random.random()))
+
+    async def _wake_flows(self) -> None:
+        next_flow = self._store.next_flow()
+        while next_flow is not None and next_flow <= self._store.now():
+            woken: FlowsWoken = await self._writer.submit(WakeFlows())
+            if not woken.more:
+                return
+
+    async def _take_over(self, sessions: Iterable[Session]) -> bool:
+        """End those whose process is gone, or silent for too long; what they held can be claimed. Say whether there were any."""
+        now, found = self._store.now(), False
+        for session in sessions:
+            if session.id == self._mine() or not is_dead(self._store, session, now):
+                continue
+            found = True
+            freed = await self._writer.submit(EndSession(session.id, crashed=True, limit=self._limit))
+            if freed:
+                log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
+            self._freed()
+        return found
+
+
+def is_dead(store: Store, session: Session, now: int) -> bool:
+    """Say whether a session is over: its process is gone, or its heartbeat has stopped."""
+    return store.is_alive(session) is False or session.expires_at < now

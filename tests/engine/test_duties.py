@@ -1,0 +1,184 @@
+"""What one worker does for all, and what a worker does that is not sure whether it is one still."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from itertools import pairwise
+
+import pytest
+
+import holdfast
+from holdfast import Engine, step, wait_signal, workflow
+from holdfast.connect.store import open_store
+from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.store.contract import Claim, EndSession, StartRuns
+from tests.store.furniture import wait_until
+
+called = []
+
+
+@step(name="duties.note")
+async def note(n: int) -> int:
+    called.append(holdfast.info().generation)
+    return n
+
+
+@workflow(name="duties.noting")
+async def noting(n: int) -> int:
+    return await note(n) + await note(n)
+
+
+@workflow(name="duties.asking")
+async def asking() -> object:
+    await note(1)
+    return await wait_signal("go")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    called.clear()
+
+
+class Odd:
+    """A store that does something of its own where a test says so, and passes everything else on."""
+
+    def __init__(self, database):
+        self.store = open_store(database)
+        self.looks, self.after, self.before = 0, [], {}
+
+    def __getattr__(self, name):
+        if self.before.get(name):
+            raise self.before[name].pop()
+        return getattr(self.store, name)
+
+    def sessions(self, limit=-1):
+        self.looks += limit < 0
+        return self.store.sessions(limit)
+
+    def apply(self, batch):
+        answers = self.store.apply(batch)
+        for hook in list(self.after):
+            hook(batch, answers)
+        return answers
+
+
+def open_engine(database, **options):
+    engine = Engine(database, store=Odd(database), workflows=[noting, asking], **options)
+    return engine, engine._parts.store
+
+
+def die(engine):
+    """End as a killed process does: nothing is said to anybody, and the system frees the lock."""
+    worker = engine._parts.worker
+
+    async def vanish():
+        for job in worker._jobs:
+            job.cancel()
+        worker.store.free_slot(worker._slot)
+
+    import asyncio
+
+    asyncio.run_coroutine_threadsafe(vanish(), worker.loop).result()
+
+
+def leading(engines):
+    return [engine._parts.worker.duties.leads for engine in engines]
+
+
+def test_the_oldest_looks_after_all_and_the_others_do_not(database):
+    with ExitStack() as stack:
+        opened = [open_engine(database, lifetime="60s") for _ in range(4)]
+        engines = [stack.enter_context(engine) for engine, _ in opened]
+        stores = [store for _, store in opened]
+        assert leading(engines) == [True, False, False, False]
+        before = [store.looks for store in stores]
+        wait_until(lambda: stores[0].looks >= before[0] + 5, 20)
+
+        assert [store.looks - was for store, was in zip(stores, before, strict=True)][1:] == [0, 0, 0]
+
+
+def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
+    with ExitStack() as stack:
+        engines = [stack.enter_context(open_engine(database)[0]) for _ in range(3)]
+        run = engines[0].start(asking)
+        wait_until(lambda: run.status == "waiting")
+        for dead, next_one in pairwise(engines):
+            die(dead)
+            wait_until(lambda: next_one._parts.worker.duties.leads, 20)  # noqa: B023
+        assert len(engines[2].workers()) == 1
+
+        engines[2].signal(run.id, "go", 7)
+        assert engines[2].run(run.id).result(timeout=20) == 7
+        assert called == [1]
+
+
+def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(database):
+    with ExitStack() as stack:
+        engines = [stack.enter_context(open_engine(database)[0]) for _ in range(3)]
+        for engine in engines[:2]:
+            die(engine)
+
+        wait_until(lambda: engines[2]._parts.worker.duties.leads, 20)
+        assert len(engines[2].workers()) == 1
+
+
+def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
+    leader, _ = open_engine(database)
+    with leader, Engine(database, workflows=[asking]) as other:
+        run = other.start(asking, deadline="300ms", lane="nobody serves this", capabilities=["none"])
+
+        wait_until(lambda: run.status == "expired", 20)
+
+
+def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere(database):
+    engine, store = open_engine(database)
+    with engine:
+        worker = engine._parts.worker
+
+        def take_over(batch, answers):
+            if isinstance(batch[0], StartRuns):
+                store.after.remove(take_over)
+                store.store.apply([EndSession(worker.session_id, crashed=False)])
+                worker._sure_until = 0.0  # as it is for one that was stopped for longer than it may be silent
+
+        store.after.append(take_over)
+        run = engine.start(noting, 1)
+
+        assert run.result(timeout=20) == 2
+        assert called == [3, 3]
+
+
+@pytest.mark.parametrize("kind", [Claim, StartRuns])
+def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
+    engine, store = open_engine(database, lifetime="600ms")
+
+    def lose_the_answer(batch, answers):
+        if isinstance(batch[0], kind) and answers[0]:
+            store.after.remove(lose_the_answer)
+            raise StoreUnavailable(database=database, reason="gone for too long")
+
+    with engine:
+        store.after.append(lose_the_answer)
+        if kind is Claim:
+            with closing(Engine(database)) as elsewhere:
+                elsewhere.start(noting, 1, id="r1")
+        else:
+            with pytest.raises(StoreUnavailable):
+                engine.start(noting, 1, id="r1")
+        wait_until(lambda: engine.runs() and engine.run("r1").status == "completed", 20)
+        assert not store.after and called == [1, 1]
+
+
+@pytest.mark.parametrize(("question", "linger"), [("signals", "0s"), ("histories", "0s"), ("run", "5s")])
+def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(database, question, linger):
+    engine, store = open_engine(database, lifetime="600ms", linger=linger)
+    with engine:
+        run = engine.start(asking)
+        wait_until(lambda: run.status == "waiting")
+        trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
+        engine.signal(run.id, "go", 7)
+        wait_until(lambda: not trouble, 20)
+
+        assert run.result(timeout=20) == 7
+        assert called == [1]
+        assert "run_stuck" not in [event.kind for event in run.history()]
