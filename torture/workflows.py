@@ -9,7 +9,6 @@ import time
 import holdfast
 from holdfast import compensate, first, gather, info, sleep, step, sync, timeout, wait_signal, workflow
 
-
 now = lambda: time.time_ns() // 1000  # noqa: E731
 """The clock of the engine, once there is one: what is done and what is recorded of it are dated by the same."""
 

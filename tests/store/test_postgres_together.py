@@ -305,7 +305,7 @@ class TestWithin:
             assert db.execute("SELECT 1 AS one").fetchone().one == 1
 
     def test_what_is_no_connection_is_refused(self, url):
-        with closing(PostgresStore(url)) as store, pytest.raises(BadOption, match="no connection of psycopg"):
+        with closing(PostgresStore(url)) as store, pytest.raises(BadOption, match="give a connection of psycopg"):
             store.start_within(object(), [new()])
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.cli.desk import Office, desk, printing, version
 from holdfast.cli.output import error_line, print_fields, print_json
+from holdfast.connect.store import missing_rights
 from holdfast.core.records import Route, Run
 from holdfast.core.status import Status
 from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
@@ -37,13 +38,31 @@ class Trouble(msgspec.Struct):
 def doctor() -> None:
     """Check the installation: versions, the database and its laws, workers, stuck runs, runs that nobody serves.
 
+    On PostgreSQL it also prints, as statements for an administrator, the rights that the role of the URL needs and lacks.
     Exit 1 when something is wrong; warnings alone are no error."""
+    grants = missing_rights(desk().url)
+    if grants:
+        _print_grants(grants)
+        raise click.exceptions.Exit(1)
+    _examine()
+
+
+def _print_grants(grants: list[str]) -> None:
+    text = "this role lacks rights: let an administrator of the database execute the statements below, in that database"
+    if desk().as_json:
+        print_json({"ok": False, "facts": {}, "warnings": [], "troubles": [Trouble(text)], "grants": grants})
+        return
+    print(f"wrong: {text}")
+    print("\n".join(f"  {grant};" for grant in grants))
+
+
+def _examine() -> None:
     with desk().opened() as office:
         workers = look_at_workers(office.store)
         facts, troubles = _facts(office, workers), [*_troubles(office.store, workers)]
         warnings = [str(facts["warning"])] if "warning" in facts else []
         if desk().as_json:
-            print_json({"ok": not troubles, "facts": facts, "warnings": warnings, "troubles": troubles})
+            print_json({"ok": not troubles, "facts": facts, "warnings": warnings, "troubles": troubles, "grants": []})
         else:
             _print(facts, warnings, troubles)
         if troubles:

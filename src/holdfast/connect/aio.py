@@ -13,13 +13,15 @@ from holdfast.connect.areas.leases import AsyncLeaseCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
-from holdfast.core.records import Event, Lane, Session
+from holdfast.core.records import Event, Lane, NewRun, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request
 from holdfast.engine.why import Why, why
 from holdfast.errors import EngineClosed, ResultTimeout
+from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped_async
+from holdfast.store.contract import Started
 
 T = TypeVar("T")
 
@@ -111,16 +113,25 @@ class AsyncEngine(AsyncLeaseCalls):
     @overload
     async def start(self, workflow: str, *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[Any]: ...
     async def start(self, workflow: Any, *args: Any, connection: Any = None, **kwargs: Any) -> AsyncRun[Any]:
-        """Start a run; it is durable when this returns. The options are those of ``Engine.start``."""
+        """Start a run; it is durable when this returns. The options are those of ``Engine.start``; *connection* may also be an
+        asynchronous one."""
         self._parts.know(workflow)
         options, own = split_options(kwargs)
-        lease = (lambda route: None) if connection else self._parts.lease
+        lease = self._parts.lease if connection is None else (lambda route: None)
         runs, request = self._parts.client.start(workflow, args, own, options, lease)
         if connection is not None:
-            return AsyncRun(self, self._parts.store.start_within(connection, runs)[0].id)
+            return AsyncRun(self, (await self._start_within(connection, runs))[0].id)
         answers = await self._do(request)
         self._parts.adopt(runs, answers)
         return AsyncRun(self, answers[0].id)
+
+    async def _start_within(self, connection: Any, runs: list[NewRun]) -> list[Started]:
+        """Start runs in the caller's transaction. What is asynchronous stays on its loop: a thread asks for it step by step."""
+        within = self._parts.store.start_within
+        if not is_asynchronous(connection):
+            return within(connection, runs)
+        held = OnLoop(await unwrapped_async(connection), asyncio.get_running_loop())
+        return await asyncio.to_thread(within, held, runs)
 
     async def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[AsyncRun[Any]]:
         """Start one run per item: all of them or none, in one transaction."""

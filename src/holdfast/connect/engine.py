@@ -160,7 +160,9 @@ class Engine(LeaseCalls):
         started inside the transaction that is open there, and exists when that commits."""
         self._parts.know(workflow)
         options, own = split_options(kwargs)
-        runs, request = self._parts.client.start(workflow, args, own, options, _nobody if connection else self._parts.lease)
+        runs, request = self._parts.client.start(
+            workflow, args, own, options, self._parts.lease if connection is None else _nobody
+        )
         if connection is not None:
             return Run(self, self._parts.store.start_within(connection, runs)[0].id)
         answers = self._do(request)

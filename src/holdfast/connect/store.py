@@ -47,6 +47,16 @@ def _open(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str
     return PostgresStore(text, clock=clock, codec=codec, **options)
 
 
+def missing_rights(url: str | os.PathLike[str]) -> list[str]:
+    """Return the SQL statements that an administrator must execute before this role can work with that database."""
+    text = os.fspath(url)
+    if file_of(text) is not None or urlsplit(text).scheme not in POSTGRES:
+        return []
+    from holdfast.store.postgres import rights
+
+    return rights.missing(text)
+
+
 def _harmless(url: str) -> str:
     """Return what of a URL that we do not understand can hold no password."""
     return url.split("@")[-1].split("?")[0]

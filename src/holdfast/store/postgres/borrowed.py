@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -11,54 +11,152 @@ from psycopg.rows import dict_row
 
 from holdfast.core.records import Route
 from holdfast.errors import BadOption
+from holdfast.store.borrowing import ASYNCHRONOUS, OnLoop, is_asynchronous, unwrapped
 from holdfast.store.contract import Hints
 from holdfast.store.postgres import arrays
-from holdfast.store.postgres.sql import CHANNEL, SQL, as_list
+from holdfast.store.postgres.sql import CHANNEL, NUMBERED, SQL, as_list
 from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.reading import route_values
 
+T = TypeVar("T")
 SAVEPOINT = "holdfast_start"
+ACCEPTED = "a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy over one of them"
+_THERE = "SELECT to_regclass('holdfast.setting') AS ours, current_database() AS name"
+
+
+class Driver(Protocol):
+    """What a borrowed connection must be able to do, whichever library it is of."""
+
+    def is_idle(self) -> bool:
+        """Whether no transaction is open, nor would be begun by a statement."""
+
+    def is_closed(self) -> bool: ...
+
+    def say(self, sql: str) -> list[Any]:
+        """Execute a statement without parameters and return its rows."""
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        """Execute a named query and return its rows, addressed by column name."""
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        """Execute a named query and return how many rows it changed."""
+
+
+class OfPsycopg:
+    """A blocking connection of psycopg. We have a cursor of our own, whatever rows the user wants to see on theirs."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+        self._cursor = psycopg.Cursor(raw, row_factory=dict_row)
+        arrays.register(self._cursor.adapters)
+
+    def is_idle(self) -> bool:
+        return self._raw.autocommit and self._raw.info.transaction_status == pq.TransactionStatus.IDLE
+
+    def is_closed(self) -> bool:
+        return self._raw.closed
+
+    def say(self, sql: str) -> list[Any]:
+        cursor = self._cursor.execute(sql)
+        return cursor.fetchall() if cursor.description else []
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        return self._cursor.execute(SQL[query], values).fetchall()
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        return self._cursor.execute(SQL[query], values).rowcount
+
+
+class OfAsyncPsycopg:
+    """An asynchronous one of psycopg."""
+
+    def __init__(self, held: OnLoop) -> None:
+        self._raw, self._wait_for = held.connection, held.wait_for
+        self._cursor = psycopg.AsyncCursor(self._raw, row_factory=dict_row)
+        arrays.register(self._cursor.adapters)
+
+    def is_idle(self) -> bool:
+        return bool(self._raw.autocommit and self._raw.info.transaction_status == pq.TransactionStatus.IDLE)
+
+    def is_closed(self) -> bool:
+        return bool(self._raw.closed)
+
+    def say(self, sql: str) -> list[Any]:
+        return self._wait_for(self._all(sql, None))
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        return self._wait_for(self._all(SQL[query], values))
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        self.rows(query, values)
+        return self._cursor.rowcount
+
+    async def _all(self, sql: Any, values: Any) -> list[Any]:
+        cursor = await self._cursor.execute(sql, values)
+        return await cursor.fetchall() if cursor.description else []
+
+
+class OfAsyncpg:
+    """One of asyncpg. Parameters are numbered, and it knows their types from the server."""
+
+    def __init__(self, held: OnLoop) -> None:
+        self._raw, self._wait_for = held.connection, held.wait_for
+
+    def is_idle(self) -> bool:
+        return not self._raw.is_in_transaction()
+
+    def is_closed(self) -> bool:
+        return bool(self._raw.is_closed())
+
+    def say(self, sql: str) -> list[Any]:
+        return self._wait_for(self._raw.fetch(sql))
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        sql, names = NUMBERED[query]
+        return self._wait_for(self._raw.fetch(sql, *(values[name] for name in names)))
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        sql, names = NUMBERED[query]
+        done: str = self._wait_for(self._raw.execute(sql, *(values[name] for name in names)))
+        return int(done.rpartition(" ")[2])
 
 
 class BorrowedTransaction:
     """The caller's transaction, as the transitions see it. What they raise there is the driver's own, but what we can name."""
 
     def __init__(self, connection: Any, shown: str, identity: str, now: int) -> None:
-        self._raw, self._shown = _raw(connection), shown
-        self._cursor = psycopg.Cursor(self._raw, row_factory=dict_row)
-        arrays.register(self._cursor.adapters)
+        self._driver, self._shown, self._identity = driver_of(connection), shown, identity
         self.now, self.hints = now, Hints()
-        if self._raw.autocommit and self._raw.info.transaction_status == pq.TransactionStatus.IDLE:
+        if self._driver.is_idle():
             raise BadOption(option="connection", why="it has no open transaction that the runs could be part of")
-        self._identity = identity
 
     def __enter__(self) -> BorrowedTransaction:
         if self._whose() != self._identity:
             raise BadOption(option="connection", why=f"it is open on another database than {self._shown}")
-        self._execute(f"SAVEPOINT {SAVEPOINT}")
+        self._do(self._driver.say, f"SAVEPOINT {SAVEPOINT}")
         return self
 
     def _whose(self) -> str:
         """Say which database this is, as it is said when one is opened."""
-        (there,) = self._execute("SELECT to_regclass('holdfast.setting') AS ours, current_database() AS name").fetchall()
+        (there,) = self._do(self._driver.say, _THERE)
         found = self.rows("setting", name="database") if there["ours"] is not None else []
         return f"{found[0]['value']} {there['name']}" if found else ""
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._raw.closed:
+        if self._driver.is_closed():
             return
         if kind is not None:
-            self._execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
-        self._execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
+            self._do(self._driver.say, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+        self._do(self._driver.say, f"RELEASE SAVEPOINT {SAVEPOINT}")
         if kind is None and self.hints.ready:
-            self._execute(f"SELECT pg_notify('{CHANNEL}', '')")
+            self._do(self._driver.say, f"SELECT pg_notify('{CHANNEL}', '')")
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        return self._execute(SQL[query], values).fetchall()
+        return self._do(self._driver.rows, query, values)
 
     def change(self, query: str, **values: object) -> int:
-        return self._execute(SQL[query], values).rowcount
+        return self._do(self._driver.change, query, values)
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         return sum(self.change(query, **each) for each in values)
@@ -75,26 +173,30 @@ class BorrowedTransaction:
         return as_list(items)
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
-        return body(self._raw)
+        raise BadOption(option="connection", why="a step has no part in the transaction of a caller")
 
-    def _execute(self, sql: str, values: Any = None) -> psycopg.Cursor[Any]:
-        """Execute on a cursor of our own, whatever rows the user wants to see on theirs."""
+    def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         try:
-            return self._cursor.execute(sql, values)
-        except psycopg.Error as error:
+            return call(*arguments)
+        except Exception as error:
             found = translated(error, self._shown)
             if found is error or isinstance(found, Lost | Again):
                 raise  # the transaction is the caller's, and so is what to do now
             raise found from error
 
 
-def _raw(connection: Any) -> psycopg.Connection[Any]:
-    """Return the driver's connection: the user may hold one of psycopg or of SQLAlchemy."""
-    raw = getattr(getattr(connection, "connection", None), "driver_connection", connection)
-    if isinstance(raw, psycopg.AsyncConnection):
-        raise BadOption(option="connection", why="it is asynchronous; start the run on a blocking one of psycopg")
-    if not isinstance(raw, psycopg.Connection):
-        raise BadOption(
-            option="connection", why=f"{type(connection).__name__} is no connection of psycopg, nor one of SQLAlchemy over it"
-        )
-    return raw
+def driver_of(connection: Any) -> Driver:
+    """Return how to use a connection that a user has given us. Raises BadOption."""
+    if isinstance(connection, OnLoop):
+        if isinstance(connection.connection, psycopg.AsyncConnection):
+            return OfAsyncPsycopg(connection)
+        if hasattr(connection.connection, "is_in_transaction"):
+            return OfAsyncpg(connection)
+        raw = connection.connection
+    else:
+        raw = unwrapped(connection)
+        if isinstance(raw, psycopg.Connection):
+            return OfPsycopg(raw)
+        if is_asynchronous(raw):
+            raise BadOption(option="connection", why=ASYNCHRONOUS)
+    raise BadOption(option="connection", why=f"{type(raw).__module__}.{type(raw).__name__} is not accepted: give {ACCEPTED}")

@@ -22,6 +22,15 @@ def spelled(sql: str) -> str:
 SQL = {name: spelled(text) for name, text in queries.load("postgres").items()}
 
 
+def _numbered(sql: str) -> tuple[str, list[str]]:
+    names = queries.parameters(sql)
+    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
+
+
+NUMBERED = {name: _numbered(text) for name, text in queries.load("postgres").items()}
+"""The same with numbers for parameters, as the server itself wants them, and the names that the numbers stand for."""
+
+
 def as_list(items: Iterable[object]) -> Texts:
     """Lists travel as arrays."""
     return Texts(str(item) for item in items)

@@ -43,7 +43,7 @@ _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"
 
 _MEANING: dict[str, tuple[type[StoreError], str]] = {
     "25006": (StoreReadOnly, "it is a standby or read-only: connect to the primary, e.g. with target_session_attrs=read-write"),
-    "42501": (StoreUnavailable, "this role lacks rights: grant it those on the schema holdfast and on all that is in it"),
+    "42501": (StoreUnavailable, "this role lacks rights: `holdfast doctor` prints the GRANT statements that it needs"),
     "53100": (StoreFull, "the disk of the server is full"),
     "53200": (StoreBusy, "the server is out of memory"),
     "53300": (StoreBusy, "all connections are in use: close some, raise max_connections, or put a pooler in between"),
@@ -74,9 +74,9 @@ _HOPELESS: list[tuple[str, str]] = [
 ]
 
 
-def translated(error: psycopg.Error, shown: str) -> Exception:
-    """Return our error for theirs; theirs when it means nothing in particular."""
-    code = error.sqlstate or ""
+def translated(error: Exception, shown: str) -> Exception:
+    """Return our error for theirs, whichever driver raised it; theirs when it means nothing in particular."""
+    code = getattr(error, "sqlstate", None) or ""
     reason = first_line(error)
     if code in _AGAIN:
         return Again(reason)

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.records import Route
 from holdfast.errors import BadOption, StoreBusy
+from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped
 from holdfast.store.contract import Hints
 from holdfast.store.reading import route_values
 from holdfast.store.sqlite.driver import Busy, Connection, translate
@@ -94,7 +95,13 @@ class BorrowedTransaction:
 
 def _raw(connection: Any) -> Any:
     """Return the driver's connection: the user may hold one of sqlite3, of apsw, or of SQLAlchemy."""
-    raw = getattr(getattr(connection, "connection", None), "driver_connection", connection)
-    if not all(hasattr(raw, name) for name in ("cursor", "in_transaction")):
-        raise BadOption(option="connection", why=f"{type(connection).__name__} is no connection of sqlite3, apsw or SQLAlchemy")
+    if isinstance(connection, OnLoop):
+        raise BadOption(option="connection", why="it is asynchronous: a file takes a blocking one of sqlite3, apsw or SQLAlchemy")
+    raw = unwrapped(connection)
+    if not all(hasattr(raw, name) for name in ("cursor", "in_transaction")) or is_asynchronous(raw):
+        kind = f"{type(raw).__module__}.{type(raw).__name__}"
+        why = (
+            f"{kind} is not accepted: give a connection of sqlite3 or apsw, or a connection or session of SQLAlchemy over sqlite3"
+        )
+        raise BadOption(option="connection", why=why)
     return raw
