@@ -78,7 +78,10 @@ def _flag(url: str, name: str, given: dict[str, str]) -> bool:
 
 def _conninfo(url: str) -> str:
     try:
-        return make_conninfo("", **{**DEFAULTS, **conninfo_to_dict(url)})
+        given = conninfo_to_dict(url)
+        if not re.fullmatch(r"[\d,]*", str(given.get("port") or "")):
+            raise BadUrl(url=redacted(url), why="a port is a number")
+        return make_conninfo("", **{**DEFAULTS, **given})
     except ProgrammingError as error:
         raise BadUrl(url=redacted(url), why=redacted(str(error).strip())) from None
 

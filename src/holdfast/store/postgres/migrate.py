@@ -22,6 +22,7 @@ PATIENCE = 30.0
 LOCK = 0x686F6C6466617374
 """Our name, as a number."""
 
+MORE = "or as `holdfast doctor` says"
 _TABLE = """CREATE TABLE IF NOT EXISTS holdfast.migration (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)"""
 _RECORD = "INSERT INTO holdfast.migration VALUES (%(number)s, %(name)s, %(checksum)s, %(applied_at)s)"
@@ -84,13 +85,13 @@ def _applied(db: Connection) -> list[int]:
     if not found or not found[0]["things"]:
         return []
     shown = db.address.shown
-    if not found[0]["usable"]:
-        raise StoreUnavailable(
-            database=shown, why=f'GRANT USAGE ON SCHEMA holdfast TO "{db.raw.info.user}", and rights on its tables'
-        )
     if not found[0]["ours"]:
         why = "there is a schema called holdfast that is not ours: rename it, or use another database"
         raise StoreForeign(database=shown, why=why)
+    if not found[0]["usable"]:
+        raise StoreUnavailable(
+            database=shown, why=f'this role lacks rights: GRANT USAGE ON SCHEMA holdfast TO "{db.raw.info.user}", {MORE}'
+        )
     known = {number: checksum(text) for number, _, text in queries.migrations("postgres")}
     rows = db.rows("SELECT number, name, checksum FROM holdfast.migration ORDER BY number")
     for row in rows:
@@ -106,12 +107,12 @@ def _create_schema(db: Connection) -> None:
     found = db.rows(_SCHEMA)
     if found and not found[0]["creatable"]:
         raise StoreUnavailable(
-            database=db.address.shown, why=f'GRANT ALL ON SCHEMA holdfast TO "{user}": it may not create tables'
+            database=db.address.shown, why=f'it may not create tables: GRANT ALL ON SCHEMA holdfast TO "{user}", {MORE}'
         )
     if found:
         return
     if not db.rows(_MAY_CREATE)[0]["creatable"]:
-        why = f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast AUTHORIZATION "{user}"'
+        why = f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast AUTHORIZATION "{user}", {MORE}'
         raise StoreUnavailable(database=db.address.shown, why=f"the schema cannot be made: {why}")
     db.script("CREATE SCHEMA holdfast")
 

@@ -16,8 +16,7 @@ from holdfast.store.postgres.trouble import NotNow
 _ROLE = """SELECT current_user AS role, current_database() AS database,
     has_database_privilege(current_database(), 'CREATE') AS creates,
     (SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'holdfast') AS schemas"""
-_SCHEMA = """SELECT has_schema_privilege(oid, 'USAGE') AS usage, has_schema_privilege(oid, 'CREATE') AS create,
-    to_regclass('holdfast.migration') IS NOT NULL AS ready
+_SCHEMA = """SELECT has_schema_privilege(oid, 'USAGE') AS usage, has_schema_privilege(oid, 'CREATE') AS create
   FROM pg_namespace WHERE nspname = 'holdfast'"""
 _TABLES = """SELECT relname AS name, pg_get_userbyid(relowner) AS owner, pg_has_role(relowner, 'USAGE') AS owns,
     has_table_privilege(oid, 'SELECT') AS "SELECT", has_table_privilege(oid, 'INSERT') AS "INSERT",
@@ -56,7 +55,9 @@ def _within(db: Connection, role: str) -> list[str]:
     """The schema is there: may it be used, and filled, and may its tables be read and written?"""
     (schema,) = db.rows(_SCHEMA)
     tables = db.rows(_TABLES)
-    unfinished = not any(table["name"] == "migration" for table in tables) or _is_behind(db, tables, schema)
+    if tables and not any(table["name"] == "migration" for table in tables):
+        return []  # it is not ours: no right would help
+    unfinished = not tables or _is_behind(db, tables, schema)
     kinds = [kind for kind, has in (("USAGE", schema["usage"]), ("CREATE", schema["create"] or not unfinished)) if not has]
     wanted = [f"GRANT {', '.join(kinds)} ON SCHEMA holdfast TO {role}"] if kinds else []
     if unfinished:  # what changes a table belongs to its owner
