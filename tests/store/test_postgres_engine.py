@@ -7,12 +7,15 @@ import threading
 import time
 from contextlib import closing
 
+import psycopg
 import pytest
 
 import holdfast
 from holdfast import Engine, step, wait_signal, workflow
+from holdfast.errors import StoreBusy
 from holdfast.store.postgres import PostgresStore, reader
 from holdfast.store.postgres.clock import DatabaseClock
+from holdfast.testing.postgres import name_of
 from tests.store.furniture import wait_until
 from tests.store.wire import ANSWER, wire
 
@@ -172,3 +175,65 @@ def test_an_engine_lives_by_the_clock_of_the_database(url):
     with Engine(url, workflows=[patient]) as engine:
         assert isinstance(engine._parts.clock, DatabaseClock)
         assert engine._parts.worker.clock is engine._parts.store.clock
+
+
+SAY_NO = """CREATE FUNCTION say_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.step = 'postgres.count#11' THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN NEW; END $$;
+    CREATE TRIGGER say_no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE FUNCTION say_no()"""
+
+
+@pytest.mark.parametrize("code", ["53100", "53200", "53300", "57014", "25006"])
+def test_a_run_waits_until_the_server_can_write_again(url, postgres_server, caplog, code):
+    """The disk is full, memory or connections are used up, a statement takes too long, the server has become a standby."""
+    go_on.set()
+    postgres_server.execute(SAY_NO.format(code=code), url)
+    with Engine(url, workflows=[counting]) as engine:
+        run = engine.start(counting, 15)
+        wait_until(lambda: f"run {run.id} cannot be written now" in caplog.text)
+        assert run.status == "running"
+        postgres_server.execute("DROP FUNCTION say_no CASCADE", url)
+
+        assert run.result(timeout=30) == sum(range(15))
+        assert done == list(range(15))
+        assert engine.check() == []
+
+
+def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(url, postgres_server, caplog):
+    postgres_server.execute(f"ALTER DATABASE \"{name_of(url)}\" SET statement_timeout TO '300ms'")
+    try:
+        with Engine(url, workflows=[counting]) as engine, psycopg.connect(url) as db:
+            run = engine.start(counting, 15)
+            wait_until(lambda: len(done) == 11)
+            db.execute("SET statement_timeout TO 0; SELECT 1 FROM holdfast.run FOR UPDATE")
+            go_on.set()
+            wait_until(lambda: "statement_timeout" in caplog.text)
+            with pytest.raises(StoreBusy, match="statement_timeout"):
+                engine.signal(run.id, "go")
+            db.rollback()
+
+            assert run.result(timeout=30) == sum(range(15))
+            assert done == list(range(15))
+            assert engine.check() == []
+    finally:
+        postgres_server.execute(f'ALTER DATABASE "{name_of(url)}" RESET statement_timeout')
+
+
+def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(url, postgres_server, monkeypatch, caplog):
+    monkeypatch.setattr(reader, "PATIENCE", 0.1)
+    postgres_server.execute("DROP ROLE IF EXISTS crowded; CREATE ROLE crowded LOGIN SUPERUSER")
+    try:
+        with Engine(url.replace("user=postgres", "user=crowded"), workflows=[counting]) as engine:
+            run = engine.start(counting, 15)
+            wait_until(lambda: len(done) == 11)
+            # Nobody is let in any more, and those who are in are sent away.
+            postgres_server.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
+            postgres_server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'crowded'")
+            go_on.set()
+            wait_until(lambda: "max_connections" in caplog.text, 20)
+            postgres_server.execute("ALTER ROLE crowded SUPERUSER CONNECTION LIMIT -1")
+
+            assert run.result(timeout=30) == sum(range(15))
+            assert done == list(range(15))
+            assert engine.check() == []
+    finally:
+        postgres_server.execute("DROP ROLE crowded")
