@@ -1021,6 +1021,13 @@ class Sessions(Bench):
 
         assert store.sessions() == []
 
+    def test_sessions_are_listed_from_the_oldest_on(self, store: c.Store) -> None:
+        for session_id in ("s2", "s1", "s3"):
+            self.open(store, session_id)
+
+        assert [session.id for session in store.sessions()] == ["s1", "s2", "s3"]
+        assert [session.id for session in store.sessions(limit=2)] == ["s1", "s2"]
+
     def test_a_session_that_opens_again_says_what_it_serves_by_now(self, store: c.Store, clock: HandClock) -> None:
         session = self.open(store)
         clock.move(SECOND)
