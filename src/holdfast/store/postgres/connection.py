@@ -50,7 +50,7 @@ class Connection:
             self._meet()
         except Lost as lost:
             self.close()
-            raise NotNow(StoreUnavailable(database=address.shown, reason=str(lost))) from lost
+            raise NotNow(StoreUnavailable(database=address.shown, reason=str(lost)), soon=True) from lost
         except BaseException:
             self.close()
             raise
