@@ -23,6 +23,9 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
+│   ├── BudgetNotFound         no such budget
+│   ├── UnknownDimension       the budget does not count that
+│   ├── LaneDraining           the lane takes no new runs
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -30,6 +33,7 @@ HoldfastError
 │   └── RunStuck
 ├── StepFailed                 what a workflow sees when a step has used up its retries
 ├── StepTimeout                an attempt took longer than its timeout
+├── BudgetExceeded             there is no room in a budget
 ├── ChildFailed                what a workflow sees when a child run did not complete
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
 ├── Fail                       raised by user code: do not retry
@@ -166,6 +170,18 @@ class BadFlowWait(UsageError):
     """A flow cannot wait for this."""
 
 
+class BudgetNotFound(UsageError):
+    """There is no such budget: `holdfast budgets` lists what there is, `holdfast budgets set` makes one."""
+
+
+class UnknownDimension(UsageError):
+    """The budget does not count this dimension: name one that it does, or add it with `holdfast budgets set`."""
+
+
+class LaneDraining(UsageError):
+    """The lane is being drained and takes no new runs: `holdfast lanes set LANE --open` lets it."""
+
+
 class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
@@ -198,6 +214,13 @@ class StepFailed(HoldfastError):
 
 class StepTimeout(HoldfastError):
     """The step took longer than its timeout."""
+
+
+class BudgetExceeded(HoldfastError):
+    """There is no room left in the budget: `holdfast budgets raise` makes room."""
+
+    breach: object = None
+    wanted: object = None
 
 
 class ChildFailed(HoldfastError):

@@ -97,6 +97,7 @@ def test_a_run_has_the_columns_of_its_table(db):
         ("session", records.Session, set()),
         ("lane", records.Lane, set()),
         ("fanout", records.Fanout, {"run_id"}),
+        ("allowance", records.Allowance, set()),
     ],
 )
 def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_table):
@@ -106,7 +107,7 @@ def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_ta
 def test_a_new_run_says_all_that_is_written_at_first():
     written = set(queries.parameters(QUERIES["insert_run"]))
     decided_by_the_store = {"route_id", "status", "generation", "rank", "wake_at", "created_at", "started_at"}
-    elsewhere = {"route", "tags", "available_at", "policy"}
+    elsewhere = {"route", "tags", "available_at", "policy", "limits"}
 
     assert {field.name for field in msgspec.structs.fields(records.NewRun)} - elsewhere == written - decided_by_the_store
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "export": "export",
     "prune": "prune",
     "lanes": "lanes",
+    "budgets": "budgets",
     "workers": "workers",
     "tasks": "tasks",
     "flows": "flows",

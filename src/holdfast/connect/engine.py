@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
+from holdfast.connect.areas.budgets import Budgets
 from holdfast.connect.areas.flows import Flows
 from holdfast.connect.areas.leases import LeaseCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
@@ -76,7 +77,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls):
+class Engine(LeaseCalls, Budgets):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

@@ -27,6 +27,7 @@ log = logging.getLogger("holdfast")
 
 START_OPTIONS = (
     "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version", "policy",
+    "budget", "share",
 )  # fmt: skip
 
 

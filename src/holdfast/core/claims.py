@@ -108,7 +108,9 @@ def waits_for_signal(waits: bytes | None, name: str) -> bool:
 
 def is_parked(state: Mapping[str, Any]) -> bool:
     """Say whether a run waits; one that is being cancelled may wait too, in the middle of its undoing."""
-    return state["status"] == Status.WAITING or (state["status"] == Status.CANCELLING and state["waits"] is not None)
+    return state["status"] in (Status.WAITING, Status.BLOCKED) or (
+        state["status"] == Status.CANCELLING and state["waits"] is not None
+    )
 
 
 def fate(state: Mapping[str, Any], *, last_seq: int, crashed: bool, limit: int, now: int) -> Fate:

@@ -43,6 +43,8 @@ class RunStep(msgspec.Struct):
     own: bool = False
     fits: Callable[[Any, bytes], None] | None = None
     """Raises when a value, once stored, could not be read again as what the step promises to return."""
+    under: str | None = None
+    """What the workflow has set aside for what this step spends."""
 
 
 class SetTimer(msgspec.Struct):
@@ -115,6 +117,30 @@ class CancelRun(msgspec.Struct):
     reason: str
 
 
+class Spend(msgspec.Struct):
+    """Take from the run's budgets, all of it or nothing; answer when there was room, or that there is none."""
+
+    id: str
+    amounts: dict[str, int]
+    key: str | None = None
+    under: str | None = None
+
+
+class Reserve(msgspec.Struct):
+    """Set so much aside in the run's budgets; answer when there was room, or that there is none."""
+
+    id: str
+    amounts: dict[str, int]
+    under: str | None = None
+
+
+class Settle(msgspec.Struct):
+    """Give back what is left of what was set aside by the command *reservation*."""
+
+    id: str
+    reservation: str
+
+
 class Drop(msgspec.Struct):
     """Nobody waits for this command any more: stop it; no outcome will be fed."""
 
@@ -129,11 +155,27 @@ class Finish(msgspec.Struct):
     error: Exception | BaseException | None = None
 
 
-Command = RunStep | SetTimer | AwaitSignal | StartChild | StartMap | AwaitChild | Mark | SendSignal | CancelRun | Drop | Finish
+Command = (
+    RunStep
+    | SetTimer
+    | AwaitSignal
+    | StartChild
+    | StartMap
+    | AwaitChild
+    | Mark
+    | SendSignal
+    | CancelRun
+    | Spend
+    | Reserve
+    | Settle
+    | Drop
+    | Finish
+)
 
 
-Report = Callable[[str, Any, Exception | None, int], None]
-"""How a program tells the engine, from any thread, what its own attempt at a step came to: step, value, error, start time."""
+Report = Callable[[str, Any, Exception | None, int, Any], None]
+"""How a program tells the engine, from any thread, what its own attempt at a step came to: step, value, error, start time, and
+the purse that it had."""
 
 
 class Program(Protocol):
@@ -143,6 +185,10 @@ class Program(Protocol):
     report: Report | None
     clock: Callable[[], int]
     """The time of the store, for what the program does by itself."""
+    purse: Callable[[str, str | None], Any] | None
+    """Gives the purse for an attempt that the program makes by itself: of which step, and what was set aside for it."""
+    held_up: bool
+    """Whether the program may begin no attempt by itself for now, because a budget is spent."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
         """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""

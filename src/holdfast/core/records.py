@@ -20,6 +20,14 @@ class Route(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What a budget allows, by dimension, in millionths; None counts and does not limit. And what happens past a hard limit."""
+
+    hard: dict[str, int | None]
+    soft: dict[str, int] = {}
+    on_breach: str = "wait"
+
+
 class NewRun(msgspec.Struct, kw_only=True):
     """A run to be created. With a session it is born leased to it, generation 1."""
 
@@ -40,6 +48,9 @@ class NewRun(msgspec.Struct, kw_only=True):
     forked_from: str | None = None
     policy: bytes | None = None
     """What is agreed with whoever leases it."""
+    budgets: tuple[str, ...] = ()
+    limits: Limits | None = None
+    share: str | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -74,6 +85,8 @@ class Run(msgspec.Struct, kw_only=True):
     cancel_reason: str | None = None
     started_at: int | None = None
     finished_at: int | None = None
+    budgets: tuple[str, ...] = ()
+    share: str | None = None
 
 
 class Kind:
@@ -84,6 +97,7 @@ class Kind:
     STEP_FAILED = "step_failed"
     STEP_RETRIED = "step_retried"
     STEP_DROPPED = "step_dropped"
+    STEP_BLOCKED = "step_blocked"
     TIMER_SET = "timer_set"
     TIMER_FIRED = "timer_fired"
     SIGNAL_AWAITED = "signal_awaited"
@@ -94,6 +108,9 @@ class Kind:
     MAP_STARTED = "map_started"
     MAP_ENDED = "map_ended"
     MARKED = "marked"
+    BUDGET_SPENT = "budget_spent"
+    BUDGET_RESERVED = "budget_reserved"
+    BUDGET_SETTLED = "budget_settled"
     SIGNAL_SENT = "signal_sent"
     CANCEL_SENT = "cancel_sent"
     CANCEL_REQUESTED = "cancel_requested"
@@ -122,6 +139,9 @@ OUTCOMES = frozenset(
         Kind.CHILD_STARTED,
         Kind.CHILD_ENDED,
         Kind.MAP_ENDED,
+        Kind.BUDGET_SPENT,
+        Kind.BUDGET_RESERVED,
+        Kind.BUDGET_SETTLED,
         Kind.SIGNAL_SENT,
         Kind.CANCEL_SENT,
         Kind.CANCEL_REQUESTED,
@@ -214,6 +234,58 @@ class Lane(msgspec.Struct, kw_only=True):
     rate_per: int | None = None
     free_at: int = 0
     paused: bool = False
+
+
+class Allowance(msgspec.Struct, kw_only=True):
+    """One dimension of a budget: its limits, what is used and what is set aside, in millionths of a unit."""
+
+    budget: str
+    dimension: str
+    run_id: str | None = None
+    hard: int | None = None
+    soft: int | None = None
+    used: int = 0
+    reserved: int = 0
+    reset_at: int | None = None
+
+
+class Budget(msgspec.Struct, kw_only=True):
+    """What runs may spend together: a tree of them, or all that name it."""
+
+    name: str
+    on_breach: str = "wait"
+    run_id: str | None = None
+    resets: str | None = None
+    zone: str = "UTC"
+    reset_at: int | None = None
+    reset_count: int = 0
+    breaches: int = 0
+    soft_breaches: int = 0
+    breached_at: int | None = None
+    breached: str | None = None
+    created_at: int = 0
+    allowances: list[Allowance] = []
+
+
+class Breach(msgspec.Struct, frozen=True):
+    """A hard limit that is passed, or would be: which, by how much, and what is to happen. Amounts are millionths."""
+
+    budget: str
+    dimension: str
+    used: int
+    reserved: int
+    limit: int
+    wanted: int
+    on_breach: str = "wait"
+    reset_at: int | None = None
+
+
+class Spending(msgspec.Struct):
+    """Something that was spent: counted once, and only once when it has a key. ``under`` names what was set aside for it."""
+
+    amounts: dict[str, int]
+    key: str | None = None
+    under: str | None = None
 
 
 class ErrorInfo(msgspec.Struct):

@@ -8,7 +8,8 @@ from typing import Any
 
 from holdfast.core import duration
 from holdfast.core.program import RunStep, StepInfo
-from holdfast.engine.held import Held
+from holdfast.core.purse import current_purse
+from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import Step
 from holdfast.errors import StepTimeout
 
@@ -16,7 +17,7 @@ NOTE_AFTER = 1_000_000
 """Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
 
 
-async def attempt(held: Held, want: Step) -> None:
+async def attempt(held: Spender, want: Step) -> None:
     """Run a step once and leave what it came to in the run's inbox. A dropped step leaves nothing."""
     host, command = held.host, want.command
     if not host.is_sure():  # the process was stopped: the run may have gone on elsewhere, and this step may be done
@@ -36,8 +37,9 @@ async def attempt(held: Held, want: Step) -> None:
     if command.timeout is not None:
         limit = host.alarms.at(want.started_at + command.timeout, expire)
     value, error = None, None
+    purse = want.purse = held.new_purse(command.id, command.under)
     try:
-        value = await _call(held, command, want.attempt)
+        value = await _call(held, command, want.attempt, purse)
     except asyncio.CancelledError:
         if not timed_out:
             return
@@ -51,10 +53,11 @@ async def attempt(held: Held, want: Step) -> None:
             limit.cancel()
     if timed_out:
         error = StepTimeout(step=command.id, timeout=duration.show(command.timeout or 0))
-    held.ended(command.id, value, error, want.started_at)
+    held.ended(command.id, value, error, want.started_at, purse)
 
 
-async def _call(held: Held, command: RunStep, number: int) -> Any:
+async def _call(held: Spender, command: RunStep, number: int, purse: HandPurse) -> Any:
+    current_purse.set(purse)
     info = StepInfo(held.run.id, held.run.workflow, command.id, number, held.run.generation)
     if command.is_async:
         return await command.call(info, None)

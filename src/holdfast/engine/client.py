@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.core import duration
+from holdfast.core import budgets, duration
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
@@ -63,8 +63,10 @@ class Client:
         route, data = self._route(workflow, options), self._input(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
+        run_id = _text("id", options.get("id")) or new_id()
+        drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
         return NewRun(
-            id=_text("id", options.get("id")) or new_id(),
+            id=run_id,
             route=route,
             input=data,
             priority=_priority(options.get("priority", 0)),
@@ -74,6 +76,9 @@ class Client:
             deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
             session_id=None if delay is not None else lease(route),
             policy=None if options.get("policy") is None else msgspec.json.encode(policy_of(options["policy"])),
+            budgets=drawn,
+            limits=limits,
+            share=_text("share", options.get("share")),
         )
 
     def _route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
@@ -151,6 +156,7 @@ class Client:
             id=new_id(), namespace=run.namespace, workflow=run.workflow, version=run.version, lane=run.lane,
             capabilities=run.capabilities, status=Status.PENDING, priority=run.priority, input=run.input, generation=0,
             revision=0, crashes=0, created_at=self.store.now(), forked_from=run_id, started_at=run.started_at,
+            budgets=tuple(name for name in run.budgets if not name.startswith(budgets.TREE)), share=run.share,
         )  # fmt: skip
         return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
 

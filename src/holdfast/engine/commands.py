@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import budgets
 from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
-from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer
+from holdfast.engine.wants import ChildEnd, MapEnd, Paying, Signalled, Step, Timer
 
 
 def handle(held: Held, command: p.Command) -> Event | None:
@@ -73,9 +74,11 @@ def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index
     options, run, now = command.options, held.run, held.now()
     held.host.learn(command.definition)
     delay, deadline = options.get("delay"), options.get("deadline")
+    run_id = options.get("id") or new_id()
+    drawn, limits = budgets.drawn_on(options.get("budget"), run_id, run.budgets)
     latest = [limit for limit in (run.deadline, None if deadline is None else now + deadline) if limit is not None]
     return NewRun(
-        id=options.get("id") or new_id(),
+        id=run_id,
         route=command.route,
         input=data,
         priority=options.get("priority", run.priority),
@@ -88,6 +91,9 @@ def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index
         parent_index=index,
         on_parent_end=options.get("on_parent_end", "cancel"),
         root_id=run.root_id or run.id,
+        budgets=drawn,
+        limits=limits,
+        share=options.get("share", run.share),
     )
 
 
@@ -144,9 +150,10 @@ def _cancel_run(held: Held, command: p.CancelRun) -> Event:
 
 def _drop(held: Held, command: p.Drop) -> None:
     want = held.forget(command.id)
+    if isinstance(want, Step | Paying) and want in held.launches:
+        held.launches.remove(want)
     if isinstance(want, Step):
-        if want in held.launches:
-            held.launches.remove(want)
+        _book(held, want)
         if want.task is not None:
             want.task.cancel()
         if want.noted:
@@ -155,6 +162,25 @@ def _drop(held: Held, command: p.Drop) -> None:
         held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
     elif isinstance(want, MapEnd):
         held.cancel_map(command.id, "nobody waits for it any more")
+
+
+def _book(held: Held, want: Step) -> None:
+    """Nobody wants the outcome of this attempt, but what it spent is spent, and what it set aside is free."""
+    if want.purse is not None:
+        held.batch.spends.extend(want.purse.take())
+        if want.purse.reserved:
+            held.batch.settles.append(want.command.id)
+            held.asides.discard(want.command.id)
+
+
+def _pay(held: Held, command: p.Spend | p.Reserve) -> None:
+    want = held.wants[command.id] = Paying(command)
+    held.launches.append(want)
+
+
+def _settle(held: Held, command: p.Settle) -> Event:
+    held.batch.settles.append(command.reservation)
+    return Event(Kind.BUDGET_SETTLED, command.id)
 
 
 def _finish(held: Held, command: p.Finish) -> None:
@@ -171,6 +197,9 @@ HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
     p.Mark: _mark,
     p.SendSignal: _send_signal,
     p.CancelRun: _cancel_run,
+    p.Spend: _pay,
+    p.Reserve: _pay,
+    p.Settle: _settle,
     p.Drop: _drop,
     p.Finish: _finish,
 }

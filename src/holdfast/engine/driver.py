@@ -14,20 +14,20 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.program import Command, Definition, Finish, Program, RunStep, StepInfo
-from holdfast.core.records import OUTCOMES, Event, Kind, Run
+from holdfast.core.program import Command, Definition, Finish
+from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.attempts import attempt
 from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
-from holdfast.engine.held import Batch, Held
+from holdfast.engine.held import Batch
 from holdfast.engine.host import Host
-from holdfast.engine.outcomes import encoded
-from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want, until
+from holdfast.engine.spending import HandPurse, Spender
+from holdfast.engine.wants import ChildEnd, MapEnd, Paying, Signalled, Step, Timer, Want, until
 from holdfast.engine.writer import PASSING
-from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
-from holdfast.store.contract import Advance, Advanced, Changed
+from holdfast.errors import BudgetNotFound, Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
+from holdfast.store.contract import Advance, Advanced, Changed, Refused, Transition
 
 log = logging.getLogger("holdfast")
 DEADLINE = "deadline"
@@ -42,7 +42,7 @@ _ENDED = {
 }
 
 
-class Driver(Held):
+class Driver(Spender):
     """Drives one run."""
 
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
@@ -50,11 +50,9 @@ class Driver(Held):
         self._definition = definition
         self.blocking = definition.blocking
         self.finished = False
-        self._program: Program | None = None
         self._seq = 0
         self._revision = run.revision
         self._cancel_seen = False
-        self._cancelling = run.status is Status.CANCELLING
         self._expiring = False
         self._waits_since = 0
 
@@ -94,9 +92,11 @@ class Driver(Held):
         self._cancel_seen = self.progress.cancelled is not None
         self._expiring = self.progress.cancelled == DEADLINE
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
+        self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
-        program.report, program.clock = self.reported, self.now
+        program.report, program.clock, program.purse = self.reported, self.now, self.new_purse
+        self.look_at_budgets()
         commands = await program.begin(events)
         if not fresh:
             self._signals = self.host.store.signals(self.run.id)
@@ -140,7 +140,7 @@ class Driver(Held):
         """Return what has happened since the last turn, in order."""
         events: list[Event] = []
         while self._inbox:
-            self._heed(self._inbox.popleft(), events)
+            self._heed(*self._inbox.popleft(), events)
         if self._due is not None and self._due <= self.now():
             self._collect_due(events)
         if self._knocked:
@@ -148,7 +148,8 @@ class Driver(Held):
             self._look(events)
         return events
 
-    def _heed(self, event: Event, events: list[Event]) -> None:
+    def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
+        self.book(event.step or "", purse)
         want = self.wants.get(event.step or "")
         if not isinstance(want, Step):
             return  # it was dropped meanwhile
@@ -156,12 +157,17 @@ class Driver(Held):
             want.attempt, want.task = event.attempt + 1, None
             want.again_at = msgspec.json.decode(event.data or b"{}")["until"]
             self.due_at(want.again_at)
+        elif event.kind == Kind.STEP_BLOCKED:
+            told = msgspec.json.decode(event.data or b"{}")
+            want.task = None
+            self.block(want, msgspec.convert(told["breach"], Breach), told["wanted"])
         elif event.kind != Kind.STEP_STARTED:
             del self.wants[event.step or ""]
         events.append(event)
 
     def _collect_due(self, events: list[Event]) -> None:
         now, self._due = self.now(), None
+        self.unblock()
         for step, want in list(self.wants.items()):
             if isinstance(want, Timer) and want.until <= now:
                 del self.wants[step]
@@ -176,12 +182,6 @@ class Driver(Held):
                 self.due_at(until(want))
         if self.run.deadline is not None and not self._cancel_seen:
             self._check_deadline(now, events)
-
-    def _expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
-        self._signals = self.host.store.signals(self.run.id)
-        found = self.take_signal(step, want.command.name)
-        del self.wants[step]
-        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
 
     def _check_deadline(self, now: int, events: list[Event]) -> None:
         assert self.run.deadline is not None
@@ -206,18 +206,10 @@ class Driver(Held):
             self._ask_to_stop(run.cancel_reason or "", events)
         self._signals = [signal for signal in self.host.store.signals(run.id) if signal.id not in self.batch.taken]
         self._hand_out_signals(events)
+        self.unblock()
         for step, want in list(self.wants.items()):
             found = self._outcome_from_outside(step, want)
             if found is not None:
-                del self.wants[step]
-                events.append(found)
-
-    def _hand_out_signals(self, events: list[Event]) -> None:
-        """Give each signal, in the order in which they came, to the first that waits for its name."""
-        for name in [signal.name for signal in self._signals]:
-            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
-            step = next(waiting, None)
-            if step is not None and (found := self.take_signal(step, name)) is not None:
                 del self.wants[step]
                 events.append(found)
 
@@ -274,7 +266,8 @@ class Driver(Held):
     def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, events=batch.events, children=batch.children,
-            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels,
+            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels, spends=batch.spends,
+            settles=batch.settles, budgets=self.run.budgets,
         )  # fmt: skip
         if batch.finish is not None:
             self._conclude(op, batch.finish)
@@ -291,9 +284,6 @@ class Driver(Held):
             event.seq = self._seq
         return op
 
-    def _at_work(self) -> Status:
-        return Status.CANCELLING if self._cancelling else Status.RUNNING
-
     def _conclude(self, op: Advance, finish: Finish) -> None:
         status = Status(finish.status)
         if status is Status.CANCELLED and self._expiring:
@@ -305,6 +295,7 @@ class Driver(Held):
         elif status is not Status.COMPLETED:
             op.error = msgspec.json.encode({"type": status.value, "message": self._why_stopped(), "facts": facts})
         op.status, op.result, op.had_children = status, finish.result, self.had_children
+        op.settles_all = self.lasting or bool(self.asides)
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         op.events.append(Event(_ENDED[status], error=op.error))
@@ -320,6 +311,9 @@ class Driver(Held):
         op.wake_at = min((wait["until"] for wait in waits if wait.get("until") is not None), default=None)
         op.revision = self._revision
         op.keep = self._worth_keeping(op.wake_at)
+        blocked = [want.demand for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked]
+        if blocked and not self._cancelling:
+            op.status, op.keep, op.demands, op.budgets = Status.BLOCKED, False, blocked, self.run.budgets
 
     def _worth_keeping(self, wake_at: int | None) -> bool:
         """A short wait stays in memory, and so does one that may end any moment; a long one costs rows and nothing else."""
@@ -330,37 +324,33 @@ class Driver(Held):
 
     def _without_parking(self, op: Advance) -> Advance:
         op.status = op.revision = op.waits = op.wake_at = None
-        op.keep = True
+        op.keep, op.demands = True, ()
         if not op.events or self.waiting:
-            op.status = self._at_work() if not self._is_cancelled_outside() else Status.CANCELLING
+            op.status = self._at_work() if not self.is_cancelled_outside() else Status.CANCELLING
         return op
-
-    def _is_cancelled_outside(self) -> bool:
-        run = self.host.store.run(self.run.id)
-        return run is not None and run.status is Status.CANCELLING
 
     async def _write(self, op: Advance) -> Advanced | Changed:
         """Write, whatever it takes."""
         try:
-            return await self._persist(op)
-        except RunExists as error:
+            answer: Advanced | Changed = await self._persist(op)
+            return answer
+        except (RunExists, BudgetNotFound) as error:
             return await self._fail(op, error)
 
-    async def _persist(self, op: Advance) -> Advanced | Changed:
+    async def _persist(self, op: Transition) -> Any:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
         pause = 0.05
         while True:
             try:
-                answer: Advanced | Changed = await self.host.writer.submit(op)
-                return answer
+                return await self.host.writer.submit(op)
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
 
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
-        """A child that was asked for under the id of another run cannot be: the workflow fails."""
+        """A child that cannot be, under the id of another run or with a budget that is not there: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
         failed = Advance(run_id=op.run_id, generation=op.generation)
         self._conclude(failed, Finish("failed", error=error))
@@ -378,6 +368,7 @@ class Driver(Held):
         if self.waiting and not was_waiting:
             self._waits_since = self.now()
         self.finished = op.status in FINAL
+        self.note_breach(answer.breach)
         self._over = self._over or self.finished or not op.keep
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
@@ -413,8 +404,10 @@ class Driver(Held):
             await self._hand_back()
             return
         launches, self.launches = self.launches, []
-        for want in launches:
-            if want.command.transactional:
+        for want in self.hold_up(launches):
+            if isinstance(want, Paying):
+                await self._pay(want)
+            elif want.command.transactional:
                 await self._transact(want)
             else:
                 want.task = self.host.loop.create_task(attempt(self, want))
@@ -444,25 +437,43 @@ class Driver(Held):
         command, started_at = want.command, self.now()
         event = Event(Kind.STEP_COMPLETED, command.id, attempt=want.attempt, started_at=started_at, seq=self._seq + 1)
         event.at = started_at
-        op = Advance(run_id=self.run.id, generation=self.run.generation, events=[event], body=self._body(want))
+        purse = self.new_purse(command.id, command.under)
+        op = Advance(
+            run_id=self.run.id, generation=self.run.generation, events=[event], body=self.body(want, purse),
+            spends=purse.spendings, budgets=self.run.budgets,
+        )  # fmt: skip
         try:
-            answer = await self._persist(op)
+            answer: Advanced = await self._persist(op)
         except (LeaseLost, EngineClosed):
             raise
         except Exception as error:
-            self.ended(command.id, None, error, started_at)
+            self.ended(command.id, None, error, started_at, purse)
             return
-        assert isinstance(answer, Advanced)
+        self.note_breach(answer.breach)
         self._seq += 1
         event.data = answer.data
         del self.wants[command.id]
         assert self._program is not None
         await self._do(await self._program.feed([event]))
 
-    def _body(self, want: Step) -> Any:
-        command: RunStep = want.command
-        info = StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
-        return lambda connection: encoded(command, command.call(info, connection), self.host.codec)
+    async def _pay(self, want: Paying) -> None:
+        """Take from the budgets what the code wants, or let it wait."""
+        if self._cancelling and not self._cancel_seen:
+            return  # the code is about to hear that it must stop, and will not want this any more
+        op = self.payment(want, self._seq + 1)
+        answer = await self._persist(op)
+        if isinstance(answer, Refused):
+            event = self.refused(want, answer.breach)
+            if event is not None:
+                self.batch.events.append(event)
+        else:
+            self._seq += 1
+            event = op.event
+        if event is None:
+            return
+        del self.wants[want.command.id]
+        assert self._program is not None
+        await self._do(await self._program.feed([event]))
 
     async def _stick(self, error: Exception) -> None:
         """The run cannot go on without a person: say why, and lose nothing."""
@@ -472,7 +483,7 @@ class Driver(Held):
         data = as_data(error)
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,
-            events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)],
+            events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)], settles=sorted(self.asides),
         )  # fmt: skip
         with suppress(LeaseLost, EngineClosed):
             await self._write(op)

@@ -7,20 +7,20 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from holdfast.core.program import Finish
-from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal
-from holdfast.core.status import FINAL
+from holdfast.core.program import Finish, Program
+from holdfast.core.records import Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending
+from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
-from holdfast.engine.wants import Step, Want
+from holdfast.engine.wants import Paying, Signalled, Step, Want
 
 
 class Batch:
     """What the next commit has to say."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "settles", "signals", "spends", "taken")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -30,9 +30,12 @@ class Batch:
         self.signals: list[tuple[str, str, bytes, str]] = []
         self.cancels: list[tuple[str, str]] = []
         self.finish: Finish | None = None
+        self.spends: list[Spending] = []
+        self.settles: list[str] = []
 
     def says_something(self) -> bool:
-        return bool(self.events or self.children or self.finish or self.cancels or self.signals or self.taken)
+        said = self.events or self.children or self.finish or self.cancels or self.signals or self.taken
+        return bool(said or self.spends or self.settles)
 
 
 class Held:
@@ -41,7 +44,13 @@ class Held:
     def __init__(self, run: Run, host: Host) -> None:
         self.run, self.host = run, host
         self.wants: dict[str, Want] = {}
-        self.launches: list[Step] = []
+        self._program: Program | None = None
+        self.launches: list[Step | Paying] = []
+        self.breach: Breach | None = None
+        self.asides: set[str] = set()
+        """The steps that have set something aside."""
+        self.lasting = False
+        """Whether the code itself has set something aside."""
         self.batch = Batch()
         self.progress = past.Progress([])
         self.had_children = False
@@ -49,8 +58,10 @@ class Held:
         self.waiting = False
         self._over = False
         self._knocked = False
-        self._inbox: deque[Event] = deque()
-        self._early: dict[str, tuple[Any, Exception | None, int | None]] = {}
+        self._cancelling = run.status is Status.CANCELLING
+        self._dimensions: frozenset[str] = frozenset()
+        self._inbox: deque[tuple[Event, Any]] = deque()
+        self._early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
         self._dropped: set[str] = set()
         self._signals: list[Signal] = []
         self._woken: asyncio.Future[None] | None = None
@@ -60,14 +71,18 @@ class Held:
     def now(self) -> int:
         return self.host.store.now()
 
-    def ended(self, step: str, value: Any, error: Exception | None, started_at: int | None) -> None:
+    def ended(self, step: str, value: Any, error: Exception | None, started_at: int | None, purse: Any = None) -> None:
         """An attempt at a step has ended."""
         want = self.wants.get(step)
         if isinstance(want, Step):
-            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now()))
+            event = event_of(want, value, error, started_at, codec=self.host.codec, now=self.now())
+            self._inbox.append((event, purse))
             self._poke()
         elif step not in self._dropped:
-            self._early[step] = (value, error, started_at)  # the program was quicker than its own command
+            self._early[step] = (value, error, started_at, purse)  # the program was quicker than its own command
+        elif purse is not None and not self._over:
+            self.batch.spends.extend(purse.take())  # nobody wants its outcome, but what it spent is spent
+            self._poke()
 
     def begun_by_itself(self, want: Step) -> None:
         """The program makes this attempt itself; it may have ended already."""
@@ -81,16 +96,17 @@ class Held:
         self._dropped.add(step)
         return self.wants.pop(step, None)
 
-    def reported(self, step: str, value: Any, error: Exception | None, started_at: int) -> None:
+    def reported(self, step: str, value: Any, error: Exception | None, started_at: int, purse: Any) -> None:
         """An attempt that the program made by itself, in a thread of its own, has ended."""
         with suppress(RuntimeError):  # the loop is closed: nobody is here to record it
-            self.host.loop.call_soon_threadsafe(self.ended, step, value, error, started_at)
+            self.host.loop.call_soon_threadsafe(self.ended, step, value, error, started_at, purse)
 
     def note_started(self, want: Step) -> None:
         """A step takes long: let the history say that it has begun."""
         if want.running and not want.noted and not self._over:
             want.noted = True
-            self._inbox.append(Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at))
+            note = Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at)
+            self._inbox.append((note, None))
             self._poke()
 
     def knock(self) -> None:
@@ -121,3 +137,26 @@ class Held:
         for child in self.host.store.children(self.run.id, [step]):
             if child.status not in FINAL:
                 self.batch.cancels.append((child.id, reason))
+
+    def is_cancelled_outside(self) -> bool:
+        """Say whether somebody has asked the run to stop."""
+        run = self.host.store.run(self.run.id)
+        return run is not None and run.status is Status.CANCELLING
+
+    def _expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
+        self._signals = self.host.store.signals(self.run.id)
+        found = self.take_signal(step, want.command.name)
+        del self.wants[step]
+        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
+
+    def _hand_out_signals(self, events: list[Event]) -> None:
+        """Give each signal, in the order in which they came, to the first that waits for its name."""
+        for name in [signal.name for signal in self._signals]:
+            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
+            step = next(waiting, None)
+            if step is not None and (found := self.take_signal(step, name)) is not None:
+                del self.wants[step]
+                events.append(found)
+
+    def _at_work(self) -> Status:
+        return Status.CANCELLING if self._cancelling else Status.RUNNING

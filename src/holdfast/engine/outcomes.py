@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import retry
+from holdfast.core import budgets, retry
 from holdfast.core.codec import Codec
 from holdfast.core.program import RunStep
-from holdfast.core.records import Event, Kind
+from holdfast.core.records import Breach, Event, Kind
 from holdfast.engine.failure import as_data
 from holdfast.engine.wants import Step
+from holdfast.errors import BudgetExceeded
 
 
 def event_of(want: Step, value: Any, error: Exception | None, started_at: int | None, *, codec: Codec, now: int) -> Event:
@@ -25,6 +26,10 @@ def event_of(want: Step, value: Any, error: Exception | None, started_at: int | 
             error = refused
     if error is None:
         return Event(Kind.STEP_COMPLETED, command.id, data, None, want.attempt, started_at)
+    if isinstance(error, BudgetExceeded) and isinstance(error.breach, Breach):
+        kind = Kind.STEP_FAILED if error.breach.on_breach == budgets.FAIL else Kind.STEP_BLOCKED
+        told = msgspec.json.encode({"breach": error.breach, "wanted": error.wanted or {}})
+        return Event(kind, command.id, told if kind == Kind.STEP_BLOCKED else None, as_data(error), want.attempt, started_at)
     wait = retry.decide(command.policy, error, want.attempt, random.random())
     if wait is None:
         return Event(Kind.STEP_FAILED, command.id, None, as_data(error), want.attempt, started_at)

@@ -7,27 +7,33 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.program import AwaitChild, AwaitSignal, RunStep, SetTimer, StartMap
-from holdfast.core.records import Child, Event, Kind
+from holdfast.core import budgets
+from holdfast.core.program import AwaitChild, AwaitSignal, Reserve, RunStep, SetTimer, Spend, StartMap
+from holdfast.core.records import Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 
 
 class Step:
-    """A step that is running, or waits for its next attempt."""
+    """A step that is running, or waits for its next attempt, or for room in a budget."""
 
-    __slots__ = ("again_at", "attempt", "command", "noted", "started_at", "task")
+    __slots__ = ("again_at", "attempt", "blocked", "command", "demand", "noted", "purse", "started_at", "task")
 
     def __init__(self, command: RunStep, attempt: int, again_at: int | None) -> None:
         self.command, self.attempt, self.again_at = command, attempt, again_at
         self.started_at: int | None = None
         self.task: asyncio.Task[None] | None = None
         self.noted = False
+        self.blocked: Breach | None = None
+        self.demand: dict[str, int] = {}
+        self.purse: Any = None
 
     @property
     def running(self) -> bool:
-        return self.again_at is None
+        return self.again_at is None and self.blocked is None
 
     def wait(self) -> dict[str, Any] | None:
+        if self.blocked is not None:
+            return budgets.as_wait(self.blocked, self.command.id)
         if self.again_at is None:
             return None
         return {"kind": "retry", "step": self.command.id, "until": self.again_at, "attempt": self.attempt}
@@ -75,6 +81,20 @@ class ChildEnd:
         return Event(Kind.CHILD_ENDED, self.command.id, data=child.result, error=_error(child))
 
 
+class Paying:
+    """Something that the code wants from its budgets."""
+
+    __slots__ = ("blocked", "command", "demand")
+
+    def __init__(self, command: Spend | Reserve) -> None:
+        self.command = command
+        self.blocked: Breach | None = None
+        self.demand: dict[str, int] = {}
+
+    def wait(self) -> dict[str, Any] | None:
+        return None if self.blocked is None else budgets.as_wait(self.blocked, self.command.id)
+
+
 class MapEnd:
     """A wait for all children of a map."""
 
@@ -119,11 +139,11 @@ def _error(child: Child) -> bytes | None:
     return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
 
 
-Want = Step | Timer | Signalled | ChildEnd | MapEnd
+Want = Step | Timer | Signalled | ChildEnd | MapEnd | Paying
 
 
 def until(want: Want) -> int | None:
-    """Return when this is over, or tried again, by the mere passing of time."""
+    """Return when a want is due by itself."""
     if isinstance(want, Timer | Signalled):
         return want.until
     return want.again_at if isinstance(want, Step) else None

@@ -298,7 +298,7 @@ class Worker:
             capabilities=route.capabilities, status=Status.RUNNING, priority=run.priority, input=run.input, generation=1,
             revision=0, crashes=0, created_at=created_at, key=run.key, deadline=run.deadline, session_id=run.session_id,
             parent_id=run.parent_id, parent_step=run.parent_step, parent_index=run.parent_index, root_id=run.root_id,
-            on_parent_end=run.on_parent_end, started_at=created_at,
+            on_parent_end=run.on_parent_end, started_at=created_at, budgets=run.budgets, share=run.share,
         )  # fmt: skip
         self.hold(whole, [], fresh=True)
 

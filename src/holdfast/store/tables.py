@@ -15,12 +15,34 @@ class Table(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     order: str
     """By which columns its rows are told one after another."""
+    of: str = ""
+    """The table itself, when only some of its rows are meant: those with no run."""
+
+    @property
+    def table(self) -> str:
+        """The name of the table."""
+        return self.of or self.name
 
 
-BELOW_RUNS: tuple[Table, ...] = (Table("task", ("policy",), "run_id"),)
+_BUDGET = (
+    "name", "on_breach", "resets", "zone", "reset_at", "reset_count", "breaches", "soft_breaches", "breached_at", "breached",
+    "created_at",
+)  # fmt: skip
+_ALLOWANCE = ("budget", "dimension", "hard", "soft", "used", "reserved", "reset_at")
+
+BELOW_RUNS: tuple[Table, ...] = (
+    Table("budget", _BUDGET, "name"),
+    Table("allowance", _ALLOWANCE, "budget, dimension"),
+    Table("reservation", ("key", "budget", "dimension", "amount", "lasting", "at"), "key, budget, dimension"),
+    Table("receipt", ("budget", "key", "at"), "budget, key"),
+    Table("task", ("policy",), "run_id"),
+)
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
 STANDING: tuple[Table, ...] = (
+    Table("shared_budget", _BUDGET, "name", of="budget"),
+    Table("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
+    Table("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
     Table(
         "flow",
         (
@@ -46,15 +68,17 @@ def queries(dialect: str) -> dict[str, str]:
         found |= _both(table, ("run_id", *table.columns)) | _below(table, dialect)
     for table in STANDING:
         found |= _both(table, table.columns)
-        found[f"all_{table.name}"] = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.name} ORDER BY {table.order}"
+        which = " WHERE run_id IS NULL" if table.of else ""
+        select = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.table}"
+        found[f"all_{table.name}"] = f"{select}{which} ORDER BY {table.order}"
     return found
 
 
 def _both(table: Table, columns: tuple[str, ...]) -> dict[str, str]:
     places = ", ".join(f":{column}" for column in columns)
     return {
-        f"copy_{table.name}": f"INSERT INTO holdfast.{table.name} ({', '.join(columns)}) VALUES ({places})",
-        f"empty_{table.name}": f"DELETE FROM holdfast.{table.name}",
+        f"copy_{table.name}": f"INSERT INTO holdfast.{table.table} ({', '.join(columns)}) VALUES ({places})",
+        f"empty_{table.name}": f"DELETE FROM holdfast.{table.table}",
     }
 
 

@@ -12,6 +12,7 @@ from holdfast.authoring.code.program import CodeProgram
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.authoring.code.wish import Wish, fulfil
 from holdfast.core import duration
+from holdfast.core.budgets import read_option
 from holdfast.core.program import AwaitChild, StartChild, StartMap
 from holdfast.core.records import ErrorInfo, Event, Route
 from holdfast.core.signature import Signature
@@ -37,7 +38,7 @@ def checked_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-OPTIONS = ("id", "lane", "priority", "delay", "deadline", "tags", "capabilities", "on_parent_end")
+OPTIONS = ("id", "lane", "priority", "delay", "deadline", "tags", "capabilities", "budget", "share", "on_parent_end")
 
 
 def starting(program: CodeProgram, workflow: Child, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Wish:
@@ -67,6 +68,7 @@ def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
     if options.get("on_parent_end", "cancel") not in ("cancel", "leave"):
         raise BadOption(option="on_parent_end", value=options["on_parent_end"], why='it is "cancel" or "leave"')
+    read_option(options.get("budget"))
     found = {name: value for name, value in options.items() if value is not None and name not in ("lane", "capabilities")}
     for name in ("delay", "deadline"):
         if name in found:

@@ -34,6 +34,9 @@ FAMILY = {
     "StartMap": {Kind.MAP_ENDED},
     "SendSignal": {Kind.SIGNAL_SENT},
     "CancelRun": {Kind.CANCEL_SENT},
+    "Spend": {Kind.BUDGET_SPENT},
+    "Reserve": {Kind.BUDGET_RESERVED},
+    "Settle": {Kind.BUDGET_SETTLED},
 }
 
 
@@ -65,6 +68,8 @@ class CodeProgram(ABC):
         self.closing = False
         self.report: Report | None = None
         self.clock: Callable[[], int] = lambda: self.now
+        self.purse: Callable[[str, str | None], Any] | None = None
+        self.held_up = False
         self._reachable = reachable
         self._wanted: dict[str, tuple[Command, Any]] = {}
         self._dropped: set[str] = set()

@@ -28,6 +28,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 current_step: ContextVar[StepInfo | None] = ContextVar("holdfast_step", default=None)
+current_reservation: ContextVar[str | None] = ContextVar("holdfast_reservation", default=None)
+"""What the workflow has set aside for what is spent here."""
 current_connection: ContextVar[Any] = ContextVar("holdfast_connection", default=None)
 
 
@@ -130,8 +132,9 @@ def run_step(fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs
         return _inside(fn, args, kwargs, info, connection)
 
     return RunStep(
-        identity, name, call, is_async, settings.policy, timeout=settings.timeout, transactional=settings.transactional
-    )
+        identity, name, call, is_async, settings.policy, timeout=settings.timeout, transactional=settings.transactional,
+        under=current_reservation.get(),
+    )  # fmt: skip
 
 
 def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any) -> Any:

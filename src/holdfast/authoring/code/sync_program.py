@@ -19,6 +19,7 @@ from typing import Any
 from holdfast.authoring.code.branch import Branch, current_branch
 from holdfast.authoring.code.program import CodeProgram, Evicted, current_program
 from holdfast.core.program import Command, Finish, RunStep, SetTimer, StepInfo
+from holdfast.core.purse import current_purse
 from holdfast.core.records import Event, Kind, Run
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -206,19 +207,23 @@ class SyncProgram(CodeProgram):
         return (
             isinstance(command, RunStep)
             and not (command.is_async or command.transactional or command.timeout)
-            and not self.is_recorded(command.id)
+            and not (self.held_up or self.is_recorded(command.id))
         )
 
     def _run_here(self, command: RunStep) -> None:
         assert self.report is not None
         started = self.clock()
         info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation)
+        purse = None if self.purse is None else self.purse(command.id, command.under)
+        token = current_purse.set(purse)
         try:
             value = command.call(info, None)
         except Exception as error:
-            self.report(command.id, None, error, started)
+            self.report(command.id, None, error, started, purse)
         else:
-            self.report(command.id, value, None, started)
+            self.report(command.id, value, None, started, purse)
+        finally:
+            current_purse.reset(token)
 
     def _receive(self, waiter: _Waiter, command: Command) -> Event:
         waiter.ready.acquire()

@@ -16,7 +16,7 @@ UNDO = "undo "
 LONGEST = 300
 """Characters of a result that are shown."""
 
-_STEP_ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.STEP_DROPPED)
+_STEP_ENDS = (Kind.STEP_COMPLETED, Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.STEP_DROPPED, Kind.STEP_BLOCKED)
 
 
 def explain(facts: Facts) -> Why:

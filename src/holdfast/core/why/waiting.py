@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import budgets
 from holdfast.core.records import Kind
 from holdfast.core.why.facts import Blocker, Facts, Why, last_at, until
 
@@ -86,6 +87,25 @@ def _below(child: Why, text: str, facts: Facts, kind: str = "child") -> Blocker:
     return Blocker(kind=kind, text=whole, holder=child.run, since=last_at(facts), remedy=remedy)
 
 
+def _budget(facts: Facts, wait: Wait) -> Blocker:
+    name, dimension, limit = str(wait["budget"]), str(wait["dimension"]), int(wait["limit"])
+    used, aside, wanted = int(wait["used"]), int(wait.get("reserved") or 0), int(wait.get("wanted") or 0)
+    short = max(used + aside + wanted - limit, 1)
+    parts = [f"{budgets.show(used)} of {budgets.show(limit)} {dimension} are used"]
+    parts += [f"{budgets.show(aside)} are set aside"] if aside else []
+    parts += [f"step {wait['step']!r} wants {budgets.show(wanted)}"] if wanted else []
+    reset = wait.get("until")
+    again = "" if reset is None else f"; it is reset at {until(int(reset), facts.now)}"
+    return Blocker(
+        kind="budget",
+        text=f"there is no room in the budget {name}: {', '.join(parts)}{again}",
+        holder=name,
+        since=last_at(facts),
+        until=reset,
+        remedy=f"holdfast budgets raise {shlex.quote(name)} {dimension}={budgets.show(short)}",
+    )
+
+
 def _other(facts: Facts, wait: Wait) -> Blocker:
     limit = wait.get("until")
     text = f"it waits for a {wait.get('kind')}" + ("" if limit is None else f" until {until(int(limit), facts.now)}")
@@ -98,6 +118,7 @@ _KINDS: dict[str, Callable[[Facts, Wait], Blocker]] = {
     "retry": _retry,
     "child": _child,
     "children": _children,
+    "budget": _budget,
 }
 
 

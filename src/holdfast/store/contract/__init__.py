@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from holdfast.core.records import NewRun, Session
 from holdfast.store.clock import Clock
+from holdfast.store.contract.budgets import RaiseBudget, Refused, Reserve, ResetBudget, SetBudget, Spend, SpendBudget, Spent
 from holdfast.store.contract.flows import (
     CreateFlow,
     DeliverFlowEvent,
@@ -76,7 +77,8 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition | FlowTransition | LeaseTransition
+BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
+Transition = RunTransition | FlowTransition | LeaseTransition | BudgetTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -142,14 +144,22 @@ __all__ = [
     "Prune",
     "PruneFlows",
     "Pruned",
+    "RaiseBudget",
     "Reader",
+    "Refused",
     "ReplayRun",
     "RequestCancel",
+    "Reserve",
+    "ResetBudget",
     "ResumeRun",
     "RevokeLease",
+    "SetBudget",
     "SetLane",
     "SetPriority",
     "SignalRun",
+    "Spend",
+    "SpendBudget",
+    "Spent",
     "StartRuns",
     "Started",
     "Store",

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.records import Allowance, Budget, Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -66,6 +66,21 @@ class Reader(Protocol):
 
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""
+
+    def budgets(self) -> list[Budget]:
+        """All budgets, with their lines. One whose time to be reset has come has used nothing."""
+
+    def budget(self, name: str) -> Budget | None:
+        """The budget, or None."""
+
+    def allowances(self, names: Sequence[str]) -> list[Allowance]:
+        """The lines of these budgets. One whose time to be reset has come has used nothing."""
+
+    def spending(self, run_id: str) -> dict[str, dict[str, int]]:
+        """What a run and each below it have spent, by run and dimension; of a run that is no root, only itself."""
+
+    def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
+        """Who has set something aside in a budget: run, key, dimension, amount, and since when."""
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         """The runs a session holds: id, generation, revision."""

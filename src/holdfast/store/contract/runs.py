@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal
+from holdfast.core.records import Breach, Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Spending
 from holdfast.core.status import Status
 
 
@@ -32,7 +32,9 @@ class Advance(msgspec.Struct, kw_only=True):
     """The holder's write: events, and where the run stands after them. Answers the time of the commit.
 
     Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the run has been touched from
-    outside since, it answers Changed and writes nothing: look again before parking.
+    outside since, it answers Changed and writes nothing: look again before parking. So it does when the run is to be blocked
+    and there is room for all its ``demands`` in its ``budgets``. ``spends`` are facts and counted, ``settles`` are the keys of
+    what was set aside and is no longer.
     """
 
     run_id: str
@@ -53,15 +55,21 @@ class Advance(msgspec.Struct, kw_only=True):
     cancels: Sequence[tuple[str, str]] = ()
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
+    budgets: tuple[str, ...] = ()
+    spends: Sequence[Spending] = ()
+    settles: Sequence[str] = ()
+    settles_all: bool = False
+    demands: Sequence[dict[str, int]] = ()
 
 
 class Advanced(msgspec.Struct):
     """The write stands. ``now`` is the time of its events, ``data`` what the transactional body returned, ``started`` says of
-    each child whether it was created and born leased."""
+    each child whether it was created and born leased, ``breach`` which hard limit is passed by what was spent."""
 
     now: int
     data: bytes | None = None
     started: list[Started] = []
+    breach: Breach | None = None
 
 
 class Changed(msgspec.Struct):

@@ -9,17 +9,16 @@ from collections.abc import Sequence
 
 from holdfast.core import claims
 from holdfast.core.records import Lane, Run
-from holdfast.core.status import CLAIMABLE, Move, Status, after
+from holdfast.core.status import CLAIMABLE, Move, after
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.transitions import leases, run_from
-from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE
+from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
 
-_WOKEN = (Status.PENDING, Status.WAITING, Status.CANCELLING)
-WAKE = {"was": Texts(_WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in _WOKEN)}
+WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
 
 

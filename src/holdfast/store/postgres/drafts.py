@@ -138,6 +138,8 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
     if type(op) is c.Advance:
         if op.body is not None or op.children or op.fanouts or op.signals or op.cancels or op.had_children or op.run_id in taken:
             return None
+        if op.spends or op.settles or op.settles_all or op.demands:
+            return None
         alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
         alone = op

@@ -34,6 +34,8 @@ RUN_COLUMNS: Kinds = {
     "forked_from": Texts,
     "created_at": Numbers,
     "started_at": Numbers,
+    "budgets": Texts,
+    "share": Texts,
 }
 """What a new run is written with, and what each of its columns is a list of when there are many."""
 

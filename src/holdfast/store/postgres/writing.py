@@ -145,7 +145,7 @@ def raise_if_passing(error: Exception) -> None:
 
 def _written_by(op: c.Transition) -> Iterator[str]:
     """The runs that a transition says it writes."""
-    if isinstance(op, c.Advance):
+    if isinstance(op, c.Advance | c.Spend | c.Reserve):
         yield op.run_id
     elif isinstance(op, c.StartRuns):
         yield from (run.id for run in op.runs)
@@ -160,7 +160,16 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         if op.parent is not None:
             yield op.parent[0]
     elif isinstance(
-        op, c.SignalRun | c.RequestCancel | c.ResumeRun | c.ReplayRun | c.RevokeLease | c.SetPriority | c.OverrideRun
+        op,
+        c.SignalRun
+        | c.RequestCancel
+        | c.ResumeRun
+        | c.ReplayRun
+        | c.RevokeLease
+        | c.SetPriority
+        | c.OverrideRun
+        | c.Spend
+        | c.Reserve,
     ):
         yield op.run_id
 

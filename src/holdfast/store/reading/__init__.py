@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.store.reading.budgets import BudgetReader
 from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 
 
-class RowReader(RunReader, RowFlowReader, RowLeaseReader):
+class RowReader(RunReader, RowFlowReader, RowLeaseReader, BudgetReader):
     """What can be asked of a store, one base for each capability."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.core.records import Route
 from holdfast.store import contract as c
+from holdfast.store.transitions import budgets
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
@@ -59,6 +60,12 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ObserveFlowStep: observe_flow_step,
     c.WakeFlows: wake_flows,
     c.PruneFlows: prune_flows,
+    c.SetBudget: budgets.set_budget,
+    c.RaiseBudget: budgets.raise_budget,
+    c.ResetBudget: budgets.reset_budget,
+    c.SpendBudget: budgets.spend_budget,
+    c.Spend: budgets.spend,
+    c.Reserve: budgets.reserve,
 }
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core import claims
+from holdfast.core.records import Breach
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store import contract as c
+from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
 from holdfast.store.transitions.touching import signal_run, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
-_AT_WORK = (Status.RUNNING, Status.WAITING, Status.PENDING)
+_AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 
 def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
     """Record what the holder of a run has to say."""
     data = None
+    if op.demands:
+        lease = _lease(tx, op)
+        if not is_blocked(tx, op.budgets, op.demands):
+            return c.Changed(revision=lease["revision"])
     if op.body is not None:
         changed = _changed(op, _lease(tx, op))  # before user code runs: what is refused must leave no trace
         if changed is not None:
@@ -31,7 +37,19 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
-    return c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+    if op.spends or op.settles or op.settles_all:
+        answer.breach = _account(tx, op)
+    return answer
+
+
+def _account(tx: Transaction, op: c.Advance) -> Breach | None:
+    """Count what was spent, and give back what was set aside for it."""
+    breach = count(tx, op.run_id, op.budgets, op.spends)
+    settle(tx, op.run_id, op.settles)
+    if op.settles_all:
+        settle_run(tx, op.run_id)
+    return breach
 
 
 def _append_guarded(tx: Transaction, op: c.Advance) -> None:
@@ -68,7 +86,9 @@ def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
         return None
     changed = _changed(op, _lease(tx, op))
     if changed is None:  # somebody asked the run to stop, and its holder has not heard of it yet
-        _place(tx, op, after(Status.CANCELLING, Move.PARK if status is Status.WAITING else Move.GO_ON), asked=True)
+        _place(
+            tx, op, after(Status.CANCELLING, Move.PARK if status in (Status.WAITING, Status.BLOCKED) else Move.GO_ON), asked=True
+        )
     return changed
 
 

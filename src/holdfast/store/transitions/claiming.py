@@ -8,6 +8,9 @@ from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.store import contract as c
 from holdfast.store.transitions.transaction import Transaction, run_from
 
+WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
+"""Whoever waits for an instant is in one of these."""
+
 PROMOTED_AT_ONCE = 5000
 """How many due runs one claim makes ready at most; the next claim goes on."""
 
@@ -42,7 +45,7 @@ def _promote(tx: Transaction) -> None:
     """Make claimable what waited until now."""
     if not tx.rows("due", now=tx.now):
         return
-    for was in (Status.PENDING, Status.WAITING, Status.CANCELLING):
+    for was in WOKEN:
         status = after(was, Move.WAKE)
         tx.change("promote", now=tx.now, was=was, status=status, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE)
 

@@ -101,5 +101,6 @@ def _columns(tx: Transaction, one: Dossier) -> dict[str, object]:
     sleeps = values["waits"] is not None or values["wake_at"] is not None
     ready = claims.rank(tx.now, run.priority) if one.rank is None else one.rank
     values["rank"] = ready if values["status"] in CLAIMABLE and not sleeps else None
+    values["budgets"] = "\n".join(run.budgets) or None
     values["on_parent_end"] = run.on_parent_end if run.parent_id else None
     return values | {"route_id": tx.route_id(route), "key": stored_key(route, run.key), "crash_seq": one.crash_seq}

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.core import claims
 from holdfast.core.records import Event, Kind
 from holdfast.store import contract as c
+from holdfast.store.transitions.budgets import settle_session
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 
@@ -28,6 +29,7 @@ def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
     tx.change("forget_knocks", session_id=op.session_id)
     held = tx.rows("held_states", session_id=op.session_id)
     if held:
+        settle_session(tx, op.session_id)
         tx.many("free_run", [_freed(tx, op, state) for state in held])
         tx.hints.ready = True
     return [state["id"] for state in held]

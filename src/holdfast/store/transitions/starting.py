@@ -8,14 +8,18 @@ from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import RunExists
 from holdfast.store import contract as c
+from holdfast.store.transitions.budgets import check_names, open_trees
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     """Create the runs that are new and recognise the others."""
+    if any(run.budgets for run in op.runs):
+        check_names(tx, op.runs)
     leases: dict[tuple[str, str], bool] = {}
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
     new = tx.insert_runs(rows)
+    open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
     _tag(tx, [run for run in op.runs if run.id in new])
     agreed = [run for run in op.runs if run.policy is not None and run.id in new]
     if agreed:
@@ -77,6 +81,8 @@ def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
         "forked_from": run.forked_from,
         "created_at": tx.now,
         "started_at": tx.now if leased else None,
+        "budgets": "\n".join(run.budgets) or None,
+        "share": run.share,
     }
 
 

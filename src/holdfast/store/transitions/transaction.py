@@ -72,6 +72,7 @@ def run_from(row: Row) -> Run:
     values["capabilities"] = tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
     values["key"] = values["key"].split("\n", 2)[2] if values["key"] else None
     values["on_parent_end"] = values["on_parent_end"] or "cancel"
+    values["budgets"] = tuple(values["budgets"].split("\n")) if values["budgets"] else ()
     for name in ("input", "result", "error", "waits"):
         values[name] = None if values[name] is None else bytes(values[name])
     return Run(**values)

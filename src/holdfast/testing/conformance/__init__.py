@@ -7,6 +7,7 @@ with an empty database and a clock that stands still, and ends with a look at th
 from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
+from holdfast.testing.conformance.budgets import Budgets
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
@@ -49,6 +50,7 @@ class StoreContract(
     Batches,
     Looking,
     Time,
+    Budgets,
     Laws,
     ManagedFlows,
     ExplicitLeases,
@@ -61,6 +63,7 @@ __all__ = [
     "Advancing",
     "Batches",
     "Bench",
+    "Budgets",
     "Cancelling",
     "Children",
     "Claiming",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.core.claims import PRIORITY_STEP
-from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Signal
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, Limits, NewRun, Route, Run, Signal
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -23,6 +23,7 @@ from holdfast.errors import (
 from holdfast.store import contract as c
 from holdfast.store import queries
 from holdfast.testing.conformance.bench import MINUTE, MORNING, ROUTE, SECOND, STUCK, WAITS, Bench, HandClock, OpenStore
+from holdfast.testing.conformance.budgets import BROKEN as BROKEN_BUDGETS
 
 
 class Starting(Bench):
@@ -2024,6 +2025,7 @@ BROKEN = {
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
+    **BROKEN_BUDGETS,
 }
 """One way to break each law."""
 
@@ -2036,7 +2038,7 @@ class Laws(Bench):
         self.start(store, "pending")
         held = self.hold(store, "held")
         self.advance(store, held, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)])
-        self.parked(store, "waiting")
+        self.parked(store, "waiting", budgets=("tree:waiting",), limits=Limits({"tokens": 1}))
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
 

@@ -2,9 +2,11 @@
 
 -- name: insert_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
-                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
+                          budgets, share)
 VALUES (:id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
-        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at)
+        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at,
+        :budgets, :share)
     ON CONFLICT DO NOTHING;
 
 -- name: run_by_key
@@ -270,10 +272,10 @@ DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 -- name: import_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-                          cancel_reason, crashes, crash_seq, created_at, started_at, finished_at)
+                          cancel_reason, crashes, crash_seq, created_at, started_at, finished_at, budgets, share)
 VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
         :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
-        :cancel_reason, :crashes, :crash_seq, :created_at, :started_at, :finished_at)
+        :cancel_reason, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share)
     ON CONFLICT DO NOTHING;
 
 -- name: import_signal
@@ -294,7 +296,7 @@ SELECT id, LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error),
 -- name: whole_runs
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at, rank, crash_seq
+       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id > :after AND run.id <= :last
  ORDER BY run.id;
@@ -341,7 +343,7 @@ DELETE FROM holdfast.lane;
 -- name: run
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at
+       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 

@@ -124,9 +124,10 @@ SELECT id FROM leased;
 -- name: insert_run
 -- Differs from SQLite: a run is born leased only while its session is locked, so that nobody ends the session meanwhile.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
-                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
+                          budgets, share)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
-       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at
+       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at, :budgets, :share
  WHERE CAST(:session_id AS TEXT) IS NULL
     OR (EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
         AND NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
@@ -138,15 +139,15 @@ SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wak
 -- The same for many, in their order.
 WITH wanted AS (
     SELECT place, id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
-           parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at
+           parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
       FROM UNNEST(CAST(:id AS TEXT[]), CAST(:route_id AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:priority AS BIGINT[]),
                   CAST(:generation AS BIGINT[]), CAST(:session_id AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
                   CAST(:deadline AS BIGINT[]), CAST(:input AS BYTEA[]), CAST(:key AS TEXT[]), CAST(:parent_id AS TEXT[]),
                   CAST(:parent_step AS TEXT[]), CAST(:parent_index AS BIGINT[]), CAST(:on_parent_end AS TEXT[]),
                   CAST(:root_id AS TEXT[]), CAST(:forked_from AS TEXT[]), CAST(:created_at AS BIGINT[]),
-                  CAST(:started_at AS BIGINT[])) WITH ORDINALITY
+                  CAST(:started_at AS BIGINT[]), CAST(:budgets AS TEXT[]), CAST(:share AS TEXT[])) WITH ORDINALITY
         AS wanted (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
-                   parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, place)
+                   parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share, place)
 ), living AS (
     SELECT session.id
       FROM holdfast.session AS session
@@ -159,9 +160,10 @@ WITH wanted AS (
      WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1
 )
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
-                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at)
+                          parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
+                          budgets, share)
 SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
-       parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at
+       parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
   FROM wanted
  WHERE session_id IS NULL
     OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited))
@@ -320,7 +322,7 @@ UPDATE holdfast.run AS run
    AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
 RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
           wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-          forked_from, cancel_reason, crashes, created_at, started_at, finished_at;
+          forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
 
 -- name: histories
 -- Differs from SQLite: lists travel as arrays.

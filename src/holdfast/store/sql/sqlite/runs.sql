@@ -11,7 +11,7 @@ UPDATE holdfast.run
 -- Differs from Postgres: lists travel as JSON.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at
+       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id IN (SELECT value FROM json_each(:ids));
 

@@ -1,0 +1,66 @@
+"""An agent with a token budget: it sets tokens aside before each call, and when there are none left it parks and asks.
+
+The model is a local function, so that nothing leaves this machine. While the agent waits for a bigger budget it costs a row
+and nothing else; raising the budget lets it go on where it was.
+
+    python examples/token_budget/workflow.py
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from holdfast import Engine, reserve, spend, step, workflow
+from holdfast.errors import BudgetExceeded
+
+MOST = 1000
+"""Tokens that a call may take at most."""
+
+
+def complete(prompt: str) -> tuple[str, int]:
+    """Answer like a model would, and say what it took."""
+    return f"notes on {prompt}", 600
+
+
+@step(retries=3, delay="50ms")
+async def research(topic: str) -> str:
+    """Ask the model. Without room for the dearest answer the run waits until somebody raises the budget."""
+    async with reserve(tokens=MOST):
+        answer, tokens = complete(topic)
+        spend(tokens=tokens)
+    return answer
+
+
+@step
+async def title(topics: list[str]) -> str:
+    """Find a title: with the model if there is room, else by hand."""
+    try:
+        async with reserve(tokens=MOST):
+            spend(tokens=50)
+            return f"All about {topics[0]}"
+    except BudgetExceeded:
+        return "Untitled"
+
+
+@workflow
+async def report(topics: list[str]) -> str:
+    """Research each topic, then put it all together."""
+    notes = [await research(topic) for topic in topics]
+    return f"{await title(topics)}: {'; '.join(notes)}"
+
+
+def main(path: str = "token_budget.db") -> None:
+    """Run an agent into its limit, and let it go on."""
+    with Engine(path) as engine:
+        run = engine.start(report, ["kelp", "tides", "rocks"], budget={"tokens": 2000})
+        while run.status != "blocked":
+            time.sleep(0.01)
+        print(run.why().reason.replace(run.id, "RUN"))
+        engine.raise_budget(f"tree:{run.id}", {"tokens": 1000})
+        print(run.result())
+        print(engine.spending(run.id).total)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

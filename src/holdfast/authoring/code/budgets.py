@@ -1,0 +1,134 @@
+"""``spend`` and ``reserve``: what a run takes from its budgets, in steps and in workflow code, in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from contextvars import Token
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.program import CodeProgram, Evicted, current_program
+from holdfast.authoring.code.step import current_reservation, current_step
+from holdfast.authoring.code.sync_program import SyncProgram
+from holdfast.authoring.code.wish import Wish, fulfil
+from holdfast.core.budgets import Amount, amounts_from
+from holdfast.core.program import Reserve, Settle, Spend
+from holdfast.core.purse import Purse, current_purse
+from holdfast.core.records import ErrorInfo, Event
+from holdfast.errors import BadOption, BudgetExceeded, NotInWorkflow
+
+
+class _Done(Awaitable[None]):
+    """Something that is done; awaiting it does nothing."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+_DONE = _Done()
+
+
+def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
+    """Take from the budgets of this run: ``spend(tokens=1200, money="0.03")``.
+
+    In a step it is noted and counted together with the step's outcome, once per attempt, or once per *key*. In workflow code
+    (awaited, in an ``async def`` one) it waits until there is room. Outside a run it does nothing."""
+    found = amounts_from(amounts)
+    if key is not None and (not isinstance(key, str) or not key or len(key) > 200):
+        raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
+    program = current_program.get()
+    if current_step.get() is not None:
+        purse = current_purse.get()
+        if purse is not None:
+            purse.spend(found, key)
+    elif isinstance(program, AsyncProgram):
+        return _fulfil(program, _spending(program, found, key))
+    elif isinstance(program, SyncProgram):
+        fulfil(program, _spending(program, found, key))
+    return _DONE
+
+
+def _spending(program: CodeProgram, amounts: dict[str, int], key: str | None) -> Wish:
+    return Wish(Spend(program.identify("spend"), amounts, key, current_reservation.get()), _granted)
+
+
+def _granted(event: Event) -> None:
+    if event.error is not None:
+        info = msgspec.json.decode(event.error, type=ErrorInfo)
+        raise BudgetExceeded(**info.facts)
+
+
+async def _fulfil(program: AsyncProgram, wish: Wish) -> Any:
+    return wish.understand(await program.ask(wish.command))
+
+
+class reserve:
+    """Set something aside while a block runs: ``with reserve(tokens=4000): ...``, in ``async def`` code ``async with``.
+
+    It waits until there is room. What is spent inside counts against it; what is left is given back at the end of the block,
+    however it ends."""
+
+    def __init__(self, **amounts: Amount) -> None:
+        self._amounts = amounts_from(amounts)
+        self._step: tuple[Purse, object] | None = None
+        self._flow: tuple[str, Token[str | None]] | None = None
+
+    def __enter__(self) -> reserve:
+        program = current_program.get()
+        if current_step.get() is not None:
+            purse = current_purse.get()
+            self._step = None if purse is None else (purse, purse.reserve(self._amounts))
+        elif isinstance(program, AsyncProgram):
+            raise NotInWorkflow(call="reserve", why="an async workflow says: async with reserve(...)")
+        elif isinstance(program, SyncProgram):
+            self._begin(fulfil(program, self._reserving(program)))
+        return self
+
+    async def __aenter__(self) -> reserve:
+        program = current_program.get()
+        if current_step.get() is not None:
+            purse = current_purse.get()
+            self._step = None if purse is None else (purse, await purse.reserve_aio(self._amounts))
+        elif isinstance(program, AsyncProgram):
+            self._begin(await _fulfil(program, self._reserving(program)))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._release()
+        program = current_program.get()
+        if self._flow is not None and isinstance(program, SyncProgram) and kind is not Evicted:
+            fulfil(program, self._settling(program))
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._release()
+        program = current_program.get()
+        if self._flow is not None and isinstance(program, AsyncProgram) and kind is not GeneratorExit:
+            await _fulfil(program, self._settling(program))
+
+    def _reserving(self, program: CodeProgram) -> Wish:
+        identity = program.identify("reserve")
+
+        def granted(event: Event) -> str:
+            _granted(event)
+            return identity
+
+        return Wish(Reserve(identity, self._amounts, current_reservation.get()), granted)
+
+    def _begin(self, identity: str) -> None:
+        self._flow = (identity, current_reservation.set(identity))
+
+    def _settling(self, program: CodeProgram) -> Wish:
+        assert self._flow is not None
+        identity, token = self._flow
+        current_reservation.reset(token)
+        self._flow = None
+        return Wish(Settle(program.identify("settle"), identity), lambda event: None)
+
+    def _release(self) -> None:
+        if self._step is not None:
+            purse, held = self._step
+            purse.release(held)
+            self._step = None

@@ -1,0 +1,83 @@
+"""Budgets: what an engine can be asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.core.records import Budget
+from holdfast.engine import budgets as asked
+from holdfast.engine.budgets import Spendings
+
+
+class Budgets(Calls):
+    """The part of ``Engine`` that is about budgets."""
+
+    def budget(
+        self, name: str, limits: Mapping[str, Any], *, soft: Mapping[str, Any] | None = None, on_breach: str | None = None,
+        reset: Any = None, zone: str | None = None,
+    ) -> None:  # fmt: skip
+        """Create a budget that runs share by its name, or change what is named of it: ``budget("team", {"tokens": 1000})``.
+
+        Past a hard limit a run waits, fails or is cancelled (*on_breach*); a soft one is only counted. *reset* is "hour",
+        "day", "week" or "month" in a *zone*, a duration, or "never"."""
+        store = self._parts.store
+        self._do(asked.set_budget(store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone))
+
+    def raise_budget(self, name: str, amounts: Mapping[str, Any], *, key: str | None = None) -> bool:
+        """Add to the limits of a budget and let whoever waits for room go on; with a key once, and False when it came before."""
+        done: bool = self._do(asked.raise_budget(name, amounts, key))
+        return done
+
+    def reset_budget(self, name: str) -> None:
+        """Begin anew with nothing used, and let whoever waits for room go on."""
+        self._do(asked.reset_budget(name))
+
+    def spend_budget(self, name: str, amounts: Mapping[str, Any], *, key: str | None = None) -> bool:
+        """Count what was spent outside any run, all or nothing; with a key once, and False when it came before.
+        Raises BudgetExceeded."""
+        done: bool = self._do(asked.spend_budget(name, amounts, key))
+        return done
+
+    def budgets(self) -> list[Budget]:
+        """Return all budgets, those of trees among them. Amounts are millionths."""
+        return self._parts.store.budgets()
+
+    def spending(self, run_id: str) -> Spendings:
+        """Report what a run and all below it have spent."""
+        return asked.spending(self._parts.store, self._parts.client.get(run_id).id)
+
+
+class AsyncBudgets(AsyncCalls):
+    """The part of ``AsyncEngine`` that is about budgets."""
+
+    async def budget(
+        self, name: str, limits: Mapping[str, Any], *, soft: Mapping[str, Any] | None = None, on_breach: str | None = None,
+        reset: Any = None, zone: str | None = None,
+    ) -> None:  # fmt: skip
+        """Create a budget that runs share by its name, or change what is named of it."""
+        store = self._parts.store
+        await self._do(asked.set_budget(store, name, limits, soft=soft, on_breach=on_breach, reset=reset, zone=zone))
+
+    async def raise_budget(self, name: str, amounts: Mapping[str, Any], *, key: str | None = None) -> bool:
+        """Add to the limits of a budget and let whoever waits for room go on."""
+        done: bool = await self._do(asked.raise_budget(name, amounts, key))
+        return done
+
+    async def reset_budget(self, name: str) -> None:
+        """Begin anew with nothing used, and let whoever waits for room go on."""
+        await self._do(asked.reset_budget(name))
+
+    async def spend_budget(self, name: str, amounts: Mapping[str, Any], *, key: str | None = None) -> bool:
+        """Count what was spent outside any run, all or nothing. Raises BudgetExceeded."""
+        done: bool = await self._do(asked.spend_budget(name, amounts, key))
+        return done
+
+    def budgets(self) -> list[Budget]:
+        """Return all budgets."""
+        return self._parts.store.budgets()
+
+    def spending(self, run_id: str) -> Spendings:
+        """Report what a run and all below it have spent."""
+        return asked.spending(self._parts.store, self._parts.client.get(run_id).id)

@@ -1,0 +1,26 @@
+"""What a step holds in its hand while it runs: through it, it spends and sets aside. The engine gives it, code uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Purse(Protocol):
+    """The purse of one attempt at a step."""
+
+    def spend(self, amounts: Mapping[str, int], key: str | None) -> None:
+        """Note what was spent; it is counted when the attempt has ended, however it ends. Raises UnknownDimension."""
+
+    def reserve(self, amounts: Mapping[str, int]) -> object:
+        """Set so much aside and return what it is given back by. Raises BudgetExceeded."""
+
+    async def reserve_aio(self, amounts: Mapping[str, int]) -> object:
+        """The same, without holding up the loop."""
+
+    def release(self, held: object) -> None:
+        """What is left of it is set aside no more."""
+
+
+current_purse: ContextVar[Purse | None] = ContextVar("holdfast_purse", default=None)

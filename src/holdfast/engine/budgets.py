@@ -1,0 +1,113 @@
+"""What people ask about budgets, as requests: checked here, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from holdfast.core import budgets
+from holdfast.core.records import Budget, Limits
+from holdfast.engine.client import Request
+from holdfast.engine.spending import exceeded
+from holdfast.errors import BadOption, BudgetNotFound
+from holdfast.store import contract as c
+
+Amounts = Mapping[str, Any]
+
+NEVER = "never"
+"""How a budget is told that it is no longer reset."""
+
+
+class Spendings(msgspec.Struct):
+    """What a run has spent, each of those below it, and all of them together."""
+
+    run: dict[str, int | Decimal]
+    runs: dict[str, dict[str, int | Decimal]]
+    total: dict[str, int | Decimal]
+
+
+def set_budget(
+    store: c.Store, name: str, limits: Amounts, *, soft: Amounts | None, on_breach: str | None, reset: Any, zone: str | None
+) -> Request:
+    """Create a budget or change it; what is not said of one that exists stays as it is."""
+    old = store.budget(budgets.name_of(name))
+    if old is None:
+        budgets.own_name(name)
+    elif old.run_id is not None and not (reset is None and zone is None):
+        raise BadOption(option="reset", why="the budget of a tree lives as long as its runs and is not reset by the calendar")
+    resets, where = _rhythm(old, reset, zone)
+    op = c.SetBudget(name=name, limits=_limits(old, limits, soft, on_breach), resets=resets, zone=where)
+    return Request(op, lambda answer: None)
+
+
+def _limits(old: Budget | None, limits: Amounts, soft: Amounts | None, on_breach: str | None) -> Limits:
+    """Put together what is said and what was so before; only the dimensions that are named are written."""
+    if old is None:
+        return budgets.limits_from(limits, soft, on_breach or budgets.WAIT)
+    if not isinstance(limits, Mapping) or not isinstance(soft or {}, Mapping):
+        raise BadOption(option="limits", value=limits, why='name what is limited, such as {"tokens": 1000}')
+    before = {line.dimension: None if line.hard is None else budgets.amount(line.hard) for line in old.allowances}
+    found = budgets.limits_from({**before, **limits}, soft, on_breach or old.on_breach)
+    named = {*limits, *(soft or {})}
+    return Limits({name: limit for name, limit in found.hard.items() if name in named}, found.soft, found.on_breach)
+
+
+def _rhythm(old: Budget | None, reset: Any, zone: str | None) -> tuple[str | None, str]:
+    kept = old.zone if old is not None and zone is None else zone or "UTC"
+    resets, where = budgets.checked_reset(None if reset == NEVER else reset, kept)
+    return (old.resets if old is not None and reset is None else resets), where
+
+
+def raise_budget(name: str, amounts: Amounts, key: str | None) -> Request:
+    """Add to the limits of a budget; the answer is False when the key came before."""
+    found = budgets.amounts_from(amounts, most=budgets.MOST * 1000)
+    return Request(c.RaiseBudget(budgets.name_of(name), found, _key(key)), bool)
+
+
+def reset_budget(name: str) -> Request:
+    """Begin anew with nothing used."""
+    return Request(c.ResetBudget(budgets.name_of(name)), lambda answer: None)
+
+
+def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request:
+    """Count what was spent outside any run; the answer is False when the key came before. Raises BudgetExceeded."""
+
+    def understand(answer: c.Spent | c.Refused) -> bool:
+        if isinstance(answer, c.Refused):
+            raise exceeded(answer.breach, {})
+        return answer.counted
+
+    return Request(c.SpendBudget(budgets.name_of(name), budgets.amounts_from(amounts), _key(key)), understand)
+
+
+def get_budget(store: c.Store, name: str) -> Budget:
+    """Return a budget. Raises BudgetNotFound."""
+    found = store.budget(name) if isinstance(name, str) else None
+    if found is None:
+        raise BudgetNotFound(budget=name)
+    return found
+
+
+def spending(store: c.Store, run_id: str) -> Spendings:
+    """Report what a run and all below it have spent."""
+    found = store.spending(run_id)
+    total: dict[str, int] = {}
+    for spent in found.values():
+        for dimension, amount in spent.items():
+            total[dimension] = total.get(dimension, 0) + amount
+    return Spendings(
+        run=_amounts(found.get(run_id, {})), runs={one: _amounts(spent) for one, spent in found.items()}, total=_amounts(total)
+    )
+
+
+def _amounts(spent: Mapping[str, int]) -> dict[str, int | Decimal]:
+    return {dimension: budgets.amount(amount) for dimension, amount in spent.items()}
+
+
+def _key(key: object) -> str | None:
+    if key is not None and (not isinstance(key, str) or not key or len(key) > 200):
+        raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
+    return key

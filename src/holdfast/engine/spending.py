@@ -1,0 +1,218 @@
+"""What a held run spends: the purses of its steps, what its code takes from budgets, and what happens when there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core import budgets
+from holdfast.core import program as p
+from holdfast.core.purse import current_purse
+from holdfast.core.records import Breach, Event, Kind, Spending
+from holdfast.engine.failure import as_data
+from holdfast.engine.held import Held
+from holdfast.engine.outcomes import encoded
+from holdfast.engine.wants import Paying, Step
+from holdfast.errors import BudgetExceeded
+from holdfast.store.contract import Refused, Reserve, Spend, Spent
+
+LOOK_AGAIN = 1_000_000
+"""Microseconds after which a branch that has no room looks again while others of its run are at work."""
+
+UNDO = "undo "
+
+
+class Aside(msgspec.Struct):
+    """Something set aside by a step, and how much of it is left."""
+
+    left: dict[str, int]
+
+
+class HandPurse:
+    """The purse of one attempt. What it has spent is not counted before the attempt has ended; until then it stays set aside."""
+
+    def __init__(self, held: Spender, step: str, under: str | None) -> None:
+        self._held, self._step, self._under = held, step, under
+        self._open: list[Aside] = []
+        self.spendings: list[Spending] = []
+        self.reserved = False
+
+    def spend(self, amounts: Mapping[str, int], key: str | None) -> None:
+        """Note what was spent."""
+        self._held.check_dimensions(amounts)
+        plain = next((one for one in self.spendings if one.key is None), None)
+        if key is not None or plain is None:
+            self.spendings.append(Spending(dict(amounts), key, self._under))
+        else:
+            for name, amount in amounts.items():
+                plain.amounts[name] = plain.amounts.get(name, 0) + amount
+        for aside in self._open[-1:]:
+            for name, amount in amounts.items():
+                aside.left[name] = max(aside.left.get(name, 0) - amount, 0)
+
+    def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
+        """Set so much aside."""
+        request = self._request(amounts)
+        return None if request is None else self._answered(amounts, request, self._held.host.writer.call(request))
+
+    async def reserve_aio(self, amounts: Mapping[str, int]) -> Aside | None:
+        """The same, in the next commit of the loop."""
+        request = self._request(amounts)
+        return None if request is None else self._answered(amounts, request, await self._held.host.writer.submit(request))
+
+    def release(self, held: object) -> None:
+        """Set it aside no more. The store hears of it when something else is set aside, or the attempt ends."""
+        if isinstance(held, Aside) and held in self._open:
+            self._open.remove(held)
+
+    def take(self) -> list[Spending]:
+        """Return what was spent and is not counted yet; from now on it is somebody else's business."""
+        taken, self.spendings = self.spendings, []
+        return taken
+
+    def _request(self, amounts: Mapping[str, int]) -> Reserve | None:
+        held = self._held
+        held.check_dimensions(amounts)
+        if not held.run.budgets:
+            return None
+        wanted = dict(amounts)
+        for part in (*(one.amounts for one in self.spendings), *(aside.left for aside in self._open)):
+            for name, amount in part.items():
+                wanted[name] = wanted.get(name, 0) + amount
+        self.reserved = True
+        held.asides.add(self._step)
+        return Reserve(
+            run_id=held.run.id, generation=held.run.generation, budgets=held.run.budgets, key=self._step, amounts=wanted,
+            under=self._under, force=held.spends_freely(self._step),
+        )  # fmt: skip
+
+    def _answered(self, amounts: Mapping[str, int], request: Reserve, answer: Spent | Refused) -> Aside:
+        if isinstance(answer, Refused):
+            raise exceeded(answer.breach, request.amounts)
+        self._open.append(Aside(dict(amounts)))
+        return self._open[-1]
+
+
+class Spender(Held):
+    """The part of a held run that has to do with money."""
+
+    def new_purse(self, step: str, under: str | None = None) -> HandPurse:
+        """Return the purse for an attempt at a step."""
+        return HandPurse(self, step, under)
+
+    def check_dimensions(self, amounts: Mapping[str, int]) -> None:
+        """Refuse what none of the run's budgets counts; they are looked up once, and again before anything is refused."""
+        if not self.run.budgets or self._dimensions.issuperset(amounts):
+            return
+        self._dimensions = frozenset(line.dimension for line in self.host.store.allowances(self.run.budgets))
+        budgets.check_dimensions(amounts, self._dimensions)
+
+    def spends_freely(self, step: str) -> bool:
+        """Say whether no limit holds this step up: what is undone must be undone."""
+        return self._cancelling or step.rsplit("/", 1)[-1].startswith(UNDO)
+
+    def book(self, step: str, purse: HandPurse | None) -> None:
+        """An attempt is over: count what it spent, and give back what it set aside, with the next commit."""
+        if purse is None:
+            return
+        self.batch.spends.extend(purse.take())
+        if purse.reserved:
+            self.batch.settles.append(step)
+            self.asides.discard(step)
+
+    def note_breach(self, breach: Breach | None) -> None:
+        """A hard limit is passed: no new step begins."""
+        if breach is not None:
+            self._stop_for(breach)
+
+    def _stop_for(self, breach: Breach | None) -> None:
+        self.breach = breach
+        if self._program is not None:
+            self._program.held_up = breach is not None
+
+    def look_at_budgets(self) -> None:
+        """See, when the run is taken up, whether it may go on."""
+        if self.run.budgets:
+            store = self.host.store
+            lines = store.allowances(self.run.budgets)
+            if any(line.hard is not None and line.used > line.hard for line in lines):
+                known = {name: found for name in self.run.budgets if (found := store.budget(name)) is not None}
+                self._stop_for(budgets.excess(lines, known, self.now()))
+
+    def hold_up(self, launches: Sequence[Step | Paying]) -> list[Step | Paying]:
+        """Return what may begin: all of it, unless a limit is passed. The rest waits for room, fails, or ends with its run."""
+        breach = self.breach
+        if breach is None:
+            return list(launches)
+        free = [want for want in launches if self.spends_freely(want.command.id)]
+        stopped = [want for want in launches if want not in free]
+        for want in stopped:
+            if breach.on_breach == budgets.FAIL and isinstance(want, Step):
+                self.ended(want.command.id, None, exceeded(breach, {}), self.now())
+            elif not isinstance(want, Step):
+                free.append(want)  # it asks the store, which knows
+            else:
+                self.block(want, breach, {})
+        return free
+
+    def block(self, want: Step | Paying, breach: Breach, demand: Mapping[str, int]) -> None:
+        """There is no room for this: wait until there is, or ask to be cancelled."""
+        want.blocked, want.demand = breach, dict(demand)
+        if breach.on_breach == budgets.CANCEL and not self._cancelling:
+            self.batch.cancels.append((self.run.id, f"the budget {breach.budget} is spent"))
+        self.due_at(self.now() + LOOK_AGAIN)
+
+    def unblock(self) -> None:
+        """Something has changed: try again whatever had no room."""
+        blocked = [want for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked is not None]
+        if blocked:
+            self._stop_for(None)
+            self.look_at_budgets()
+        for want in blocked:
+            want.blocked = None
+            self.launches.append(want)
+
+    def payment(self, want: Paying, seq: int) -> Spend | Reserve:
+        """Return the write by which the code's own wish is granted, or not."""
+        command, now = want.command, self.now()
+        data = msgspec.json.encode({name: budgets.show(amount) for name, amount in command.amounts.items()})
+        whose: dict[str, Any] = {"run_id": self.run.id, "generation": self.run.generation, "budgets": self.run.budgets}
+        force = self.spends_freely(command.id)
+        if isinstance(command, p.Spend):
+            event = Event(Kind.BUDGET_SPENT, command.id, data, seq=seq, at=now)
+            return Spend(**whose, amounts=command.amounts, event=event, key=command.key, under=command.under, force=force)
+        self.lasting = True
+        event = Event(Kind.BUDGET_RESERVED, command.id, data, seq=seq, at=now)
+        return Reserve(**whose, key=command.id, amounts=command.amounts, event=event, under=command.under, force=force)
+
+    def body(self, want: Step, purse: HandPurse) -> Any:
+        """Return a transactional step as the transaction that records it calls it."""
+        command = want.command
+        info = p.StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
+
+        def body(connection: Any) -> bytes:
+            purse.spendings.clear()  # it may be called again when the store was in trouble
+            token = current_purse.set(purse)
+            try:
+                return encoded(command, command.call(info, connection), self.host.codec)
+            finally:
+                current_purse.reset(token)
+
+        return body
+
+    def refused(self, want: Paying, breach: Breach) -> Event | None:
+        """There is no room for what the code wants: wait, or let it know."""
+        if breach.on_breach != budgets.FAIL:
+            self.block(want, breach, want.command.amounts)
+            return None
+        kind = Kind.BUDGET_SPENT if isinstance(want.command, p.Spend) else Kind.BUDGET_RESERVED
+        return Event(kind, want.command.id, error=as_data(exceeded(breach, want.command.amounts)), at=self.now())
+
+
+def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
+    """Return the error that says so."""
+    error = BudgetExceeded(**budgets.facts_of(breach))
+    error.breach, error.wanted = breach, dict(wanted)
+    return error

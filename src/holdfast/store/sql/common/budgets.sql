@@ -1,0 +1,102 @@
+-- Budgets, in words that both databases understand.
+
+-- name: save_budget
+INSERT INTO holdfast.budget (name, run_id, on_breach, resets, zone, reset_at, created_at)
+VALUES (:name, :run_id, :on_breach, :resets, :zone, :reset_at, :created_at)
+    ON CONFLICT (name) DO UPDATE
+   SET on_breach = excluded.on_breach, resets = excluded.resets, zone = excluded.zone, reset_at = excluded.reset_at;
+
+-- name: save_allowance
+INSERT INTO holdfast.allowance (budget, dimension, run_id, hard, soft, reset_at)
+VALUES (:budget, :dimension, :run_id, :hard, :soft, :reset_at)
+    ON CONFLICT (budget, dimension) DO UPDATE SET hard = excluded.hard, soft = excluded.soft, reset_at = excluded.reset_at;
+
+-- name: insert_receipt
+INSERT INTO holdfast.receipt (budget, key, run_id, at) VALUES (:budget, :key, :run_id, :at) ON CONFLICT DO NOTHING;
+
+-- name: delete_receipt_of_key
+DELETE FROM holdfast.receipt WHERE budget = :budget AND key = :key;
+
+-- name: forget_receipts
+DELETE FROM holdfast.receipt WHERE budget = :budget AND at < :before;
+
+-- name: note_breach
+UPDATE holdfast.budget
+   SET breaches = breaches + :hard, soft_breaches = soft_breaches + :soft, breached_at = :now, breached = :dimension
+ WHERE name = :name;
+
+-- name: reset_budget
+UPDATE holdfast.budget
+   SET reset_at = :reset_at, reset_count = reset_count + 1, breached_at = NULL, breached = NULL
+ WHERE name = :name;
+
+-- name: reset_allowances
+UPDATE holdfast.allowance SET used = 0, reset_at = :reset_at WHERE budget = :name;
+
+-- name: set_rhythm
+UPDATE holdfast.allowance SET reset_at = :reset_at WHERE budget = :name;
+
+-- name: add_used
+UPDATE holdfast.allowance SET used = used + :amount WHERE budget = :budget AND dimension = :dimension;
+
+-- name: add_reserved
+UPDATE holdfast.allowance SET reserved = reserved + :amount WHERE budget = :budget AND dimension = :dimension;
+
+-- name: save_reservation
+INSERT INTO holdfast.reservation (run_id, key, budget, dimension, amount, lasting, at)
+VALUES (:run_id, :key, :budget, :dimension, :amount, :lasting, :at)
+    ON CONFLICT (run_id, key, budget, dimension) DO UPDATE SET amount = excluded.amount;
+
+-- name: draw_reservation
+UPDATE holdfast.reservation SET amount = amount + :amount
+ WHERE run_id = :run_id AND key = :key AND budget = :budget AND dimension = :dimension;
+
+-- name: reservation
+SELECT budget, dimension, amount FROM holdfast.reservation WHERE run_id = :run_id AND key = :key ORDER BY budget, dimension;
+
+-- name: delete_one_reservation
+DELETE FROM holdfast.reservation WHERE run_id = :run_id AND key = :key;
+
+-- name: reservations_of_run
+SELECT run_id, key, budget, dimension, amount FROM holdfast.reservation WHERE run_id = :run_id ORDER BY budget, dimension;
+
+-- name: reservations_of_session
+-- What those set aside who are held by it; what a workflow set aside stays with its run.
+SELECT run_id, reservation.key AS key, budget, dimension, amount
+  FROM holdfast.reservation AS reservation JOIN holdfast.run AS run ON run.id = reservation.run_id
+ WHERE run.session_id = :session_id AND lasting = 0
+ ORDER BY budget, dimension;
+
+-- name: blocked_runs
+SELECT id, waits FROM holdfast.run WHERE status = 'blocked' ORDER BY id;
+
+-- name: all_budgets
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+  FROM holdfast.budget
+ ORDER BY name;
+
+-- name: one_budget
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+  FROM holdfast.budget
+ WHERE name = :name;
+
+-- name: allowances_of
+SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at FROM holdfast.allowance WHERE budget = :budget ORDER BY dimension;
+
+-- name: all_allowances
+SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
+  FROM holdfast.allowance AS allowance
+ WHERE EXISTS (SELECT 1 FROM holdfast.budget AS budget WHERE budget.name = allowance.budget)
+ ORDER BY budget, dimension;
+
+-- name: spent_below
+-- What a run and all below it have spent, one by one.
+SELECT run.id AS run_id, allowance.dimension AS dimension, allowance.used AS used
+  FROM holdfast.run AS run JOIN holdfast.allowance AS allowance
+    ON allowance.run_id = run.id AND allowance.budget = 'run:' || run.id
+ WHERE run.id = :run_id OR run.root_id = :run_id
+ ORDER BY run.id, allowance.dimension;
+
+-- name: held_back
+-- Who has set something aside in a budget, and since when.
+SELECT run_id, key, dimension, amount, at FROM holdfast.reservation WHERE budget = :budget ORDER BY at, run_id, dimension;

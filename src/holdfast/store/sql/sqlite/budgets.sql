@@ -1,0 +1,38 @@
+-- Budgets, where SQLite says it in its own way.
+
+-- name: count_spending
+-- Differs from Postgres: lists travel as JSON. The account of the run is opened when it is first used; of the budgets, those
+-- count that have the dimension.
+INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+SELECT 'run:' || CAST(:run_id AS TEXT), name.value, :run_id, amount.value
+  FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
+ UNION ALL
+SELECT known.budget, known.dimension, known.run_id, amount.value
+  FROM json_each(:budgets) AS wanted
+  JOIN json_each(:dimensions) AS name
+  JOIN json_each(:amounts) AS amount ON amount.key = name.key
+  JOIN holdfast.allowance AS known ON known.budget = wanted.value AND known.dimension = name.value
+ WHERE 1 = 1
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
+
+-- name: lock_allowances
+-- Differs from Postgres: no row locks, and lists travel as JSON.
+SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
+  FROM holdfast.allowance
+ WHERE budget IN (SELECT value FROM json_each(:budgets))
+ ORDER BY budget, dimension;
+
+-- name: allowances
+-- Differs from Postgres: lists travel as JSON.
+SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
+  FROM holdfast.allowance
+ WHERE budget IN (SELECT value FROM json_each(:budgets))
+ ORDER BY budget, dimension;
+
+-- name: budgets_named
+-- Differs from Postgres: lists travel as JSON.
+SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
+  FROM holdfast.budget
+ WHERE name IN (SELECT value FROM json_each(:names))
+ ORDER BY name;

@@ -1,0 +1,335 @@
+"""Budgets: what is spent is counted, what is wanted is set aside or refused, and room that appears wakes whoever waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from holdfast.core import budgets, claims
+from holdfast.core.records import Allowance, Breach, Budget, NewRun, Spending
+from holdfast.errors import BudgetNotFound, LeaseLost
+from holdfast.store import contract as c
+from holdfast.store.transitions.touching import touch
+from holdfast.store.transitions.transaction import Row, Transaction, append, load
+
+REMEMBERED = 30 * 86_400 * 1_000_000
+"""Microseconds for which a key is remembered at least, when a budget is reset again and again."""
+
+
+# What runs do
+
+
+def count(tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[Spending]) -> Breach | None:
+    """Count what was spent: a fact, whatever the limits say. Answers the first hard limit that it passed."""
+    breach: Breach | None = None
+    for spending in spendings:
+        if spending.key is not None and not _is_new(tx, f"{budgets.RUN}{run_id}", spending.key, run_id):
+            continue
+        found = _count(tx, run_id, names, spending.amounts)
+        if spending.under is not None:
+            _draw(tx, run_id, spending.under, spending.amounts)
+        breach = breach or found
+    return breach
+
+
+def _count(tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[str, int]) -> Breach | None:
+    rows = tx.rows(
+        "count_spending", run_id=run_id, budgets=tx.as_list(names), dimensions=tx.as_list(amounts),
+        amounts=tx.as_list(amounts.values()),
+    )  # fmt: skip
+    lines = [Allowance(**dict(row)) for row in rows]
+    soft = budgets.crossed(lines, amounts)
+    due = [line for line in lines if budgets.is_due(line, tx.now)]
+    passed = [line for line in lines if line.hard is not None and line.used > line.hard]
+    if not (soft or due or passed):
+        return None
+    for name in sorted({line.budget for line in due}):
+        _reset(tx, _load(tx, [name])[name])
+        tx.many("add_used", [_amount(line, amounts[line.dimension]) for line in lines if line.budget == name])
+    soft, passed = _without(soft, due), _without(passed, due)
+    _note(tx, soft, hard=0)
+    _note(tx, passed, hard=1)
+    return budgets.excess(passed, _load(tx, [line.budget for line in passed]), tx.now) if passed else None
+
+
+def _without(lines: list[Allowance], due: list[Allowance]) -> list[Allowance]:
+    names = {line.budget for line in due}
+    return [line for line in lines if line.budget not in names]
+
+
+def spend(tx: Transaction, op: c.Spend) -> c.Spent | c.Refused:
+    """Take from the budgets of a run, or refuse."""
+    _check_lease(tx, op.run_id, op.generation)
+    if op.key is not None and not _is_new(tx, f"{budgets.RUN}{op.run_id}", op.key, op.run_id):
+        append(tx, op.run_id, [op.event])
+        return c.Spent(tx.now, counted=False)
+    credit = _credit(tx, op.run_id, op.under)
+    breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
+    if breach is not None:
+        if op.key is not None:
+            tx.change("delete_receipt_of_key", budget=f"{budgets.RUN}{op.run_id}", key=op.key)
+        return c.Refused(breach)
+    count(tx, op.run_id, op.budgets, [Spending(op.amounts, None, op.under)])
+    append(tx, op.run_id, [op.event])
+    return c.Spent(tx.now)
+
+
+def reserve(tx: Transaction, op: c.Reserve) -> c.Spent | c.Refused:
+    """Have so much set aside under a key, or refuse and leave what is."""
+    _check_lease(tx, op.run_id, op.generation)
+    old = {(row["budget"], row["dimension"]): row["amount"] for row in tx.rows("reservation", run_id=op.run_id, key=op.key)}
+    credit = {dimension: amount for (_, dimension), amount in old.items()}
+    for dimension, amount in _credit(tx, op.run_id, op.under).items():
+        credit[dimension] = credit.get(dimension, 0) + amount
+    breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
+    if breach is not None:
+        return c.Refused(breach)
+    lines = [line for line in _lines(tx, op.budgets) if line.dimension in op.amounts]
+    tx.many("save_reservation", [_reservation(tx, op, line) for line in lines])
+    more = [(line, op.amounts[line.dimension] - old.get((line.budget, line.dimension), 0)) for line in lines]
+    tx.many("add_reserved", [_amount(line, amount) for line, amount in more if amount])
+    if op.event is not None:
+        append(tx, op.run_id, [op.event])
+    return c.Spent(tx.now)
+
+
+def _reservation(tx: Transaction, op: c.Reserve, line: Allowance) -> Row:
+    return {
+        "run_id": op.run_id,
+        "key": op.key,
+        "budget": line.budget,
+        "dimension": line.dimension,
+        "amount": op.amounts[line.dimension],
+        "lasting": int(op.event is not None),
+        "at": tx.now,
+    }
+
+
+def _credit(tx: Transaction, run_id: str, under: str | None) -> dict[str, int]:
+    """Return what is left of what was set aside for this, in any one budget."""
+    if under is None:
+        return {}
+    return {row["dimension"]: row["amount"] for row in tx.rows("reservation", run_id=run_id, key=under)}
+
+
+def _draw(tx: Transaction, run_id: str, key: str, amounts: Mapping[str, int]) -> None:
+    """What was spent of what was set aside is set aside no more."""
+    found = tx.rows("reservation", run_id=run_id, key=key)
+    taken = [(row, min(row["amount"], amounts.get(row["dimension"], 0))) for row in found]
+    drawn = [{"budget": row["budget"], "dimension": row["dimension"], "amount": -amount} for row, amount in taken if amount]
+    tx.many("draw_reservation", [{"run_id": run_id, "key": key, **one} for one in drawn])
+    tx.many("add_reserved", drawn)
+
+
+def settle(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
+    """Give back what is set aside under these keys."""
+    for key in keys:
+        found = tx.rows("reservation", run_id=run_id, key=key)
+        tx.many("add_reserved", [_given_back(row) for row in found])
+        tx.change("delete_one_reservation", run_id=run_id, key=key)
+
+
+def settle_run(tx: Transaction, run_id: str) -> None:
+    """Give back all that a run has set aside: it has ended."""
+    _give_back(tx, tx.rows("reservations_of_run", run_id=run_id))
+
+
+def settle_session(tx: Transaction, session_id: str) -> None:
+    """Give back what the steps have set aside that a session was at work on: they will be done again, or not."""
+    _give_back(tx, tx.rows("reservations_of_session", session_id=session_id))
+
+
+def _give_back(tx: Transaction, found: Sequence[Row]) -> None:
+    if found:
+        tx.many("add_reserved", [_given_back(row) for row in found])
+        keys = sorted({(row["run_id"], row["key"]) for row in found})
+        tx.many("delete_one_reservation", [{"run_id": run_id, "key": key} for run_id, key in keys])
+
+
+def _given_back(row: Row) -> Row:
+    return {"budget": row["budget"], "dimension": row["dimension"], "amount": -row["amount"]}
+
+
+def is_blocked(tx: Transaction, names: Sequence[str], demands: Sequence[Mapping[str, int]]) -> bool:
+    """Say whether there is still no room for one of these demands; an empty one only asks that no limit be passed."""
+    lines = _fresh(tx, names)
+    known = _load(tx, names)
+    return any(_stops(lines, known, demand, tx.now) for demand in demands)
+
+
+def _stops(lines: Sequence[Allowance], known: Mapping[str, Budget], demand: Mapping[str, int], now: int) -> bool:
+    found = budgets.refusal(lines, demand, known) if demand else budgets.excess(lines, known, now)
+    return found is not None
+
+
+# When runs start
+
+
+def check_names(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    """Refuse runs that name a budget that is not there. Raises BudgetNotFound."""
+    wanted = {name for run in runs for name in run.budgets if not name.startswith(budgets.TREE)}
+    missing = sorted(wanted - set(_load(tx, sorted(wanted)))) if wanted else []
+    if missing:
+        raise BudgetNotFound(budget=missing[0])
+
+
+def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
+    """Make the budgets of new runs that came with limits of their own."""
+    for run in runs:
+        if run.limits is not None:
+            _save(tx, f"{budgets.TREE}{run.id}", run.id, c.SetBudget(name="", limits=run.limits), None, {})
+
+
+# What people do
+
+
+def set_budget(tx: Transaction, op: c.SetBudget) -> None:
+    """Create a budget or change it."""
+    old = _load(tx, [op.name]).get(op.name)
+    if old is None and op.only_limits:
+        raise BudgetNotFound(budget=op.name)
+    lines = {line.dimension: line for line in _lines(tx, [op.name])}
+    _save(tx, op.name, None if old is None else old.run_id, op, old, lines)
+    before = {name: line.hard for name, line in lines.items()}
+    if old is not None and budgets.is_raised(before, op.limits.hard):
+        _wake(tx, op.name)
+
+
+def _save(
+    tx: Transaction, name: str, run_id: str | None, op: c.SetBudget, old: Budget | None, lines: Mapping[str, Allowance]
+) -> None:
+    resets, zone, at = op.resets, op.zone, None
+    if op.only_limits and old is not None:
+        resets, zone, at = old.resets, old.zone, old.reset_at
+    elif resets is not None:
+        at = old.reset_at if old is not None and (old.resets, old.zone) == (resets, zone) else None
+        at = at or budgets.next_reset(resets, zone, tx.now, tx.now)
+    on_breach = old.on_breach if op.only_limits and old is not None else op.limits.on_breach
+    values = {"name": name, "run_id": run_id, "on_breach": on_breach, "resets": resets, "zone": zone, "reset_at": at}
+    tx.change("save_budget", **values, created_at=tx.now)
+    tx.change("set_rhythm", name=name, reset_at=at)
+    for dimension, hard in op.limits.hard.items():
+        known = lines.get(dimension)
+        soft = op.limits.soft.get(dimension, None if known is None else known.soft)
+        soft = None if soft is None or (hard is not None and soft > hard) else soft
+        tx.change("save_allowance", budget=name, dimension=dimension, run_id=run_id, hard=hard, soft=soft, reset_at=at)
+
+
+def raise_budget(tx: Transaction, op: c.RaiseBudget) -> bool:
+    """Add to hard limits."""
+    lines = {line.dimension: line for line in _known(tx, op.name)}
+    budgets.check_dimensions(op.amounts, lines)
+    if op.key is not None and not _is_new(tx, op.name, f"raise {op.key}", _load(tx, [op.name])[op.name].run_id):
+        return False
+    for dimension, amount in op.amounts.items():
+        line = lines[dimension]
+        values = {"budget": op.name, "dimension": dimension, "run_id": line.run_id, "soft": line.soft, "reset_at": line.reset_at}
+        tx.change("save_allowance", **values, hard=None if line.hard is None else line.hard + amount)
+    _wake(tx, op.name)
+    return True
+
+
+def reset_budget(tx: Transaction, op: c.ResetBudget) -> None:
+    """Begin anew."""
+    _known(tx, op.name)
+    _reset(tx, _load(tx, [op.name])[op.name])
+    _wake(tx, op.name)
+
+
+def spend_budget(tx: Transaction, op: c.SpendBudget) -> c.Spent | c.Refused:
+    """Count what somebody outside any run has spent."""
+    lines = _known(tx, op.name)
+    budgets.check_dimensions(op.amounts, [line.dimension for line in lines])
+    breach = _gate(tx, [op.name], op.amounts, {}, noted=False)
+    if op.key is not None and not _is_new(tx, op.name, op.key, lines[0].run_id):
+        return c.Spent(tx.now, counted=False)
+    if breach is not None:
+        _note(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
+        if op.key is not None:
+            tx.change("delete_receipt_of_key", budget=op.name, key=op.key)
+        return c.Refused(breach)
+    counted = [line for line in _lines(tx, [op.name]) if line.dimension in op.amounts]
+    tx.many("add_used", [_amount(line, op.amounts[line.dimension]) for line in counted])
+    _note(tx, budgets.crossed(_lines(tx, [op.name], op.amounts), op.amounts), hard=0)
+    return c.Spent(tx.now)
+
+
+def _wake(tx: Transaction, name: str) -> None:
+    """Whoever waits for room in this budget looks again."""
+    waiting = [
+        row["id"] for row in tx.rows("blocked_runs") if name in budgets.names(msgspec.json.decode(bytes(row["waits"] or b"[]")))
+    ]
+    for run_id in waiting:
+        state = load(tx, run_id)
+        if claims.is_parked(state):
+            touch(tx, state)
+
+
+# Lines
+
+
+def _gate(
+    tx: Transaction, names: Sequence[str], amounts: Mapping[str, int], credit: Mapping[str, int], *, noted: bool = True
+) -> Breach | None:
+    """Say which limit does not let so much be taken, and count that it did not."""
+    lines = _fresh(tx, names)
+    breach = budgets.refusal(lines, amounts, _load(tx, names), credit) or budgets.excess(lines, _load(tx, names), tx.now)
+    if breach is not None and noted:
+        _note(tx, [line for line in lines if (line.budget, line.dimension) == (breach.budget, breach.dimension)], hard=1)
+    return breach
+
+
+def _fresh(tx: Transaction, names: Sequence[str]) -> list[Allowance]:
+    """Return the lines of budgets, locked; those whose time has come are reset first."""
+    lines = _lines(tx, names)
+    due = sorted({line.budget for line in lines if budgets.is_due(line, tx.now)})
+    for name in due:
+        _reset(tx, _load(tx, [name])[name])
+    return _lines(tx, names) if due else lines
+
+
+def _reset(tx: Transaction, budget: Budget) -> None:
+    at = budgets.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
+    tx.change("reset_budget", name=budget.name, reset_at=at)
+    tx.change("reset_allowances", name=budget.name, reset_at=at)
+    tx.change("forget_receipts", budget=budget.name, before=tx.now - REMEMBERED)
+
+
+def _note(tx: Transaction, lines: Sequence[Allowance], *, hard: int) -> None:
+    noted = [
+        {"name": line.budget, "dimension": line.dimension, "hard": hard, "soft": 1 - hard, "now": tx.now}
+        for line in lines
+        if not line.budget.startswith(budgets.RUN)
+    ]
+    tx.many("note_breach", noted)
+
+
+def _lines(tx: Transaction, names: Sequence[str], dimensions: Iterable[str] | None = None) -> list[Allowance]:
+    found = [Allowance(**dict(row)) for row in tx.rows("lock_allowances", budgets=tx.as_list(names))] if names else []
+    return found if dimensions is None else [line for line in found if line.dimension in set(dimensions)]
+
+
+def _known(tx: Transaction, name: str) -> list[Allowance]:
+    lines = _lines(tx, [name])
+    if not lines or name.startswith(budgets.RUN):
+        raise BudgetNotFound(budget=name)
+    return lines
+
+
+def _load(tx: Transaction, names: Sequence[str]) -> dict[str, Budget]:
+    return {row["name"]: Budget(**dict(row)) for row in tx.rows("budgets_named", names=tx.as_list(names))} if names else {}
+
+
+def _amount(line: Allowance, amount: int) -> Row:
+    return {"budget": line.budget, "dimension": line.dimension, "amount": amount}
+
+
+def _is_new(tx: Transaction, budget: str, key: str, run_id: str | None) -> bool:
+    return tx.change("insert_receipt", budget=budget, key=key, run_id=run_id, at=tx.now) == 1
+
+
+def _check_lease(tx: Transaction, run_id: str, generation: int) -> None:
+    found = tx.rows("lease_of", run_id=run_id)
+    if not found or found[0]["generation"] != generation or found[0]["session_id"] is None:
+        raise LeaseLost(run=run_id, generation=generation)

@@ -1,0 +1,220 @@
+"""Budgets, killed at each commit: what completed work says it spent is what was counted, and nothing stays set aside."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import holdfast
+from holdfast import Fail, compensate, gather, reserve, sleep, spend, step, sync, workflow
+from holdfast.core.budgets import limits_from
+from holdfast.store import contract as c
+from holdfast.testing import crash_everywhere
+from holdfast.testing.ledger import RUN
+
+stores: list = []
+"""The store of the engine that is alive, for steps that do what people do."""
+
+
+def with_budget(limit=1000, **options):
+    """Put a shared budget into each new database, and remember the store."""
+
+    def wrap(store):
+        stores[:] = [store]
+        if store.budget("team") is None:
+            store.apply([c.SetBudget(name="team", limits=limits_from({"tokens": limit, "calls": None}), **options)])
+        return store
+
+    return wrap
+
+
+def counted(lab, **expected):
+    """What the run has spent, and the budget with it; nothing is set aside."""
+    assert lab.engine.spending(RUN).total == expected
+    lines = lab.engine._parts.store.allowances(["team"])
+    assert {line.dimension: line.used / 1_000_000 for line in lines if line.used} == expected
+    assert [line.reserved for line in lines] == [0, 0]
+
+
+def everywhere(workflow, *args, spent, limit=1000, resets=None, **options):
+    return crash_everywhere(
+        workflow, *args, options={"budget": "team"}, wrap=with_budget(limit, resets=resets), check=partial(counted, **spent),
+        doubles=3, **options,
+    )  # fmt: skip
+
+
+@step
+async def think(tokens: int) -> int:
+    spend(tokens=tokens, calls=1)
+    return tokens
+
+
+@step
+def ponder(tokens: int) -> int:
+    with reserve(tokens=2 * tokens):
+        spend(tokens=tokens)
+    return tokens
+
+
+@step
+async def think_first(tokens: int) -> int:
+    async with reserve(tokens=2 * tokens):
+        spend(tokens=tokens)
+    return tokens
+
+
+@step(retries=2, delay="1s")
+async def stumble(tokens: int) -> int:
+    spend(tokens=tokens)
+    if holdfast.info().attempt < 2:
+        raise ValueError("not yet")
+    return tokens
+
+
+@step
+async def unthink() -> None:
+    spend(tokens=1)
+
+
+@step
+async def broken() -> None:
+    raise Fail("no")
+
+
+@step
+def raise_the_budget() -> None:
+    (store,) = stores
+    store.apply([c.RaiseBudget("team", {"tokens": 500_000_000}, "once")])
+
+
+@workflow
+async def spending_in_steps() -> int:
+    return await think(10) + await think(20) + await stumble(3)
+
+
+@workflow
+async def spending_side_by_side() -> int:
+    return sum(await gather(think(10), think_first(20), think(30)))
+
+
+@workflow
+def pondering() -> int:
+    sync.spend(calls=2)
+    with sync.reserve(tokens=100):
+        found = ponder(10) + ponder(20)
+    return found
+
+
+@workflow
+async def reserving() -> int:
+    async with reserve(tokens=300):
+        first = await think_first(40)
+        await sleep("1h")
+        await spend(tokens=5)
+    return first
+
+
+@workflow
+async def spending_and_undoing() -> None:
+    compensate(unthink)
+    await think(10)
+    await broken()
+
+
+@workflow
+async def child_spending(tokens: int) -> int:
+    return await think(tokens)
+
+
+@workflow
+async def spending_in_children() -> int:
+    return sum(await gather(child_spending(10), child_spending(20)))
+
+
+@workflow
+async def asking_for_more() -> int:
+    return await think_first(60) + await think_first(60)
+
+
+@workflow
+async def raising_for_another() -> int:
+    async def helper() -> None:
+        await sleep("1h")
+        await raise_the_budget()
+
+    await gather(asking_for_more(), helper())
+    return 1
+
+
+@workflow
+async def buying_twice() -> int:
+    await spend(tokens=80)
+    await spend(tokens=70)
+    return 2
+
+
+@workflow
+async def thinking_past_the_limit() -> int:
+    return await think(80) + await think(70) + await think(5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spent"),
+    [
+        (spending_in_steps, {"tokens": 36, "calls": 2}),
+        (spending_side_by_side, {"tokens": 60, "calls": 2}),
+        (pondering, {"tokens": 30, "calls": 2}),
+        (reserving, {"tokens": 45}),
+        (spending_and_undoing, {"tokens": 11, "calls": 1}),
+        (spending_in_children, {"tokens": 30, "calls": 2}),
+    ],
+)
+def test_what_was_spent_is_counted_once_wherever_it_is_killed(shape, spent):
+    report = everywhere(shape, spent=spent)
+
+    assert report.boundaries > 2
+
+
+def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget():
+    report = everywhere(raising_for_another, spent={"tokens": 120}, limit=150, exact=False)
+
+    assert report.boundaries > 5
+
+
+def total(lab, tokens, left):
+    assert lab.engine.spending(RUN).total["tokens"] == tokens
+    (line,) = (one for one in lab.engine._parts.store.allowances(["team"]) if one.dimension == "tokens")
+    assert (line.used, line.reserved) == (left * 1_000_000, 0)
+
+
+def test_a_run_that_had_no_room_goes_on_after_the_reset():
+    """What it spent before is forgotten by the budget, not by the run."""
+    minute = str(60_000_000)
+    crash_everywhere(
+        buying_twice, options={"budget": "team"}, wrap=with_budget(100, resets=minute), check=partial(total, tokens=150, left=70)
+    )
+
+
+def test_a_run_past_its_limit_stops_wherever_it_is_killed_and_goes_on_after_the_reset():
+    minute = str(60_000_000)
+    crash_everywhere(
+        thinking_past_the_limit, options={"budget": "team"}, wrap=with_budget(100, resets=minute),
+        check=partial(total, tokens=155, left=5),
+    )  # fmt: skip
+
+
+def test_limits_of_a_tree_that_fail_its_run():
+    @workflow(name="failing on a budget")
+    async def failing() -> int:
+        compensate(unthink)
+        return await think(60) + await think(60) + await think(60)
+
+    def spent(lab):
+        assert lab.engine.spending(RUN).total["tokens"] == 121
+
+    crash_everywhere(failing, options={"budget": {"tokens": 100, "calls": None, "on_breach": "fail"}}, check=spent)
+
+
+def test_a_run_that_is_cancelled_with_something_set_aside():
+    everywhere(reserving, spent={"tokens": 40}, cancel_at="think_first")

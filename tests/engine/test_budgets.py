@@ -1,0 +1,488 @@
+"""Runs with budgets: what they spend is counted once, and without room they stop, wait and go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from decimal import Decimal
+
+import pytest
+
+import holdfast
+from holdfast import AsyncEngine, Engine, Fail, compensate, gather, reserve, spend, step, sync, wait_signal, workflow
+from holdfast.errors import BadOption, BudgetExceeded, BudgetNotFound, RunCancelled, RunFailed, UnknownDimension
+from holdfast.testing.harness import Lab
+from tests.engine.waiting import wait_until
+
+undone: list[str] = []
+
+
+@step
+async def think(tokens: int) -> int:
+    spend(tokens=tokens)
+    return tokens
+
+
+@step
+def ponder(tokens: int) -> int:
+    spend(tokens=tokens)
+    return tokens
+
+
+@step
+async def think_first(tokens: int, estimate: int = 0) -> int:
+    async with reserve(tokens=estimate or tokens):
+        spend(tokens=tokens)
+    return tokens
+
+
+@step
+def ponder_first(tokens: int) -> int:
+    with reserve(tokens=tokens):
+        spend(tokens=tokens)
+    return tokens
+
+
+@step(retries=3, delay="1s")
+async def stumble(tokens: int) -> int:
+    spend(tokens=tokens)
+    if holdfast.info().attempt < 3:
+        raise ValueError("not yet")
+    return tokens
+
+
+@step(retries=3, delay="1s")
+async def stumble_on_one_bill(tokens: int) -> int:
+    spend(tokens=tokens, key="the bill")
+    if holdfast.info().attempt < 3:
+        raise ValueError("not yet")
+    return tokens
+
+
+@step
+async def unthink() -> None:
+    spend(tokens=1)
+    undone.append("unthink")
+
+
+@workflow
+async def thinker(*tokens: int) -> int:
+    return sum([await think(n) for n in tokens])
+
+
+@workflow
+def ponderer(*tokens: int) -> int:
+    return sum(ponder(n) for n in tokens)
+
+
+@workflow
+async def careful(*tokens: int) -> int:
+    return sum([await think_first(n) for n in tokens])
+
+
+@workflow
+def careful_in_a_thread(*tokens: int) -> int:
+    return sum(ponder_first(n) for n in tokens)
+
+
+@workflow
+async def purchaser(*tokens: int) -> int:
+    for n in tokens:
+        await spend(tokens=n)
+    return sum(tokens)
+
+
+@workflow
+def purchaser_in_a_thread(*tokens: int) -> int:
+    for n in tokens:
+        sync.spend(tokens=n)
+    return sum(tokens)
+
+
+@workflow
+async def two_thinkers(tokens: int) -> int:
+    return sum(await gather(thinker(tokens), thinker(tokens)))
+
+
+@workflow
+async def regretful(tokens: int) -> int:
+    compensate(unthink)
+    await think(tokens)
+    return await think(1)
+
+
+@pytest.fixture
+def lab(database, clock):
+    with Lab(database, clock=clock) as lab:
+        yield lab
+        assert lab.engine.check() == []
+
+
+def used(engine, name):
+    return {line.dimension: line.used / 1_000_000 for line in engine._parts.store.allowances([name])}
+
+
+def aside(engine, name):
+    return sum(line.reserved for line in engine._parts.store.allowances([name]))
+
+
+@pytest.mark.parametrize("shape", [thinker, ponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
+def test_what_is_spent_is_counted_for_the_run_its_tree_and_the_shared_budget(engine, shape):
+    engine.budget("team", {"tokens": 1000})
+
+    run = engine.start(shape, 100, 20, 3, budget=["team", {"tokens": 500}])
+
+    assert run.result(timeout=20) == 123
+    assert engine.spending(run.id).total == {"tokens": 123}
+    assert used(engine, "team") == used(engine, f"tree:{run.id}") == {"tokens": 123}
+    assert aside(engine, "team") == 0
+
+
+@pytest.mark.parametrize("shape", [thinker, ponderer])
+def test_a_run_past_its_limit_begins_no_further_step_until_the_budget_is_raised(lab, shape):
+    run = lab.start(shape, 100, 100, 100, 100, budget={"tokens": 150})
+    lab.settle()
+
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 200})
+    assert not lab.hop() or run.status == "blocked"
+    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 50})
+    lab.settle()
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 300})
+    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 500})
+
+    assert lab.finish(run) == 400
+    assert lab.engine.spending(run.id).total == {"tokens": 400}
+
+
+@pytest.mark.parametrize("shape", [careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
+def test_what_asks_first_never_passes_the_limit(lab, shape):
+    run = lab.start(shape, 100, 100, 100, budget={"tokens": 250})
+    lab.settle()
+
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 200})
+    assert aside(lab.engine, f"tree:{run.id}") == 0
+    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 50})
+
+    assert lab.finish(run) == 300
+
+
+def test_raising_a_shared_budget_lets_every_run_go_on_that_waits_for_it(lab):
+    lab.engine.budget("team", {"tokens": 100})
+    runs = [lab.start(purchaser, 100, budget="team") for _ in range(5)]
+    lab.settle()
+    assert sorted(run.status for run in runs) == ["blocked"] * 4 + ["completed"]
+
+    lab.engine.raise_budget("team", {"tokens": 400})
+
+    assert [lab.finish(run) for run in runs] == [100] * 5
+    assert used(lab.engine, "team") == {"tokens": 500}
+
+
+def test_a_run_that_waits_for_a_budget_goes_on_when_it_is_reset_by_the_calendar(lab):
+    lab.engine.budget("daily", {"tokens": 100}, reset="day", zone="Europe/Berlin")
+    run = lab.start(purchaser, 100, 100, budget="daily")
+    lab.settle()
+    assert run.status == "blocked"
+
+    assert lab.finish(run) == 200
+    assert lab.clock.now() == 1767308400 * 1_000_000  # midnight in Berlin is 23:00 UTC
+    assert used(lab.engine, "daily") == {"tokens": 100}
+
+
+@pytest.mark.parametrize("shape", [thinker, ponderer, careful, purchaser])
+def test_on_breach_the_run_fails_if_that_is_said(lab, shape):
+    run = lab.start(shape, 100, 100, 100, budget={"tokens": 150, "on_breach": "fail"})
+
+    with pytest.raises(RunFailed, match="no room left in the budget"):
+        lab.finish(run)
+
+
+@pytest.mark.parametrize("shape", [thinker, careful, purchaser])
+def test_on_breach_the_run_is_cancelled_if_that_is_said(lab, shape):
+    run = lab.start(shape, 100, 100, 100, budget={"tokens": 150, "on_breach": "cancel"})
+
+    with pytest.raises(RunCancelled, match="is spent"):
+        lab.finish(run)
+
+
+@pytest.mark.parametrize("on_breach", ["fail", "cancel"])
+def test_what_is_undone_is_undone_whatever_the_budget_says(lab, on_breach):
+    undone.clear()
+    run = lab.start(regretful, 100, budget={"tokens": 10, "on_breach": on_breach})
+
+    with pytest.raises(RunFailed):
+        lab.finish(run)
+
+    assert undone == ["unthink"]
+    assert lab.engine.spending(run.id).total == {"tokens": 101}
+
+
+def test_a_run_that_waits_for_a_budget_can_be_cancelled(lab):
+    run = lab.start(purchaser, 100, budget={"tokens": 10})
+    lab.settle()
+
+    run.cancel()
+
+    with pytest.raises(RunCancelled):
+        lab.finish(run)
+
+
+def test_each_attempt_has_spent_what_it_spent_but_a_key_is_counted_once(lab):
+    @workflow(name="stumbler")
+    async def stumbler() -> int:
+        return await stumble(10) + await stumble_on_one_bill(7)
+
+    run = lab.start(stumbler, budget={"tokens": 100})
+
+    assert lab.finish(run) == 17
+    assert lab.engine.spending(run.id).total == {"tokens": 37}
+
+
+def test_children_draw_on_the_budgets_of_their_parent(lab):
+    run = lab.start(two_thinkers, 60, budget={"tokens": 1000})
+
+    assert lab.finish(run) == 120
+    found = lab.engine.spending(run.id)
+    assert (found.run, found.total, len(found.runs)) == ({}, {"tokens": 120}, 2)
+    assert used(lab.engine, f"tree:{run.id}") == {"tokens": 120}
+
+
+def test_money_is_added_without_an_error(lab):
+    @step(name="pay a dime")
+    async def pay() -> None:
+        spend(money=0.1)
+        spend(money="0.1")
+        spend(money=Decimal("0.1"))
+
+    @workflow(name="ten dimes")
+    async def dimes() -> None:
+        for _ in range(10):
+            await pay()
+
+    run = lab.start(dimes, budget={"money": 3})
+    lab.finish(run)
+
+    assert lab.engine.spending(run.id).total == {"money": 3}
+
+
+def test_a_workflow_sets_aside_for_the_steps_in_its_block(lab):
+    @workflow(name="block of steps")
+    async def block() -> int:
+        async with reserve(tokens=200):
+            await think(60)
+            await think_first(50)
+            await wait_signal("go")
+            await spend(tokens=30)
+        await wait_signal("end")
+        return 1
+
+    lab.engine.budget("team", {"tokens": 200})
+    run = lab.start(block, budget="team")
+    lab.settle()
+    assert (used(lab.engine, "team"), aside(lab.engine, "team")) == ({"tokens": 110}, 90_000_000)
+    other = lab.start(purchaser, 30, budget="team")
+    lab.restart()
+    lab.settle()
+    assert (aside(lab.engine, "team"), lab.engine.run(other.id).status) == (90_000_000, "blocked")
+
+    lab.signal(run, "go")
+    lab.settle()
+    assert (used(lab.engine, "team"), aside(lab.engine, "team")) == ({"tokens": 140}, 0)
+    lab.engine.raise_budget("team", {"tokens": 1})
+
+    assert lab.finish(other) == 30
+    lab.signal(run, "end")
+    assert lab.finish(run) == 1
+
+
+def test_a_step_may_do_with_less_when_there_is_no_room(lab):
+    @step(name="degrade")
+    async def degrade() -> str:
+        try:
+            async with reserve(tokens=500):
+                return "the big model"
+        except BudgetExceeded as error:
+            assert (error.facts["budget"], error.facts["limit"]) == (f"tree:{holdfast.info().run_id}", "100")
+            return "the small model"
+
+    @workflow(name="degrading")
+    async def degrading() -> str:
+        return await degrade()
+
+    assert lab.run_to_end(degrading, budget={"tokens": 100}) == "the small model"
+
+
+def test_a_step_that_fails_has_spent_and_has_nothing_set_aside(lab):
+    @step(name="burn")
+    async def burn() -> None:
+        async with reserve(tokens=50):
+            spend(tokens=20)
+            raise Fail("burnt")
+
+    @workflow(name="burning")
+    async def burning() -> None:
+        await burn()
+
+    run = lab.start(burning, budget={"tokens": 100})
+    with pytest.raises(RunFailed):
+        lab.finish(run)
+
+    assert (used(lab.engine, f"tree:{run.id}"), aside(lab.engine, f"tree:{run.id}")) == ({"tokens": 20}, 0)
+
+
+@pytest.mark.sqlite_only
+def test_a_transactional_step_spends_in_its_own_transaction(lab):
+    @step(name="enter", transactional=True)
+    def enter(fail: bool) -> None:
+        spend(tokens=5)
+        holdfast.connection().execute("CREATE TABLE IF NOT EXISTS entry (n INTEGER)")
+        if fail:
+            raise Fail("no")
+
+    @workflow(name="entering")
+    async def entering(fail: bool) -> None:
+        await enter(fail)
+
+    run = lab.start(entering, False, budget={"tokens": 100})
+    lab.finish(run)
+
+    assert lab.engine.spending(run.id).total == {"tokens": 5}
+
+
+def test_why_names_the_budget_the_figures_and_the_command(lab):
+    lab.engine.budget("team", {"tokens": 100}, reset="1h")
+    run = lab.start(purchaser, 90, 20, budget="team")
+    lab.settle()
+
+    found = run.why()
+
+    assert found.reason == (
+        "there is no room in the budget team: 90 of 100 tokens are used, step 'spend#2' wants 20;"
+        " it is reset at 2026-01-01 01:00:00 UTC (in 1h)"
+    )
+    assert found.remedy == "holdfast budgets raise team tokens=10"
+    assert found.blockers[0].holder == "team"
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ("none", BudgetNotFound),
+        ({}, BadOption),
+        ({"tokens": -1}, BadOption),
+        ({"tokens": "many"}, BadOption),
+        ({"tokens": True}, BadOption),
+        ({"two words": 1}, BadOption),
+        ({"tokens": 5, "on_breach": "explode"}, BadOption),
+        ({"tokens": 5, "soft": {"coins": 1}}, UnknownDimension),
+        ({"tokens": 5, "soft": {"tokens": 6}}, BadOption),
+        ([{"tokens": 1}, {"tokens": 2}], BadOption),
+        (7, BadOption),
+        ("run:x", BadOption),
+    ],
+)
+def test_a_start_with_a_budget_that_cannot_be_is_refused(engine, option, error):
+    with pytest.raises(error):
+        engine.start(thinker, 1, budget=option)
+
+    assert engine.runs() == []
+    assert engine.budgets() == []
+
+
+def test_bad_limits_amounts_and_rhythms_are_refused_and_nothing_is_written(engine):
+    engine.budget("team", {"tokens": 10})
+    refused = [
+        (BadOption, lambda: engine.budget("team", {"tokens": -1})),
+        (BadOption, lambda: engine.budget("team", {"tokens": float("nan")})),
+        (BadOption, lambda: engine.budget("tree:x", {"tokens": 1})),
+        (BadOption, lambda: engine.budget("team", {"tokens": 1}, zone="Atlantis")),
+        (BadOption, lambda: engine.budget("team", {"tokens": 1}, reset="1ms")),
+        (BadOption, lambda: engine.budget("new", {})),
+        (BadOption, lambda: engine.raise_budget("team", {"tokens": -5})),
+        (BadOption, lambda: engine.spend_budget("team", {})),
+        (UnknownDimension, lambda: engine.spend_budget("team", {"coins": 1})),
+        (BudgetNotFound, lambda: engine.raise_budget("nobody", {"tokens": 5})),
+        (BudgetExceeded, lambda: engine.spend_budget("team", {"tokens": 11})),
+    ]
+    for error, call in refused:
+        with pytest.raises(error):
+            call()
+
+    (found,) = engine.budgets()
+    assert [(line.hard, line.used) for line in found.allowances] == [(10_000_000, 0)]
+
+
+def test_a_step_that_spends_what_nobody_counts_fails_by_name(engine):
+    @step(name="misspell")
+    async def misspell() -> None:
+        spend(token=5)
+
+    @workflow(name="misspelling")
+    async def misspelling() -> None:
+        await misspell()
+
+    with pytest.raises(RunFailed, match="UnknownDimension"):
+        engine.start(misspelling, budget={"tokens": 5}).result(timeout=20)
+    with pytest.raises(BadOption):
+        spend(tokens=-1)
+
+
+def test_outside_a_run_steps_that_spend_are_just_functions():
+    assert ponder(5) == 5
+    assert ponder_first(5) == 5
+
+
+async def drive(database):
+    async with AsyncEngine(database) as engine:
+        await engine.budget("team", {"tokens": 100}, soft={"tokens": 50})
+        run = await engine.start(careful, 40, 40, budget="team")
+        assert await run.result(timeout=20) == 80
+        assert await engine.spend_budget("team", {"tokens": 20}, key="k")
+        assert [await engine.raise_budget("team", {"tokens": 1}, key="r") for _ in range(2)] == [True, False]
+        await engine.reset_budget("team")
+        assert engine.spending(run.id).total == {"tokens": 80}
+        (found,) = engine.budgets()
+        return found
+
+
+def test_an_asynchronous_engine_offers_the_same(database):
+    found = asyncio.run(drive(database))
+
+    assert (found.soft_breaches, found.reset_count, found.allowances[0].hard) == (1, 1, 101_000_000)
+
+
+def test_a_step_that_spends_costs_one_statement_more(tmp_path):
+    with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
+        engine.budget("team", {"tokens": 1000})
+        engine.start(thinker, 1, budget="team").result(timeout=20)
+        said: list[str] = []
+        engine._parts.store._db.raw.set_trace_callback(said.append)
+        run = engine.start(thinker, 1, 1, 1, budget="team")
+        run.result(timeout=20)
+        engine._parts.store._db.raw.set_trace_callback(None)
+
+    words = [statement.split()[0] for statement in said if not statement.startswith("PRAGMA")]
+    steps = words[words.index("COMMIT") + 1 :]
+    assert steps[:8] == ["BEGIN", "INSERT", "INSERT", "COMMIT"] * 2
+
+
+def test_a_branch_without_room_goes_on_though_others_are_at_work(database):
+    gate = threading.Event()
+
+    @step(name="long work")
+    def long_work() -> int:
+        gate.wait(30)
+        return 1
+
+    @workflow(name="two branches")
+    async def branches() -> int:
+        return sum(await gather(long_work.aio(), think_first(50)))
+
+    with Engine(database, grace=1) as engine:
+        engine.budget("team", {"tokens": 10})
+        run = engine.start(branches, budget="team")
+        wait_until(engine, lambda: any(event.kind == "step_blocked" for event in run.history()))
+        engine.raise_budget("team", {"tokens": 90})
+        wait_until(engine, lambda: any(event.kind == "step_completed" for event in run.history()))
+        gate.set()
+        assert run.result(timeout=20) == 51
