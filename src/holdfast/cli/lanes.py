@@ -6,11 +6,13 @@ from collections import Counter
 from typing import Any
 
 import click
+import msgspec
 
-from holdfast.cli.desk import Office, desk, printing
+from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import print_json, print_table
+from holdfast.cli.values import TAG
 from holdfast.core import rate
-from holdfast.core.claims import rate_of
+from holdfast.core.claims import rate_of, share_rate_of
 from holdfast.core.records import Lane
 from holdfast.engine.why import at_work, look_at_workers
 from holdfast.store.contract import Store
@@ -19,7 +21,9 @@ EPILOG = """\b
 Examples:
   holdfast lanes
   holdfast lanes set mail --concurrency 5 --rate 10/s
-  holdfast lanes set mail --pause"""
+  holdfast lanes set mail --pause
+  holdfast lanes set llm --concurrency 20 --per-share 2 --rate-per-share 10/m --weight gold=3
+  holdfast lanes set llm --drain"""
 
 NONE = "none"
 
@@ -40,39 +44,60 @@ def lanes(ctx: click.Context) -> None:
     "--concurrency", metavar="N", help="How many of its runs work at once, or 'none' for no limit. E.g. --concurrency 5"
 )
 @click.option("--rate", "rate_text", metavar="N/TIME", help="How many begin per time, or 'none' for no limit. E.g. --rate 10/s")
+@click.option("--per-share", metavar="N", help="How many of one share work at once, or 'none' for no limit. E.g. --per-share 2")
+@click.option(
+    "--rate-per-share", metavar="N/TIME", help="How many of one share begin per time, or 'none'. E.g. --rate-per-share 10/m"
+)
+@click.option("--weight", "weights", multiple=True, type=TAG, help="What a share weighs against the others. E.g. --weight gold=3")
 @click.option("--pause/--unpause", "paused", default=None, help="Let none of its runs begin, or let them begin again.")
+@click.option("--drain/--open", "draining", default=None, help="Take no new runs and finish those there are, or take them again.")
 @printing
-def set_lane(name: str, concurrency: str | None, rate_text: str | None, paused: bool | None) -> None:
+def set_lane(
+    name: str, concurrency: str | None, rate_text: str | None, per_share: str | None, rate_per_share: str | None,
+    weights: tuple[tuple[str, str], ...], paused: bool | None, draining: bool | None,
+) -> None:  # fmt: skip
     """Change the limits of a lane; what is not named stays as it is."""
-    if concurrency is None and rate_text is None and paused is None:
-        raise click.UsageError("nothing to set: use --concurrency, --rate, --pause or --unpause")
+    if not weights and all(one is None for one in (concurrency, rate_text, per_share, rate_per_share, paused, draining)):
+        raise click.UsageError("nothing to set: use --concurrency, --rate, --per-share, --weight, --pause, --drain or the like")
     with desk().opened() as office:
-        _change(office, name, _concurrency(concurrency), rate_text, paused)
+        lane = next((lane for lane in office.store.lanes() if lane.name == name), Lane(name=name))
+        office.engine.lane(
+            name,
+            concurrency=_number("--concurrency", concurrency, lane.concurrency),
+            rate=_text(rate_text, _rate(rate_of(lane))),
+            per_share=_number("--per-share", per_share, lane.per_share),
+            rate_per_share=_text(rate_per_share, _rate(share_rate_of(lane))),
+            weights=_weights(lane) | {share: _weight(text) for share, text in weights},
+            paused=lane.paused if paused is None else paused,
+            draining=lane.draining if draining is None else draining,
+        )
         _print(office.store, name)
 
 
-def _concurrency(text: str | None) -> int | str | None:
+def _number(option: str, text: str | None, now: int | None) -> int | None:
     if text is None or text == NONE:
-        return text
+        return now if text is None else None
     if not text.isascii() or not text.isdigit():
-        raise click.BadParameter(f"{text!r} is no number of runs", param_hint="'--concurrency'")
+        raise click.BadParameter(f"{text!r} is no number of runs", param_hint=f"'{option}'")
     return int(text)
 
 
-def _change(office: Office, name: str, concurrency: int | str | None, rate_text: str | None, paused: bool | None) -> None:
-    lane = next((lane for lane in office.store.lanes() if lane.name == name), Lane(name=name))
-    wanted = lane.concurrency if concurrency is None else concurrency
-    limit = _rate(lane) if rate_text is None else rate_text
-    office.engine.lane(
-        name,
-        concurrency=wanted if isinstance(wanted, int) else None,
-        rate=None if limit in (None, NONE) else limit,
-        paused=lane.paused if paused is None else paused,
-    )
+def _text(text: str | None, now: str | None) -> str | None:
+    return now if text is None else None if text == NONE else text
 
 
-def _rate(lane: Lane) -> str | None:
-    limits = rate_of(lane)
+def _weights(lane: Lane) -> dict[str, float]:
+    return msgspec.json.decode(lane.weights, type=dict[str, float]) if lane.weights else {}
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no number", param_hint="'--weight'") from None
+
+
+def _rate(limits: rate.Rate | None) -> str | None:
     return None if limits is None else rate.show(limits)
 
 
@@ -87,19 +112,24 @@ def _print(store: Store, only: str | None = None) -> None:
     rows = [
         (
             lane["name"], str(lane["running"]), _or_dash(lane["concurrency"]), _or_dash(lane["rate"]),
-            "paused" if lane["paused"] else "open",
+            _or_dash(lane["per_share"]), _or_dash(lane["rate_per_share"]), lane["state"],
         )
         for lane in found
     ]  # fmt: skip
-    print_table(("LANE", "RUNNING", "CONCURRENCY", "RATE", "STATE"), rows)
+    print_table(("LANE", "RUNNING", "CONCURRENCY", "RATE", "PER SHARE", "RATE PER SHARE", "STATE"), rows)
 
 
 def _as_data(lane: Lane, running: int) -> dict[str, Any]:
     return {
         "name": lane.name,
         "concurrency": lane.concurrency,
-        "rate": _rate(lane),
+        "rate": _rate(rate_of(lane)),
+        "per_share": lane.per_share,
+        "rate_per_share": _rate(share_rate_of(lane)),
+        "weights": _weights(lane),
         "paused": lane.paused,
+        "draining": lane.draining,
+        "state": "paused" if lane.paused else "draining" if lane.draining else "open",
         "running": running,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
@@ -18,7 +18,7 @@ from holdfast.core.records import Event, Lane, NewRun, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
-from holdfast.engine.client import Moment, Request
+from holdfast.engine.client import Moment, Request, refuse_gathering
 from holdfast.engine.why import Why, why
 from holdfast.errors import EngineClosed, ResultTimeout
 from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped_async
@@ -121,6 +121,7 @@ class AsyncEngine(AsyncLeaseCalls, AsyncBudgets):
         lease = self._parts.lease if connection is None else (lambda route: None)
         runs, request = self._parts.client.start(workflow, args, own, options, lease)
         if connection is not None:
+            refuse_gathering(options)
             return AsyncRun(self, (await self._start_within(connection, runs))[0].id)
         answers = await self._do(request)
         self._parts.adopt(runs, answers)
@@ -200,9 +201,19 @@ class AsyncEngine(AsyncLeaseCalls, AsyncBudgets):
                 progress(done.runs)
         return gone
 
-    async def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
-        """Set the limits of a lane."""
-        await self._do(self._parts.client.lane(name, concurrency, rate, paused=paused))
+    async def lane(
+        self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False,
+        per_share: int | None = None, rate_per_share: str | None = None, weights: Mapping[str, float] | None = None,
+        draining: bool = False,
+    ) -> None:  # fmt: skip
+        """Set the limits of a lane: how many of its runs work at once and begin per time ("10/s"), in all and of each share;
+        what its shares weigh; whether it is paused, or takes no new runs."""
+        await self._do(
+            self._parts.client.lane(
+                name, concurrency, rate, paused=paused, per_share=per_share, rate_per_share=rate_per_share, weights=weights,
+                draining=draining,
+            )
+        )  # fmt: skip
 
     def lanes(self) -> list[Lane]:
         """Return the lanes that have settings."""

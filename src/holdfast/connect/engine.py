@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
@@ -20,7 +20,7 @@ from holdfast.core.records import Event, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
-from holdfast.engine.client import Moment, Request
+from holdfast.engine.client import Moment, Request, refuse_gathering
 from holdfast.engine.why import Why, why
 from holdfast.errors import BadOption, EngineClosed, ResultTimeout
 
@@ -165,6 +165,7 @@ class Engine(LeaseCalls, Budgets):
             workflow, args, own, options, self._parts.lease if connection is None else _nobody
         )
         if connection is not None:
+            refuse_gathering(options)
             return Run(self, self._parts.store.start_within(connection, runs)[0].id)
         answers = self._do(request)
         self._parts.adopt(runs, answers)
@@ -241,9 +242,19 @@ class Engine(LeaseCalls, Budgets):
                 progress(done.runs)
         return gone
 
-    def lane(self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False) -> None:
-        """Set the limits of a lane: how many of its runs work at once, how many begin per time ("10/s"), or none at all."""
-        self._do(self._parts.client.lane(name, concurrency, rate, paused=paused))
+    def lane(
+        self, name: str, *, concurrency: int | None = None, rate: str | None = None, paused: bool = False,
+        per_share: int | None = None, rate_per_share: str | None = None, weights: Mapping[str, float] | None = None,
+        draining: bool = False,
+    ) -> None:  # fmt: skip
+        """Set the limits of a lane: how many of its runs work at once and begin per time ("10/s"), in all and of each share;
+        what its shares weigh; whether it is paused, or takes no new runs."""
+        self._do(
+            self._parts.client.lane(
+                name, concurrency, rate, paused=paused, per_share=per_share, rate_per_share=rate_per_share, weights=weights,
+                draining=draining,
+            )
+        )  # fmt: skip
 
     def lanes(self) -> list[Lane]:
         """Return the lanes that have settings."""

@@ -27,7 +27,7 @@ log = logging.getLogger("holdfast")
 
 START_OPTIONS = (
     "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version", "policy",
-    "budget", "share",
+    "budget", "share", "debounce", "max_wait", "batch", "within",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class Ready(msgspec.Struct, order=True):
     id: str
     lane: str
     suspect: bool = False
+    share: str | None = None
 
 
 class Fate(msgspec.Struct):
@@ -49,18 +50,21 @@ def count_needed(lanes: Iterable[Lane]) -> bool:
 
 
 def choose(
-    ready: list[Ready], lanes: Mapping[str, Lane], held: Mapping[str, int], *, now: int, limit: int
-) -> tuple[list[Ready], dict[str, int]]:
-    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say until when each rate is spent."""
+    ready: list[Ready], lanes: Mapping[str, Lane], held: Mapping[str, int], *, now: int, limit: int,
+    shares: Mapping[tuple[str, str], int] | None = None,
+) -> tuple[list[Ready], dict[str, int]]:  # fmt: skip
+    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say until when each rate is spent.
+    *shares* says how many more runs of a share may go, for those that have a limit and are not free of debt or load."""
     chosen: list[Ready] = []
     suspected = False
+    left_of = dict(shares or {})
     room = {name: _room(lane, held.get(name, 0), now, limit) for name, lane in lanes.items()}
     for run in sorted(ready):
         if len(chosen) == limit:
             break
-        left = room.get(run.lane, limit)
+        left = min(room.get(run.lane, limit), _share_room(run, lanes, left_of, limit))
         if left > 0 and not (run.suspect and suspected):
-            room[run.lane] = left - 1
+            room[run.lane] = room.get(run.lane, limit) - 1
             chosen.append(run)
             suspected = suspected or run.suspect
     return chosen, _spent(chosen, lanes, now)
@@ -74,6 +78,32 @@ def _room(lane: Lane, held: int, now: int, limit: int) -> int:
     if limits is not None and room > 0:
         room, _ = rate.admit(limits, lane.free_at, now, room)
     return max(room, 0)
+
+
+def _share_room(run: Ready, lanes: Mapping[str, Lane], left_of: dict[tuple[str, str], int], limit: int) -> int:
+    """Say how many more of a run's share may go, and count on this one."""
+    lane = lanes.get(run.lane)
+    if run.share is None or lane is None or not lane.by_share:
+        return limit
+    left = left_of.get((run.lane, run.share), share_room(lane, 0, 0, 0, limit))
+    left_of[run.lane, run.share] = left - 1
+    return left
+
+
+def share_room(lane: Lane, held: int, free_at: int, now: int, limit: int) -> int:
+    """Say how many more runs of a share may go that has so many at work, and whose rate is spent until *free_at*."""
+    room = limit if lane.per_share is None else min(limit, lane.per_share - held)
+    limits = share_rate_of(lane)
+    if limits is not None and room > 0:
+        room, _ = rate.admit(limits, free_at, now, room)
+    return max(room, 0)
+
+
+def share_rate_of(lane: Lane) -> rate.Rate | None:
+    """Return the rate limit of each share of a lane, if it has one."""
+    if lane.share_rate_limit is None or lane.share_rate_per is None:
+        return None
+    return rate.Rate(lane.share_rate_limit, lane.share_rate_per)
 
 
 def _spent(chosen: list[Ready], lanes: Mapping[str, Lane], now: int) -> dict[str, int]:

@@ -234,6 +234,16 @@ class Lane(msgspec.Struct, kw_only=True):
     rate_per: int | None = None
     free_at: int = 0
     paused: bool = False
+    per_share: int | None = None
+    share_rate_limit: int | None = None
+    share_rate_per: int | None = None
+    weights: str | None = None
+    draining: bool = False
+
+    @property
+    def by_share(self) -> bool:
+        """Whether it limits what one share may have at work, or begin."""
+        return self.per_share is not None or self.share_rate_limit is not None
 
 
 class Allowance(msgspec.Struct, kw_only=True):

@@ -17,6 +17,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Kind, Lane, NewRun, Route, Run
+from holdfast.core.shares import checked_weights
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.engine import past
 from holdfast.engine.failure import as_error
@@ -49,12 +50,33 @@ class Client:
 
     def start(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> Start:
         """Start one run; the answer is its id."""
+        if any(options.get(name) is not None for name in GATHERING):
+            return self._gather(workflow, args, kwargs, options)
         runs = [self._new_run(workflow, args, kwargs, options, lease)]
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
+    def _gather(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> Start:
+        """Start a run into which further starts of its key go until it begins."""
+        how = gathering_from(options)
+        if how.size is not None:
+            if len(args) != 1 or kwargs:
+                raise BadOption(option="batch", why="each start gives one item: the workflow is given the list of them")
+            args = ([args[0]],)
+        run = self._new_run(workflow, args, kwargs, {**options, "key": None}, lambda route: None)
+
+        def merge(old: bytes) -> bytes:
+            whole = self.codec.decode(old)
+            whole[0].extend(self.codec.decode(run.input)[0])
+            return self.codec.encode(whole, what="the arguments")
+
+        op = c.GatherStart(
+            run=run, key=how.key, quiet=how.quiet, longest=how.longest, size=how.size, merge=None if how.size is None else merge
+        )
+        return [run], Request(op, lambda answer: answer)
+
     def start_many(self, workflow: Any, items: Iterable[Any], options: Options, lease: Lease) -> Start:
         """Start one run per item, all or none; the answer is their ids."""
-        if options.get("id") is not None or options.get("key") is not None:
+        if any(options.get(name) is not None for name in ("id", "key", *GATHERING)):
             raise BadOption(option="id", why="many runs cannot share an id or a key: start them one by one")
         runs = [self._new_run(workflow, (item,), {}, options, lease) for item in items]
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
@@ -217,16 +239,64 @@ class Client:
         wanted = list(statuses) or sorted(FINAL)
         return Request(c.Prune(before, wanted, limit=batch, namespace=None, after=after), lambda answer: answer)
 
-    def lane(self, name: str, concurrency: int | None, rate: str | None, *, paused: bool) -> Request:
+    def lane(
+        self, name: str, concurrency: int | None, rate: str | None, *, paused: bool, per_share: int | None = None,
+        rate_per_share: str | None = None, weights: Mapping[str, Any] | None = None, draining: bool = False,
+    ) -> Request:  # fmt: skip
         """Set the limits of a lane."""
+        if per_share is not None and (not isinstance(per_share, int) or isinstance(per_share, bool) or per_share < 0):
+            raise BadOption(option="per_share", value=per_share, why="it is a number of runs")
+        each = None if rate_per_share is None else parse_rate(rate_per_share)
         if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 0):
             raise BadOption(option="concurrency", value=concurrency, why="it is a number of runs")
         limits = None if rate is None else parse_rate(rate)
         lane = Lane(
             name=name, concurrency=concurrency, rate_limit=limits.limit if limits else None,
-            rate_per=limits.per if limits else None, paused=paused,
+            rate_per=limits.per if limits else None, paused=paused, per_share=per_share,
+            share_rate_limit=each.limit if each else None, share_rate_per=each.per if each else None,
+            weights=checked_weights(weights), draining=draining,
         )  # fmt: skip
         return Request(c.SetLane(lane), lambda answer: None)
+
+
+GATHERING = ("debounce", "max_wait", "batch", "within")
+
+
+class Gathering(NamedTuple):
+    """How starts of a key are gathered: for how long, and how many at most."""
+
+    key: str
+    quiet: int
+    longest: int
+    size: int | None
+
+
+def refuse_gathering(options: Options) -> None:
+    """Starts in a transaction of the caller's own cannot be gathered. Raises BadOption."""
+    for name in GATHERING:
+        if options.get(name) is not None:
+            raise BadOption(option=name, why="starts within your own transaction cannot be gathered")
+
+
+def gathering_from(options: Options) -> Gathering:
+    """Read the options by which starts are gathered. Raises BadOption."""
+    key, debounce, size = _text("key", options.get("key")), options.get("debounce"), options.get("batch")
+    if key is None:
+        raise BadOption(option="key", why="starts are gathered by their key")
+    if (debounce is None) == (size is None):
+        raise BadOption(option="debounce", why="say debounce (with max_wait), or batch with within")
+    if options.get("id") is not None or options.get("delay") is not None:
+        raise BadOption(option="delay", why="when a run that gathers starts begins is not said by id or delay")
+    if debounce is not None:
+        quiet = duration.parse(debounce)
+        longest = 10 * quiet if options.get("max_wait") is None else duration.parse(options["max_wait"])
+        return Gathering(key, quiet, longest, None)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1 or options.get("within") is None:
+        raise BadOption(
+            option="batch", value=size, why='it is a number of starts, with within="2s" for how long they are gathered'
+        )
+    within = duration.parse(options["within"])
+    return Gathering(key, within, within, size)
 
 
 def instant(when: Moment, now: int) -> int:

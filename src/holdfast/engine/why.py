@@ -82,7 +82,12 @@ def _count(store: Store, facts: Facts, workers: list[Seen]) -> None:
         seen.at_work = len(held[seen.session.id])
     names = {seen.session.id: seen.name for seen in workers}
     lane = facts.run.lane
-    slots = [Slot(run.id, names[session]) for session, runs in held.items() for run in runs if run.lane == lane]
+    slots = [
+        Slot(run.id, names[session], run.started_at, run.share)
+        for session, runs in held.items()
+        for run in runs
+        if run.lane == lane
+    ]
     facts.slots = [slot for slot in slots if slot.run != facts.run.id]
 
 

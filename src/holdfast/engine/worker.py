@@ -244,7 +244,9 @@ class Worker:
             routes = [(number, route.lane) for number, route in taken.items()]
             if room <= 0 or not routes:
                 return
-            self._limited = {lane.name: lane.concurrency is not None or lane.paused for lane in self.store.lanes()}
+            self._limited = {
+                lane.name: lane.concurrency is not None or lane.by_share or lane.paused for lane in self.store.lanes()
+            }
             runs: list[Run] = await self.writer.submit(Claim(self.session_id, routes, room))
             if not runs:
                 return

@@ -36,6 +36,7 @@ BELOW_RUNS: tuple[Table, ...] = (
     Table("reservation", ("key", "budget", "dimension", "amount", "lasting", "at"), "key, budget, dimension"),
     Table("receipt", ("budget", "key", "at"), "budget, key"),
     Table("task", ("policy",), "run_id"),
+    Table("gathering", ("key", "count", "latest"), "key"),
 )
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
@@ -43,6 +44,7 @@ STANDING: tuple[Table, ...] = (
     Table("shared_budget", _BUDGET, "name", of="budget"),
     Table("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
     Table("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
+    Table("share", ("lane", "share", "free_at", "vtime"), "lane, share"),
     Table(
         "flow",
         (

@@ -116,7 +116,7 @@ def test_a_full_lane_names_who_holds_its_places(bench):
 
     found = bench.why()
 
-    assert found.reason == "all 1 places of the lane mail are taken by r0 (worker w1)"
+    assert found.reason == "all 1 places of the lane mail are taken by r0 (worker w1, since 2026-01-01 00:00:00 UTC)"
     assert found.blockers[0].holder == "r0"
     assert found.remedy == "holdfast lanes set mail --concurrency 2"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core import claims, rate
 from holdfast.core.records import Lane, Route
-from holdfast.core.why.facts import Blocker, Facts, moment, until
+from holdfast.core.why.facts import Blocker, Facts, Slot, moment, until
 from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
 
 NEAR = 5
@@ -71,6 +73,8 @@ def _lane(facts: Facts) -> list[Blocker]:
         found.append(Blocker(kind="lane", text=text, holder=lane.name, remedy=f"holdfast lanes set {lane.name} --unpause"))
     if lane.concurrency is not None and len(facts.slots) >= lane.concurrency:
         found.append(_full(facts, lane, lane.concurrency))
+    if lane.per_share is not None:
+        found += _full_share(facts, lane, lane.per_share)
     limits = claims.rate_of(lane)
     free_at = None if limits is None else rate.next_at(limits, min(lane.free_at, facts.now + limits.per), facts.now)
     if limits is not None and free_at is not None and free_at > facts.now:
@@ -82,12 +86,35 @@ def _lane(facts: Facts) -> list[Blocker]:
 
 def _full(facts: Facts, lane: Lane, limit: int) -> Blocker:
     slots = facts.slots
-    holders = ", ".join(f"{slot.run} (worker {slot.worker})" for slot in slots[:NEAR])
-    more = f" and {len(slots) - NEAR} more" if len(slots) > NEAR else ""
-    taken = f"all {limit} places of the lane {lane.name} are taken by {holders}{more}"
+    taken = f"all {limit} places of the lane {lane.name} are taken by {_holders(slots)}"
     text = taken if limit else f"the lane {lane.name} lets no run begin: its concurrency is 0"
     remedy = f"holdfast lanes set {lane.name} --concurrency {max(limit, len(slots)) + 1}"
-    return Blocker(kind="lane", text=text, holder=slots[0].run if slots else lane.name, remedy=remedy)
+    return Blocker(
+        kind="lane", text=text, holder=slots[0].run if slots else lane.name, since=_since(slots), remedy=remedy
+    )  # fmt: skip
+
+
+def _full_share(facts: Facts, lane: Lane, limit: int) -> list[Blocker]:
+    slots = [slot for slot in facts.slots if slot.share == facts.run.share]
+    if facts.run.share is None or len(slots) < limit:
+        return []
+    share = facts.run.share
+    taken = f"all {limit} places of the share {share} in the lane {lane.name} are taken by {_holders(slots)}"
+    text = taken if limit else f"the lane {lane.name} lets no run of a share begin: its limit per share is 0"
+    remedy = f"holdfast lanes set {lane.name} --per-share {max(limit, len(slots)) + 1}"
+    return [Blocker(kind="lane", text=text, holder=slots[0].run if slots else share, since=_since(slots), remedy=remedy)]
+
+
+def _holders(slots: Sequence[Slot]) -> str:
+    """Name those who hold places, and since when."""
+    named = [
+        f"{slot.run} (worker {slot.worker}{'' if slot.since is None else f', since {moment(slot.since)}'})" for slot in slots
+    ]
+    return ", ".join(named[:NEAR]) + (f" and {len(slots) - NEAR} more" if len(slots) > NEAR else "")
+
+
+def _since(slots: Sequence[Slot]) -> int | None:
+    return min((slot.since for slot in slots if slot.since is not None), default=None)
 
 
 def _busy(facts: Facts, serving: list[Seen]) -> list[Blocker]:

@@ -44,6 +44,8 @@ class Slot(msgspec.Struct):
 
     run: str
     worker: str
+    since: int | None = None
+    share: str | None = None
 
 
 class Facts(msgspec.Struct, kw_only=True):

@@ -45,6 +45,7 @@ from holdfast.store.contract.runs import (
     EndCopy,
     EndSession,
     ExpireRuns,
+    GatherStart,
     ImportRun,
     OpenSession,
     Prune,
@@ -60,6 +61,7 @@ from holdfast.store.contract.runs import (
 
 RunTransition = (
     StartRuns
+    | GatherStart
     | Advance
     | Claim
     | OpenSession
@@ -134,6 +136,7 @@ __all__ = [
     "ExpireRuns",
     "Filter",
     "FlowsWoken",
+    "GatherStart",
     "Hints",
     "ImportRun",
     "Leased",

@@ -28,6 +28,19 @@ class Started(msgspec.Struct):
     now: int
 
 
+class GatherStart(msgspec.Struct, kw_only=True):
+    """Start a run that begins when no further start of its key has come for ``quiet``, or ``longest`` after the first, or with
+    the ``size``-th. Until then each start of that key goes into it: the last input stands, or what ``merge`` makes of it.
+    Answers list[Started], one."""
+
+    run: NewRun
+    key: str
+    quiet: int
+    longest: int
+    size: int | None = None
+    merge: Callable[[bytes], bytes] | None = None
+
+
 class Advance(msgspec.Struct, kw_only=True):
     """The holder's write: events, and where the run stands after them. Answers the time of the commit.
 

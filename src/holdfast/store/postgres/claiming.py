@@ -17,6 +17,8 @@ from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
+from holdfast.store.transitions.sharing import Rooms, move_clocks
+from holdfast.store.transitions.transaction import lane_from
 
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
@@ -43,9 +45,13 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
         return []
     suspects = found["due"] or found["suspect"]  # a suspect may have waited until now
     lanes, held = _limits(tx) if found["limited"] else ({}, {})
-    chosen, spent = claims.choose(_ready(tx, op, suspects=suspects), lanes, held, now=tx.now, limit=op.limit)
+    rooms = Rooms(tx, lanes, op.limit)
+    ready = _ready(tx, op, rooms, suspects=suspects)
+    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit, shares=rooms.left)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
+    rooms.spend(chosen)
+    move_clocks(tx, chosen)
     return _lease(tx, op.session_id, [run.id for run in chosen])
 
 
@@ -56,15 +62,20 @@ def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
 
 def _limits(tx: PostgresTransaction) -> tuple[dict[str, Lane], dict[str, int]]:
     """Return the lanes with limits, locked, and how many runs of each are held."""
-    lanes = {row["name"]: Lane(**{**row, "paused": bool(row["paused"])}) for row in tx.rows("lock_lanes")}
+    lanes = {row["name"]: lane_from(row) for row in tx.rows("lock_lanes")}
     held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
     return lanes, held
 
 
-def _ready(tx: PostgresTransaction, op: c.Claim, *, suspects: bool) -> list[claims.Ready]:
+def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool) -> list[claims.Ready]:
     """Return what can be claimed. What may have killed its worker is tried alone."""
     routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
-    ready = [claims.Ready(**row) for row in tx.rows("ready_on_routes", limit=op.limit, **routes)]
+    simple = [(number, lane) for number, lane in op.routes if lane not in rooms.lanes]
+    asked = {"route_ids": Numbers(number for number, _ in simple), "lanes": Texts(lane for _, lane in simple)}
+    ready = [claims.Ready(**row) for row in tx.rows("ready_on_routes", limit=op.limit, **asked)] if simple else []
+    for number, lane in op.routes:
+        if lane in rooms.lanes:
+            ready += rooms.ready(number, lane)
     if not suspects or tx.rows("held_suspect", session_id=op.session_id):
         return ready
     return ready + [claims.Ready(**row, suspect=True) for row in tx.rows("suspects_on_routes", **routes)]

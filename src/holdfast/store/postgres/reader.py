@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from holdfast.core import claims
 from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable
 from holdfast.store.clock import Clock
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list, spelled
 from holdfast.store.postgres.trouble import Again, Lost, NotNow
-from holdfast.store.reading import RowReader, lane_from
+from holdfast.store.reading import RowReader
 
 T = TypeVar("T")
 
@@ -121,7 +120,7 @@ class PostgresReader(RowReader):
         (found,) = self._rows("next_look")
         times = [found["wake_at"], found["deadline"], found["flow_at"], found["attempt_until"]]
         if found["rated"]:
-            times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
+            times.append(self._next_admission())
         return min((time for time in times if time is not None), default=None)
 
     def check(self) -> list[str]:

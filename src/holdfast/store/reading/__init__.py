@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.store.reading.budgets import BudgetReader
 from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.leases import RowLeaseReader
-from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
+from holdfast.store.reading.runs import RunReader, route_values, values_of
+from holdfast.store.transitions.transaction import lane_from
 
 
 class RowReader(RunReader, RowFlowReader, RowLeaseReader, BudgetReader):

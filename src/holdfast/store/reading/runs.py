@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import claims
+from holdfast.core import claims, rate
 from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.store import contract as c
@@ -16,6 +16,7 @@ from holdfast.store.reading.asking import Asking
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.copying import MARK
+from holdfast.store.transitions.transaction import lane_from
 
 ALL = 2**62
 _BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
@@ -72,8 +73,20 @@ class RunReader(Asking):
     def next_wake(self) -> int | None:
         asked = ("next_wake", "next_deadline", "next_flow", "next_attempt_end")
         times = [values_of(self._rows(query)[0])[0] for query in asked]
-        times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
+        times.append(self._next_admission())
         return min((time for time in times if time is not None), default=None)
+
+    def _next_admission(self) -> int | None:
+        """When a spent rate, of a lane or of one of its shares, lets the next run go."""
+        lanes, now = [lane_from(row) for row in self._rows("lanes_with_work")], self.now()
+        debts = [
+            (limits, row["free_at"])
+            for lane in lanes
+            if (limits := claims.share_rate_of(lane)) is not None
+            for row in self._rows("shares", lane=lane.name, now=now)
+        ]
+        times = [claims.next_admission(lanes, now), *(rate.next_at(limits, free_at, now) for limits, free_at in debts)]
+        return min((time for time in times if time is not None and time > now), default=None)
 
     def counts(self) -> dict[str, int]:
         return {row["status"]: row["runs"] for row in self._rows("counts")}
@@ -158,11 +171,6 @@ def _event(row: Any) -> Event:
         kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
         started_at=row["started_at"], at=row["at"], seq=row["seq"],
     )  # fmt: skip
-
-
-def lane_from(row: Any) -> Lane:
-    """Return the lane that a row holds."""
-    return Lane(**{**dict(row), "paused": bool(row["paused"])})
 
 
 def _child(row: Any) -> Child:

@@ -23,6 +23,7 @@ from holdfast.store.transitions.flows import (
     prune_flows,
     wake_flows,
 )
+from holdfast.store.transitions.gathering import gather_start
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
@@ -33,6 +34,7 @@ from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.StartRuns: start_runs,
+    c.GatherStart: gather_start,
     c.Advance: advance,
     c.Claim: claim,
     c.OpenSession: open_session,
@@ -74,8 +76,8 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     if type(op) is c.Advance:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
-        return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns)
+        return len(op.runs) != 1 or op.runs[0].route not in routes or op.runs[0].share is not None
+    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart)
 
 
 __all__ = ["APPLY", "Row", "Transaction", "may_refuse_late", "run_from", "start_runs"]

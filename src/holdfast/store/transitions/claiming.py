@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from holdfast.core import claims
-from holdfast.core.records import Lane, Run
+from holdfast.core.records import Run
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.store import contract as c
-from holdfast.store.transitions.transaction import Transaction, run_from
+from holdfast.store.transitions.sharing import Rooms, move_clocks
+from holdfast.store.transitions.transaction import Transaction, lane_from, run_from
 
 WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
 """Whoever waits for an instant is in one of these."""
@@ -20,16 +21,22 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
     if not tx.rows("session", session_id=op.session_id):
         return []  # it was taken for dead, and what it leased now nobody would ever free
     _promote(tx)
-    lanes = {row["name"]: Lane(**{**dict(row), "paused": bool(row["paused"])}) for row in tx.rows("lanes")}
+    lanes = {row["name"]: lane_from(row) for row in tx.rows("lanes")}
     held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
+    rooms = Rooms(tx, lanes, op.limit)
     ready: list[claims.Ready] = []
     for route_id, lane in op.routes:
+        if lane in rooms.lanes:
+            ready += rooms.ready(route_id, lane)
+            continue
         rows = tx.rows("ready", route_id=route_id, limit=op.limit)
-        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane) for row in rows]
+        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
     ready += _suspects(tx, op)
-    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit)
+    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit, shares=rooms.left)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
+    rooms.spend(chosen)
+    move_clocks(tx, chosen)
     return _lease(tx, op.session_id, [run.id for run in chosen])
 
 
@@ -38,7 +45,7 @@ def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:
     if not tx.rows("any_suspect") or tx.rows("held_suspect", session_id=op.session_id):
         return []
     found = [(lane, row) for route_id, lane in op.routes for row in tx.rows("ready_suspect", route_id=route_id)]
-    return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, suspect=True) for lane, row in found]
+    return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, suspect=True, share=row["share"]) for lane, row in found]
 
 
 def _promote(tx: Transaction) -> None:

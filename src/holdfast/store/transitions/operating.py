@@ -76,7 +76,8 @@ def set_lane(tx: Transaction, op: c.SetLane) -> None:
     lane = op.lane
     tx.change(
         "save_lane", name=lane.name, concurrency=lane.concurrency, rate_limit=lane.rate_limit, rate_per=lane.rate_per,
-        paused=int(lane.paused),
+        paused=int(lane.paused), per_share=lane.per_share, share_rate_limit=lane.share_rate_limit,
+        share_rate_per=lane.share_rate_per, weights=lane.weights, draining=int(lane.draining),
     )  # fmt: skip
     if lane.rate_per is not None:  # what is owed at the old rate is at most one period of the new one
         tx.change("forgive_rate", name=lane.name, latest=tx.now + lane.rate_per)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
-from holdfast.errors import RunExists
+from holdfast.errors import LaneDraining, RunExists
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import check_names, open_trees
+from holdfast.store.transitions.sharing import rank_fairly
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -18,6 +19,8 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
         check_names(tx, op.runs)
     leases: dict[tuple[str, str], bool] = {}
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
+    if any(run.share is not None for run in op.runs):
+        rank_fairly(tx, op.runs, rows)
     new = tx.insert_runs(rows)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
     _tag(tx, [run for run in op.runs if run.id in new])
@@ -93,7 +96,10 @@ def stored_key(route: Route, key: str | None) -> str | None:
 
 def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     found = tx.rows("run_by_key", key=key) if key is not None else []
-    old = (found or tx.rows("run_identity", id=run.id))[0]
+    found = found or tx.rows("run_identity", id=run.id)
+    if not found:
+        raise LaneDraining(lane=run.route.lane)
+    old = found[0]
     route = tx.rows("route", route_id=old["route_id"])[0]
     same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
     if bytes(old["input"]) != run.input or not same_workflow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from holdfast.core.records import Event, Route, Run
+from holdfast.core.records import Event, Lane, Route, Run
 from holdfast.core.status import Status
 from holdfast.errors import RunNotFound
 from holdfast.store.contract import Hints
@@ -76,3 +76,8 @@ def run_from(row: Row) -> Run:
     for name in ("input", "result", "error", "waits"):
         values[name] = None if values[name] is None else bytes(values[name])
     return Run(**values)
+
+
+def lane_from(row: Row) -> Lane:
+    """Return the lane that a row holds."""
+    return Lane(**{**dict(row), "paused": bool(row["paused"]), "draining": bool(row["draining"])})

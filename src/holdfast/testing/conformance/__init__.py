@@ -30,6 +30,7 @@ from holdfast.testing.conformance.runs import (
     Time,
     Transactional,
 )
+from holdfast.testing.conformance.shares import Gathering, Shares
 
 
 class StoreContract(
@@ -51,6 +52,8 @@ class StoreContract(
     Looking,
     Time,
     Budgets,
+    Shares,
+    Gathering,
     Laws,
     ManagedFlows,
     ExplicitLeases,
@@ -70,6 +73,7 @@ __all__ = [
     "Copying",
     "Deadlines",
     "ExplicitLeases",
+    "Gathering",
     "HandClock",
     "Lanes",
     "Laws",
@@ -79,6 +83,7 @@ __all__ = [
     "Operating",
     "Pruning",
     "Sessions",
+    "Shares",
     "Signals",
     "Starting",
     "StartingWithin",

@@ -1,12 +1,16 @@
 -- What both databases understand. One named query each; parameters are :name; the schema is `holdfast`.
 
 -- name: insert_run
+-- A lane that is being drained takes no new runs, but those below runs that are there.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
                           budgets, share)
-VALUES (:id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
-        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at,
-        :budgets, :share)
+SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
+       :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at,
+       :budgets, :share
+ WHERE :parent_id IS NOT NULL
+    OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
+                    WHERE route.id = :route_id AND lane.draining = 1)
     ON CONFLICT DO NOTHING;
 
 -- name: run_by_key
@@ -142,7 +146,7 @@ UPDATE holdfast.run
                ORDER BY wake_at LIMIT :limit);
 
 -- name: ready
-SELECT id, rank FROM holdfast.run
+SELECT id, rank, share FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2
  ORDER BY rank LIMIT :limit;
 
@@ -151,7 +155,7 @@ SELECT id, rank FROM holdfast.run
 SELECT 1 AS suspect FROM holdfast.run WHERE rank IS NOT NULL AND crashes >= 2 LIMIT 1;
 
 -- name: ready_suspect
-SELECT id, rank FROM holdfast.run
+SELECT id, rank, share FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes >= 2
  ORDER BY rank LIMIT 1;
 
@@ -163,13 +167,15 @@ SELECT id FROM holdfast.run AS run
  LIMIT 1;
 
 -- name: lanes
-SELECT name, concurrency, rate_limit, rate_per, free_at, paused FROM holdfast.lane ORDER BY name;
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
+  FROM holdfast.lane
+ ORDER BY name;
 
 -- name: lanes_with_work
 -- Those with a rate, on which something could be claimed if the rate let it.
-SELECT name, concurrency, rate_limit, rate_per, free_at, paused
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
   FROM holdfast.lane AS lane
- WHERE rate_limit IS NOT NULL AND paused = 0
+ WHERE (rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AND paused = 0
    AND EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
                 WHERE route.lane = lane.name AND run.rank IS NOT NULL)
  ORDER BY name;
@@ -181,10 +187,13 @@ SELECT route.lane AS lane, COUNT(*) AS held
  GROUP BY route.lane;
 
 -- name: save_lane
-INSERT INTO holdfast.lane (name, concurrency, rate_limit, rate_per, paused)
-VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused)
+INSERT INTO holdfast.lane (name, concurrency, rate_limit, rate_per, paused, per_share, share_rate_limit, share_rate_per, weights,
+                           draining)
+VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused, :per_share, :share_rate_limit, :share_rate_per, :weights, :draining)
     ON CONFLICT (name) DO UPDATE
-   SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused;
+   SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused,
+       per_share = excluded.per_share, share_rate_limit = excluded.share_rate_limit, share_rate_per = excluded.share_rate_per,
+       weights = excluded.weights, draining = excluded.draining;
 
 -- name: forgive_rate
 UPDATE holdfast.lane SET free_at = :latest WHERE name = :name AND free_at > :latest;
@@ -208,7 +217,8 @@ SELECT id FROM holdfast.session WHERE id = :session_id;
 SELECT id FROM holdfast.session
  WHERE id = :session_id
    AND NOT EXISTS (SELECT 1 FROM holdfast.lane
-                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1));
+                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1));
 
 -- name: delete_session
 DELETE FROM holdfast.session WHERE id = :session_id;

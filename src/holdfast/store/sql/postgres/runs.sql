@@ -128,11 +128,15 @@ INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id
                           budgets, share)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at, :budgets, :share
- WHERE CAST(:session_id AS TEXT) IS NULL
+ WHERE (CAST(:parent_id AS TEXT) IS NOT NULL
+        OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
+                        WHERE route.id = :route_id AND lane.draining = 1))
+   AND (CAST(:session_id AS TEXT) IS NULL
     OR (EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
         AND NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
                          WHERE route.id = :route_id
-                           AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1)))
+                           AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1))))
     ON CONFLICT DO NOTHING;
 
 -- name: insert_runs
@@ -157,7 +161,12 @@ WITH wanted AS (
 ), limited AS (
     SELECT route.id
       FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
-     WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1
+     WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1
+), drained AS (
+    SELECT route.id
+      FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
+     WHERE lane.draining = 1
 )
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
@@ -165,8 +174,9 @@ INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id
 SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
        parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
   FROM wanted
- WHERE session_id IS NULL
-    OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited))
+ WHERE (session_id IS NULL
+        OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited)))
+   AND (parent_id IS NOT NULL OR route_id NOT IN (SELECT id FROM drained))
  ORDER BY place
     ON CONFLICT DO NOTHING
 RETURNING id;
@@ -176,7 +186,8 @@ RETURNING id;
 SELECT id FROM holdfast.session
  WHERE id = :session_id
    AND NOT EXISTS (SELECT 1 FROM holdfast.lane
-                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1))
+                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1))
    FOR KEY SHARE;
 
 -- name: written_lines
@@ -267,7 +278,8 @@ SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
        EXISTS (SELECT 1 FROM holdfast.run
                 WHERE rank IS NOT NULL AND crashes >= 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS suspect,
        EXISTS (SELECT 1 FROM holdfast.lane
-                WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1) AS limited;
+                WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1) AS limited;
 
 -- name: promote_due
 -- Differs from SQLite: all statuses at once, and what another process promotes is left to it.
@@ -286,17 +298,18 @@ UPDATE holdfast.run AS run
 
 -- name: lock_lanes
 -- Those with limits. Whoever claims from them does so alone, so that the limits hold on all machines together.
-SELECT name, concurrency, rate_limit, rate_per, free_at, paused
+SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
   FROM holdfast.lane
- WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR paused = 1
+ WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                           OR share_rate_limit IS NOT NULL OR paused = 1
  ORDER BY name
    FOR NO KEY UPDATE;
 
 -- name: ready_on_routes
 -- Differs from SQLite: all routes at once, and what another process is claiming is left to it.
-SELECT found.id, found.rank, wanted.lane
+SELECT found.id, found.rank, found.share, wanted.lane
   FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank
+ CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share
                        FROM holdfast.run AS run
                       WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
                       ORDER BY run.rank, run.id LIMIT :limit
@@ -304,9 +317,9 @@ SELECT found.id, found.rank, wanted.lane
 
 -- name: suspects_on_routes
 -- The same for those whose workers died.
-SELECT found.id, found.rank, wanted.lane
+SELECT found.id, found.rank, found.share, wanted.lane
   FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank
+ CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share
                        FROM holdfast.run AS run
                       WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
                       ORDER BY run.rank, run.id LIMIT 1
@@ -338,7 +351,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
          WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
        (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
-       EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL) AS rated;
+       EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable
 -- Differs from SQLite: lists travel as arrays, and the rows are locked, so that nobody replays what is about to go.

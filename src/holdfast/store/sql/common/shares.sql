@@ -1,0 +1,49 @@
+-- Shares of lanes, and starts that are gathered.
+
+-- name: held_by_share
+SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE session_id IS NOT NULL AND status <> 'waiting' AND run.share IS NOT NULL
+ GROUP BY route.lane, run.share;
+
+-- name: shares
+SELECT lane, share, free_at, vtime FROM holdfast.share WHERE lane = :lane AND (free_at > :now OR share = '');
+
+-- name: spend_share
+INSERT INTO holdfast.share AS share (lane, share, free_at) VALUES (:lane, :share, :free_at)
+    ON CONFLICT (lane, share) DO UPDATE SET free_at = excluded.free_at;
+
+-- name: set_share_clock
+INSERT INTO holdfast.share AS share (lane, share, vtime) VALUES (:lane, :share, :vtime)
+    ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime;
+
+-- name: begin_share_clocks
+UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane;
+
+-- name: share_clock
+-- The virtual time of a lane and of one of its shares, whether anything of it is ready, and what its shares weigh.
+SELECT (SELECT vtime FROM holdfast.share WHERE lane = :lane AND share = '') AS lane_vtime,
+       (SELECT vtime FROM holdfast.share WHERE lane = :lane AND share = :share) AS vtime,
+       (SELECT weights FROM holdfast.lane WHERE name = :lane) AS weights,
+       EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
+                WHERE route.lane = :lane AND run.rank IS NOT NULL AND run.share IS NOT NULL AND run.crashes < 2) AS busy;
+
+-- name: ready_unshared
+SELECT id, rank, share FROM holdfast.run
+ WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2 AND share IS NULL
+ ORDER BY rank LIMIT :limit;
+
+-- name: gathering
+SELECT run_id, count, latest FROM holdfast.gathering WHERE key = :key;
+
+-- name: save_gathering
+INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, :count, :latest)
+    ON CONFLICT (key) DO UPDATE SET run_id = excluded.run_id, count = excluded.count, latest = excluded.latest;
+
+-- name: gathered_input
+-- Of a run that has not begun, and waits for its time.
+SELECT input, priority FROM holdfast.run
+ WHERE id = :run_id AND status = 'pending' AND started_at IS NULL AND session_id IS NULL AND rank IS NULL AND wake_at IS NOT NULL;
+
+-- name: gather_into
+UPDATE holdfast.run SET input = :input, wake_at = :wake_at, rank = :rank WHERE id = :run_id;

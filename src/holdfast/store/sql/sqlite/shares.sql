@@ -1,0 +1,21 @@
+-- Shares, where SQLite says it in its own way.
+
+-- name: ready_by_share
+-- Differs from Postgres: lists travel as JSON. The best of each share that is not full: found by index, however many are ready.
+WITH RECURSIVE wanted (share) AS (
+    SELECT MIN(share) FROM holdfast.run
+     WHERE route_id = :route_id AND rank IS NOT NULL AND share IS NOT NULL AND crashes < 2
+     UNION ALL
+    SELECT (SELECT MIN(run.share) FROM holdfast.run AS run
+             WHERE run.route_id = :route_id AND run.rank IS NOT NULL AND run.share IS NOT NULL AND run.crashes < 2
+               AND run.share > wanted.share)
+      FROM wanted WHERE wanted.share IS NOT NULL
+)
+SELECT run.id, run.rank, run.share
+  FROM wanted JOIN holdfast.run AS run
+    ON run.id IN (SELECT best.id FROM holdfast.run AS best
+                   WHERE best.route_id = :route_id AND best.share = wanted.share AND best.rank IS NOT NULL
+                     AND best.share IS NOT NULL AND best.crashes < 2
+                   ORDER BY best.rank LIMIT :each)
+ WHERE wanted.share NOT IN (SELECT value FROM json_each(:full))
+ ORDER BY run.rank LIMIT :limit;

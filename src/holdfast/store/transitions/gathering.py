@@ -1,0 +1,40 @@
+"""Starts that are gathered: until a run begins, further starts of its key go into it instead of beside it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import claims
+from holdfast.store import contract as c
+from holdfast.store.transitions.starting import start_runs, stored_key
+from holdfast.store.transitions.transaction import Transaction
+
+
+def gather_start(tx: Transaction, op: c.GatherStart) -> list[c.Started]:
+    """Put a start into the run that gathers those of its key, or start one that does."""
+    key = stored_key(op.run.route, op.key)
+    found = tx.rows("gathering", key=key)
+    if found and _join(tx, op, found[0]):
+        return [c.Started(id=found[0]["run_id"], created=False, leased=False, now=tx.now)]
+    latest = tx.now + op.longest
+    begins = tx.now if op.size == 1 else min(tx.now + op.quiet, latest)
+    run = msgspec.structs.replace(op.run, available_at=begins, session_id=None, key=None)
+    answers = start_runs(tx, c.StartRuns([run]))
+    tx.change("save_gathering", run_id=run.id, key=key, count=1, latest=latest)
+    return answers
+
+
+def _join(tx: Transaction, op: c.GatherStart, found: dict[str, int]) -> bool:
+    """Put it into a run that has not begun; say whether there was one."""
+    old = tx.rows("gathered_input", run_id=found["run_id"])
+    if not old:
+        return False
+    count = found["count"] + 1
+    full = op.size is not None and count >= op.size
+    data = op.run.input if op.merge is None else op.merge(bytes(old[0]["input"]))
+    wake_at = None if full else min(tx.now + op.quiet, found["latest"]) if op.merge is None else found["latest"]
+    rank = claims.rank(tx.now, old[0]["priority"]) if full else None
+    tx.change("gather_into", run_id=found["run_id"], input=data, wake_at=wake_at, rank=rank)
+    tx.change("save_gathering", run_id=found["run_id"], key=stored_key(op.run.route, op.key), count=count, latest=found["latest"])
+    tx.hints.ready = True
+    return True

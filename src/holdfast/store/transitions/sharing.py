@@ -1,0 +1,84 @@
+"""Shares of lanes: what each may have at work or begin, and whose turn it is. Costs only lanes and runs that use shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.core import claims, rate, shares
+from holdfast.core.records import Lane, NewRun
+from holdfast.store.transitions.transaction import Row, Transaction
+
+
+class Rooms:
+    """What the shares of limited lanes have left."""
+
+    def __init__(self, tx: Transaction, lanes: Mapping[str, Lane], limit: int) -> None:
+        self.tx, self.limit = tx, limit
+        self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
+        self.debts: dict[tuple[str, str], int] = {}
+        held: dict[tuple[str, str], int] = {}
+        if any(lane.per_share is not None for lane in self.lanes.values()):
+            held = {(row["lane"], row["share"]): row["held"] for row in tx.rows("held_by_share") if row["lane"] in self.lanes}
+        for name, lane in self.lanes.items():
+            rows = tx.rows("shares", lane=name, now=tx.now) if lane.share_rate_limit is not None else ()
+            self.debts |= {(name, row["share"]): row["free_at"] for row in rows}
+        self.left = {
+            key: claims.share_room(self.lanes[key[0]], held.get(key, 0), self.debts.get(key, 0), tx.now, limit)
+            for key in {*held, *self.debts}
+        }
+
+    def ready(self, route_id: int, lane: str) -> list[claims.Ready]:
+        """Return the best of a route, some of each share that is not full."""
+        full = self.tx.as_list([share for (name, share), left in self.left.items() if name == lane and left <= 0])
+        each = claims.share_room(self.lanes[lane], 0, 0, 0, self.limit)
+        rows = list(self.tx.rows("ready_by_share", route_id=route_id, each=each, full=full, limit=self.limit)) if each > 0 else []
+        rows += self.tx.rows("ready_unshared", route_id=route_id, limit=self.limit)
+        return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
+
+    def spend(self, chosen: Sequence[claims.Ready]) -> None:
+        """Charge the rates of the shares whose runs were chosen."""
+        for name, lane in self.lanes.items():
+            limits = claims.share_rate_of(lane)
+            taken = [run.share for run in chosen if run.lane == name and run.share is not None]
+            for share in sorted(set(taken)) if limits is not None else ():
+                assert limits is not None
+                _, free_at = rate.admit(limits, self.debts.get((name, share), 0), self.tx.now, taken.count(share))
+                self.tx.change("spend_share", lane=name, share=share, free_at=free_at)
+
+
+def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
+    """The virtual time of a lane is that of the last run that it let go."""
+    latest: dict[str, int] = {}
+    for run in chosen:
+        if run.share is not None:
+            latest[run.lane] = max(latest.get(run.lane, 0), run.rank)
+    for lane, vtime in latest.items():
+        tx.change("set_share_clock", lane=lane, share="", vtime=vtime)
+
+
+def rank_fairly(tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]) -> None:
+    """Rank new runs that can be claimed by the virtual time of their share."""
+    clocks: dict[tuple[str, str], tuple[int, float]] = {}
+    begun: set[str] = set()
+    for run, row in zip(runs, rows, strict=True):
+        if run.share is None or row["rank"] is None:
+            continue
+        key = (run.route.lane, run.share)
+        if key not in clocks:
+            clocks[key] = _clock(tx, *key, begun)
+        start, weight = clocks[key]
+        row["rank"] = claims.rank(start, run.priority)
+        clocks[key] = (shares.after(start, weight), weight)
+    for (lane, share), (vtime, _) in clocks.items():
+        tx.change("set_share_clock", lane=lane, share=share, vtime=vtime)
+
+
+def _clock(tx: Transaction, lane: str, share: str, begun: set[str]) -> tuple[int, float]:
+    (found,) = tx.rows("share_clock", lane=lane, share=share)
+    busy = bool(found["busy"]) or lane in begun
+    if not busy:
+        tx.change("begin_share_clocks", lane=lane)
+        tx.change("set_share_clock", lane=lane, share="", vtime=tx.now)
+    begun.add(lane)
+    start = shares.begin(found["lane_vtime"], found["vtime"], busy=bool(found["busy"]), now=tx.now)
+    return start, shares.weight_of(found["weights"], share)
