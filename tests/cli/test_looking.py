@@ -201,7 +201,7 @@ def test_lanes_are_listed_and_set_one_thing_at_a_time(call):
     unset = {"per_share": None, "rate_per_share": None, "weights": {}, "draining": False, "state": "paused"}
     assert changed == {"name": "mail", "concurrency": None, "rate": "10/s", "paused": True, "running": 0, **unset}
     assert call.json("lanes") == [changed]
-    assert call.text("lanes").splitlines()[1].split() == ["mail", "0", "-", "10/s", "paused"]
+    assert call.text("lanes").splitlines()[1].split() == ["mail", "0", "-", "10/s", "-", "-", "paused"]
     assert "paused" in call.text("why", "last")
     assert call.json("lanes", "set", "mail", "--unpause", "--rate", "none")["paused"] is False
 

@@ -209,3 +209,23 @@ def test_the_neighbours_of_a_run_that_kills_its_worker_complete(workers, engine)
         workers.start()
 
     assert [run.result(timeout=20) for run in neighbours] == [5 * number + 10 for number in range(5)]
+
+
+def test_places_and_what_was_set_aside_come_back_when_their_worker_is_killed(workers, engine):
+    engine.lane("narrow", per_share=1)
+    engine.budget("team", {"tokens": 100})
+    first = workers.start()
+    runs = [engine.start("holder", "go", lane="narrow", share="customer", budget="team") for _ in range(2)]
+    until(lambda: len(workers.effects()) == 1, seconds=30, what="one at work")
+    assert [line.reserved for line in engine.budgets()[0].allowances] == [60_000_000]
+
+    workers.kill(first)
+    second = workers.start()
+    until(lambda: len(workers.effects()) == 2, seconds=30, what="takeover")
+    assert [line.reserved for line in engine.budgets()[0].allowances] == [60_000_000]
+    assert sorted(run.status for run in runs) == ["pending", "running"]
+    workers.tell("go")
+
+    assert [run.result(timeout=30) for run in runs] == [second.pid] * 2
+    assert [(line.used, line.reserved) for line in engine.budgets()[0].allowances] == [(10_000_000, 0)]
+    assert engine.check() == []

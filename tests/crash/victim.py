@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, info, sleep, step, wait_signal, workflow
+from holdfast import Engine, info, reserve, sleep, spend, step, wait_signal, workflow
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 
@@ -64,6 +64,22 @@ async def wait_for_file(name: str) -> int:
 @workflow
 async def patient(name: str) -> int:
     return await wait_for_file(name)
+
+
+@step
+async def hold_tokens(name: str) -> int:
+    """Set tokens aside and wait until the test says so."""
+    async with reserve(tokens=60):
+        leave_a_line(info().run_id, info().step, os.getpid())
+        while not (folder / name).exists():
+            await sleep("10ms")
+        spend(tokens=5)
+    return os.getpid()
+
+
+@workflow(lane="narrow")
+async def holder(name: str) -> int:
+    return await hold_tokens(name)
 
 
 @workflow

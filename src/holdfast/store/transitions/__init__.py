@@ -76,7 +76,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     if type(op) is c.Advance:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
-        return len(op.runs) != 1 or op.runs[0].route not in routes or op.runs[0].share is not None
+        return len(op.runs) != 1 or op.runs[0].route not in routes
     return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart)
 
 

@@ -135,6 +135,11 @@ def settle_run(tx: Transaction, run_id: str) -> None:
     _give_back(tx, tx.rows("reservations_of_run", run_id=run_id))
 
 
+def settle_held(tx: Transaction, run_id: str) -> None:
+    """Give back what the steps of a run have set aside: it is taken from its holder."""
+    _give_back(tx, [row for row in tx.rows("reservations_of_run", run_id=run_id) if not row["lasting"]])
+
+
 def settle_session(tx: Transaction, session_id: str) -> None:
     """Give back what the steps have set aside that a session was at work on: they will be done again, or not."""
     _give_back(tx, tx.rows("reservations_of_session", session_id=session_id))

@@ -13,6 +13,7 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.contract import leases as c
 from holdfast.store.contract.runs import Claim
+from holdfast.store.transitions.budgets import settle_held, settle_run
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.stopping import cancel_children
 from holdfast.store.transitions.touching import knock, tell_parent
@@ -81,6 +82,7 @@ def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
     parked = status is Status.WAITING
     status = after(status, Move.WAKE) if parked else status
     rank = None if wake_at is not None else claims.rank(tx.now, state["priority"])
+    settle_held(tx, state["id"])
     tx.change("take_back", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
     knock(tx, state["session_id"], state["id"])
     tx.hints.ready = True
@@ -112,6 +114,7 @@ def override_run(tx: Transaction, op: c.OverrideRun) -> Status:
 def _end(tx: Transaction, state: Row, status: Status, result: bytes | None, error: bytes | None) -> None:
     tx.change("override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now)
     tx.hints.finished.add(state["id"])
+    settle_run(tx, state["id"])
     if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     cancel_children(tx, state["id"], "its parent ended")

@@ -16,9 +16,7 @@ class Rooms:
         self.tx, self.limit = tx, limit
         self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
         self.debts: dict[tuple[str, str], int] = {}
-        held: dict[tuple[str, str], int] = {}
-        if any(lane.per_share is not None for lane in self.lanes.values()):
-            held = {(row["lane"], row["share"]): row["held"] for row in tx.rows("held_by_share") if row["lane"] in self.lanes}
+        held = held_by_share(tx, self.lanes) if any(lane.per_share is not None for lane in self.lanes.values()) else {}
         for name, lane in self.lanes.items():
             rows = tx.rows("shares", lane=name, now=tx.now) if lane.share_rate_limit is not None else ()
             self.debts |= {(name, row["share"]): row["free_at"] for row in rows}
@@ -46,6 +44,11 @@ class Rooms:
                 self.tx.change("spend_share", lane=name, share=share, free_at=free_at)
 
 
+def held_by_share(tx: Transaction, lanes: Mapping[str, Lane]) -> dict[tuple[str, str], int]:
+    """Return how many runs of each share are at work in these lanes."""
+    return {(row["lane"], row["share"]): row["held"] for row in tx.rows("held_by_share") if row["lane"] in lanes}
+
+
 def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
     """The virtual time of a lane is that of the last run that it let go."""
     latest: dict[str, int] = {}
@@ -56,29 +59,34 @@ def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
         tx.change("set_share_clock", lane=lane, share="", vtime=vtime)
 
 
-def rank_fairly(tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]) -> None:
-    """Rank new runs that can be claimed by the virtual time of their share."""
-    clocks: dict[tuple[str, str], tuple[int, float]] = {}
-    begun: set[str] = set()
+Clocks = dict[tuple[str, str], tuple[int, float]]
+"""Where the virtual time of a share stands, and what the share weighs, by lane and share."""
+
+
+def rank_fairly(tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]) -> tuple[Clocks, set[str]]:
+    """Rank new runs that can be claimed by the virtual time of their share. Writes nothing; answers where the clocks stand
+    then, and which lanes begin anew."""
+    clocks: Clocks = {}
+    idle: set[str] = set()
     for run, row in zip(runs, rows, strict=True):
         if run.share is None or row["rank"] is None:
             continue
         key = (run.route.lane, run.share)
         if key not in clocks:
-            clocks[key] = _clock(tx, *key, begun)
+            (found,) = tx.rows("share_clock", lane=key[0], share=key[1])
+            if not found["busy"]:
+                idle.add(key[0])
+            start = shares.begin(found["lane_vtime"], found["vtime"], busy=bool(found["busy"]), now=tx.now)
+            clocks[key] = (start, shares.weight_of(found["weights"], run.share))
         start, weight = clocks[key]
         row["rank"] = claims.rank(start, run.priority)
         clocks[key] = (shares.after(start, weight), weight)
-    for (lane, share), (vtime, _) in clocks.items():
-        tx.change("set_share_clock", lane=lane, share=share, vtime=vtime)
+    return clocks, idle
 
 
-def _clock(tx: Transaction, lane: str, share: str, begun: set[str]) -> tuple[int, float]:
-    (found,) = tx.rows("share_clock", lane=lane, share=share)
-    busy = bool(found["busy"]) or lane in begun
-    if not busy:
+def set_clocks(tx: Transaction, clocks: Clocks, idle: set[str]) -> None:
+    """Remember how far the shares have got; a lane that was idle has a history no more."""
+    for lane in sorted(idle):
         tx.change("begin_share_clocks", lane=lane)
         tx.change("set_share_clock", lane=lane, share="", vtime=tx.now)
-    begun.add(lane)
-    start = shares.begin(found["lane_vtime"], found["vtime"], busy=bool(found["busy"]), now=tx.now)
-    return start, shares.weight_of(found["weights"], share)
+    tx.many("set_share_clock", [{"lane": lane, "share": share, "vtime": vtime} for (lane, share), (vtime, _) in clocks.items()])

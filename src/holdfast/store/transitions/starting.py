@@ -9,7 +9,7 @@ from holdfast.core.records import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import check_names, open_trees
-from holdfast.store.transitions.sharing import rank_fairly
+from holdfast.store.transitions.sharing import rank_fairly, set_clocks
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -19,9 +19,10 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
         check_names(tx, op.runs)
     leases: dict[tuple[str, str], bool] = {}
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
-    if any(run.share is not None for run in op.runs):
-        rank_fairly(tx, op.runs, rows)
+    clocks, idle = rank_fairly(tx, op.runs, rows) if any(run.share is not None for run in op.runs) else ({}, set())
     new = tx.insert_runs(rows)
+    if clocks and new:
+        set_clocks(tx, clocks, idle)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
     _tag(tx, [run for run in op.runs if run.id in new])
     agreed = [run for run in op.runs if run.policy is not None and run.id in new]

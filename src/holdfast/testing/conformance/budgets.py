@@ -210,6 +210,15 @@ class Budgets(Bench):
         assert self.lines(store) == {"tokens": (0, 10)}
         assert [one[1] for one in store.reservations("b")] == ["block"]
 
+    def test_what_a_step_set_aside_comes_back_when_its_run_is_taken_from_its_holder(self, store: c.Store) -> None:
+        self.budget(store, tokens=100)
+        run = self.hold(store, budgets=("b",))
+        self.sets_aside(store, run, 80)
+
+        assert self.do(store, c.RevokeLease(run_id="r1", namespace="default", reason="enough")) is True
+
+        assert self.lines(store) == {"tokens": (0, 0)}
+
     @pytest.mark.parametrize("how", ["finish", "force"])
     def test_a_run_that_ends_has_nothing_set_aside(self, store: c.Store, how: str) -> None:
         self.budget(store, tokens=100)

@@ -58,7 +58,10 @@ SELECT budget, dimension, amount FROM holdfast.reservation WHERE run_id = :run_i
 DELETE FROM holdfast.reservation WHERE run_id = :run_id AND key = :key;
 
 -- name: reservations_of_run
-SELECT run_id, key, budget, dimension, amount FROM holdfast.reservation WHERE run_id = :run_id ORDER BY budget, dimension;
+SELECT run_id, key, budget, dimension, amount, lasting
+  FROM holdfast.reservation
+ WHERE run_id = :run_id
+ ORDER BY budget, dimension;
 
 -- name: reservations_of_session
 -- What those set aside who are held by it; what a workflow set aside stays with its run.
