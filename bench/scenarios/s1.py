@@ -34,8 +34,9 @@ def repeat(place: Place, run: Callable[[int], Any], count: int) -> dict[str, flo
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
+    from holdfast import Engine
 
-    with ours.Engine(place.url) as engine:
+    with Engine(place.url) as engine:
         return repeat(place, lambda count: check(engine.start(ours.steps, count).result(), count), place.steps)
 
 

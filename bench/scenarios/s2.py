@@ -20,8 +20,9 @@ SCENARIO = Scenario(
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
+    from holdfast import Engine
 
-    with ours.Engine(place.url) as engine:
+    with Engine(place.url) as engine:
         run_at_once(engine, ours.steps, 100, place.steps)
         with place.meter() as meter:
             run_at_once(engine, ours.steps, place.n, place.steps)

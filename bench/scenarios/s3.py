@@ -52,10 +52,11 @@ def timed(count: int, call: Callable[[], Any]) -> float:
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
+    from holdfast import Engine
 
     few = place.n // 10
     found = {"start_singly": asyncio.run(_many_callers(place.url, 2 * few))}
-    engine = ours.Engine(place.url)
+    engine = Engine(place.url)
     found["start_alone"] = timed(few, lambda: [engine.start(ours.job, number) for number in range(few)])
     rest = range(3 * few, place.n)
     found["start_in_one_call"] = timed(len(rest), lambda: engine.start_many(ours.job, rest))
@@ -66,8 +67,9 @@ def holdfast(place: Place) -> dict[str, float]:
 
 async def _many_callers(url: str, count: int) -> float:
     from bench.peers import ours
+    from holdfast import AsyncEngine
 
-    engine = ours.AsyncEngine(url)
+    engine = AsyncEngine(url)
     began = time.perf_counter()
     await asyncio.gather(*(engine.start(ours.job, number) for number in range(count)))
     taken = time.perf_counter() - began
@@ -77,9 +79,10 @@ async def _many_callers(url: str, count: int) -> float:
 
 def holdfast_worker(place: Place) -> None:
     from bench.peers import ours
+    from holdfast import Engine
 
     ready()
-    with ours.Engine(place.url):
+    with Engine(place.url):
         ours.forever()
 
 

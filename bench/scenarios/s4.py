@@ -16,8 +16,9 @@ SCENARIO = Scenario(
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
+    from holdfast import Engine
 
-    with ours.Engine(place.url) as engine:
+    with Engine(place.url) as engine:
         check(engine.start(ours.parent, 10).result(), 10)
         with place.meter() as meter:
             check(engine.start(ours.parent, place.n).result(), place.n)
