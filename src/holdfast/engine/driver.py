@@ -23,6 +23,7 @@ from holdfast.engine.failure import as_data
 from holdfast.engine.held import Batch, Held
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import encoded
+from holdfast.engine.strand import Pause
 from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want
 from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
 from holdfast.store.contract import Advance, Advanced, Changed
@@ -89,7 +90,8 @@ class Driver(Held):
         program.report, program.clock = self.reported, self.now
         commands = await program.begin(events)
         if not fresh:
-            self._signals = self.host.store.signals(self.run.id)
+            if self.run.revision:  # else nothing has ever reached it
+                self._signals = self.host.store.signals(self.run.id)
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
@@ -227,7 +229,7 @@ class Driver(Held):
 
     async def _sleep(self) -> None:
         """Wait until something happens, or something is due."""
-        self._woken = self.host.loop.create_future()
+        self._woken = Pause()
         if self._alarm is not None:
             self._alarm.cancel()
         wake_at = self._due
@@ -342,7 +344,7 @@ class Driver(Held):
         pause = 0.05
         while True:
             try:
-                answer: Advanced | Changed = await self.host.writer.submit(op)
+                answer: Advanced | Changed = await self.host.writer.post(op)
                 return answer
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
@@ -359,7 +361,7 @@ class Driver(Held):
             event.seq = self._seq
         op.children, op.status = (), failed.status
         self._over = True
-        answer: Advanced | Changed = await self.host.writer.submit(failed)
+        answer: Advanced | Changed = await self.host.writer.post(failed)
         return answer
 
     def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from contextlib import suppress
 from typing import Any
@@ -14,6 +13,7 @@ from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
+from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Want
 
 
@@ -53,7 +53,7 @@ class Held:
         self._early: dict[str, tuple[Any, Exception | None, int | None]] = {}
         self._dropped: set[str] = set()
         self._signals: list[Signal] = []
-        self._woken: asyncio.Future[None] | None = None
+        self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
 
