@@ -64,7 +64,7 @@ class Held:
         """An attempt at a step has ended."""
         want = self.wants.get(step)
         if isinstance(want, Step):
-            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now()))
+            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now))
             self._poke()
         elif step not in self._dropped:
             self._early[step] = (value, error, started_at)  # the program was quicker than its own command

@@ -120,9 +120,14 @@ class Step(Generic[P, R]):
         return f"<step {self.name}>"
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn)
+
+
 def run_step(fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs: Any, settings: Any) -> RunStep:
     """Return the command that calls *fn* as a step."""
-    is_async = inspect.iscoroutinefunction(fn)
+    is_async = _is_async(fn)
 
     def call(info: StepInfo, connection: Any) -> Any:
         if is_async:
