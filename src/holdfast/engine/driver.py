@@ -264,10 +264,10 @@ class Driver(Held):
         self._settle(op, batch, answer)
 
     def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
-        op = Advance(
-            run_id=self.run.id, generation=self.run.generation, events=batch.events, children=batch.children,
-            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels,
-        )  # fmt: skip
+        op = Advance(run_id=self.run.id, generation=self.run.generation, events=batch.events)
+        if batch.more:
+            op.children, op.fanouts, op.taken = batch.children, batch.fanouts, batch.taken
+            op.signals, op.cancels = batch.signals, batch.cancels
         if batch.finish is not None:
             self._conclude(op, batch.finish)
         elif parks:
@@ -469,8 +469,9 @@ class Driver(Held):
         for want in self.wants.values():
             if isinstance(want, Step) and want.task is not None:
                 want.task.cancel()
-        if self._program is not None:
-            self._program.close()
+        program, self._program = self._program, None  # they know each other: parted, both are freed at once
+        if program is not None:
+            program.close()
 
 
 def _until(want: Want) -> int | None:

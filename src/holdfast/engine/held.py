@@ -18,21 +18,33 @@ from holdfast.engine.wants import Step, Want
 
 
 class Batch:
-    """What the next commit has to say."""
+    """What the next commit has to say: mostly of an event, so that the other lists are made when somebody asks for one."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "more", "signals", "taken")
+
+    children: list[NewRun]
+    fanouts: list[Fanout]
+    taken: list[int]
+    signals: list[tuple[str, str, bytes, str]]
+    cancels: list[tuple[str, str]]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.children: list[NewRun] = []
-        self.fanouts: list[Fanout] = []
-        self.taken: list[int] = []
-        self.signals: list[tuple[str, str, bytes, str]] = []
-        self.cancels: list[tuple[str, str]] = []
         self.finish: Finish | None = None
+        self.more = False
+        """Whether it may have more to say than events and the end."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise AttributeError(name)
+        self.more = True
+        self.children, self.fanouts, self.taken, self.signals, self.cancels = [], [], [], [], []
+        return getattr(self, name)
 
     def says_something(self) -> bool:
-        return bool(self.events or self.children or self.finish or self.cancels or self.signals or self.taken)
+        if self.events or self.finish is not None:
+            return True
+        return self.more and bool(self.children or self.cancels or self.signals or self.taken)
 
 
 class Held:
@@ -43,7 +55,7 @@ class Held:
         self.wants: dict[str, Want] = {}
         self.launches: list[Step] = []
         self.batch = Batch()
-        self.progress = past.Progress([])
+        self.progress: past.Progress
         self.had_children = False
         self.replayed = False
         self.waiting = False
