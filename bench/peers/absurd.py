@@ -98,10 +98,9 @@ def work(
 
 
 def finished(place: Place, queue: str = "default") -> Callable[[], int]:
+    return counter(place, f"SELECT count(*) FROM absurd.t_{queue} WHERE state = 'completed'")
+
+
+def counter(place: Place, sql: str) -> Callable[[], int]:
     db = psycopg.connect(place.url, autocommit=True)
-
-    def count() -> int:
-        row = db.execute(f"SELECT count(*) FROM absurd.t_{queue} WHERE state = 'completed'").fetchone()
-        return int(row[0]) if row else 0
-
-    return count
+    return lambda: int((db.execute(sql.encode()).fetchone() or [0])[0])

@@ -54,6 +54,17 @@ def logged_steps(path: str, run: int) -> int:
     return 5
 
 
+waiting: dict[int, tuple[threading.Event, threading.Event]] = {}
+
+
+@DBOS.workflow()
+def waiter(key: int) -> None:
+    waits, proceeds = waiting[key]
+    waits.set()
+    DBOS.recv("go", timeout_seconds=60)
+    proceeds.set()
+
+
 def launch(place: Place, **more: Any) -> None:
     if place.store == "sqlite":
         import sqlite3

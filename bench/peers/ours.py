@@ -24,6 +24,22 @@ async def steps(count: int) -> int:
     return count
 
 
+@step
+async def cpu() -> float:
+    return time.process_time()
+
+
+@workflow
+async def marked(count: int, every: int) -> list[float]:
+    """Make many steps and return the CPU time of the process at each of some."""
+    marks = []
+    for number in range(count):
+        if number % every == 0:
+            marks.append(await cpu())
+        await one(number)
+    return [*marks, await cpu()]
+
+
 @workflow
 async def job(number: int) -> int:
     return number
@@ -45,16 +61,19 @@ async def waiter() -> int:
     return await clock()
 
 
+log_path = ""
+
+
 @step
-async def logged(path: str, run: int, number: int) -> int:
-    note(path, run, number)
+async def logged(run: int, number: int) -> int:
+    note(log_path, run, number)
     return number
 
 
 @workflow
-async def logged_steps(path: str, run: int) -> int:
+async def logged_steps(run: int) -> int:
     for number in range(5):
-        await logged(path, run, number)
+        await logged(run, number)
     return 5
 
 
