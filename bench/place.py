@@ -151,7 +151,7 @@ def memory_mb() -> float:
 
 def _own_cpu() -> float:
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return time.process_time() + times.children_user + times.children_system
 
 
 def _cpu_of(pid: int) -> tuple[float, int]:

@@ -106,7 +106,7 @@ def _name(url: str) -> str:
 
 def _child(python: pathlib.Path, place: Place, timeout: float) -> Figures:
     """Measure in a process of its own; it and all that it started are gone afterwards."""
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "BENCH_DEFAULT": str(environment("default"))}
     process = subprocess.Popen(
         [str(python), "-m", "bench.child", json.dumps(dataclasses.asdict(place))], env=environ, cwd=place.folder,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -9,7 +9,7 @@ from typing import Any
 import holdfast
 from bench.peers.notes import note
 from bench.place import Place
-from holdfast import step, wait_signal, workflow
+from holdfast import sleep, step, wait_signal, workflow
 
 
 @step
@@ -38,6 +38,24 @@ async def marked(count: int, every: int) -> list[float]:
             marks.append(await cpu())
         await one(number)
     return [*marks, await cpu()]
+
+
+@step
+async def payload(size: int) -> str:
+    return "x" * size
+
+
+@workflow
+async def carry(size: int, times: int) -> int:
+    for _ in range(times):
+        await payload(size)
+    return times
+
+
+@workflow
+async def sleeper(seconds: int) -> int:
+    await sleep(seconds)
+    return seconds
 
 
 @workflow

@@ -1,4 +1,4 @@
-"""S7: what is finished does not slow the living: S2 beside 200,000 finished runs, and a late step of a long run beside an early one."""
+"""S7: what is finished does not slow the living: S2 beside 200,000 finished runs; late steps of a long run beside early ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.scenario import Scenario, Target
 from bench.scenarios.s2 import run_at_once
 
 SCENARIO = Scenario(
-    "s7", "with 200,000 finished runs", "full_to_empty", "of the speed", size={"n": 200_000, "runs": 500, "steps": 5, "long": 10_000},
-    rounds=1, timeout=420,
+    "s7", "with 200,000 finished runs", "full_to_empty", "of the speed", rounds=1,
+    size={"n": 200_000, "runs": 500, "steps": 5, "long": 10_000}, timeout=420,
     targets=tuple(
         target for store in ("sqlite", "postgres") for target in (
             Target(store, "full_to_empty", 0.9), Target(store, "late_to_early_step", 1.2, at_most=True),
