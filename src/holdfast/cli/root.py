@@ -34,6 +34,7 @@ COMMANDS = {
     "tasks": "tasks",
     "flows": "flows",
     "db": "db",
+    "bench": "bench",
     "doctor": "doctor",
 }
 """The commands, in the order of their listing, and the modules that hold them."""

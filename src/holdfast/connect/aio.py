@@ -219,5 +219,5 @@ class AsyncEngine(AsyncLeaseCalls):
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         if self._parts.worker is None:
-            return request.understand(await asyncio.to_thread(self._parts.writer.call, request.op))
+            return request.understand(await self._parts.writer.call_aside(request.op))
         return request.understand(await self._parts.writer.submit(request.op))

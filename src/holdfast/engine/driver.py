@@ -24,6 +24,7 @@ from holdfast.engine.failure import as_data
 from holdfast.engine.held import Batch, Held
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import encoded
+from holdfast.engine.strand import Pause
 from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want, until
 from holdfast.engine.writer import PASSING
 from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
@@ -99,7 +100,8 @@ class Driver(Held):
         program.report, program.clock = self.reported, self.now
         commands = await program.begin(events)
         if not fresh:
-            self._signals = self.host.store.signals(self.run.id)
+            if self.run.revision:  # else nothing has ever reached it
+                self._signals = self.host.store.signals(self.run.id)
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
@@ -237,7 +239,7 @@ class Driver(Held):
 
     async def _sleep(self) -> None:
         """Wait until something happens, or something is due."""
-        self._woken = self.host.loop.create_future()
+        self._woken = Pause()
         if self._alarm is not None:
             self._alarm.cancel()
         wake_at = self._due
@@ -272,10 +274,10 @@ class Driver(Held):
         self._settle(op, batch, answer)
 
     def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
-        op = Advance(
-            run_id=self.run.id, generation=self.run.generation, events=batch.events, children=batch.children,
-            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels,
-        )  # fmt: skip
+        op = Advance(run_id=self.run.id, generation=self.run.generation, events=batch.events)
+        if batch.more:
+            op.children, op.fanouts, op.taken = batch.children, batch.fanouts, batch.taken
+            op.signals, op.cancels = batch.signals, batch.cancels
         if batch.finish is not None:
             self._conclude(op, batch.finish)
         elif parks:
@@ -352,7 +354,7 @@ class Driver(Held):
         pause = 0.05
         while True:
             try:
-                answer: Advanced | Changed = await self.host.writer.submit(op)
+                answer: Advanced | Changed = await self.host.writer.post(op)
                 return answer
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
@@ -369,7 +371,7 @@ class Driver(Held):
             event.seq = self._seq
         op.children, op.status = (), failed.status
         self._over = True
-        answer: Advanced | Changed = await self.host.writer.submit(failed)
+        answer: Advanced | Changed = await self.host.writer.post(failed)
         return answer
 
     def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:
@@ -485,5 +487,6 @@ class Driver(Held):
         for want in self.wants.values():
             if isinstance(want, Step) and want.task is not None:
                 want.task.cancel()
-        if self._program is not None:
-            self._program.close()
+        program, self._program = self._program, None  # they know each other: parted, both are freed at once
+        if program is not None:
+            program.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from contextlib import suppress
 from typing import Any
@@ -14,25 +13,38 @@ from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
+from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Want
 
 
 class Batch:
-    """What the next commit has to say."""
+    """What the next commit has to say: mostly of an event, so that the other lists are made when somebody asks for one."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "more", "signals", "taken")
+
+    children: list[NewRun]
+    fanouts: list[Fanout]
+    taken: list[int]
+    signals: list[tuple[str, str, bytes, str]]
+    cancels: list[tuple[str, str]]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.children: list[NewRun] = []
-        self.fanouts: list[Fanout] = []
-        self.taken: list[int] = []
-        self.signals: list[tuple[str, str, bytes, str]] = []
-        self.cancels: list[tuple[str, str]] = []
         self.finish: Finish | None = None
+        self.more = False
+        """Whether it may have more to say than events and the end."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise AttributeError(name)
+        self.more = True
+        self.children, self.fanouts, self.taken, self.signals, self.cancels = [], [], [], [], []
+        return getattr(self, name)
 
     def says_something(self) -> bool:
-        return bool(self.events or self.children or self.finish or self.cancels or self.signals or self.taken)
+        if self.events or self.finish is not None:
+            return True
+        return self.more and bool(self.children or self.cancels or self.signals or self.taken)
 
 
 class Held:
@@ -43,7 +55,7 @@ class Held:
         self.wants: dict[str, Want] = {}
         self.launches: list[Step] = []
         self.batch = Batch()
-        self.progress = past.Progress([])
+        self.progress: past.Progress
         self.had_children = False
         self.replayed = False
         self.waiting = False
@@ -53,7 +65,7 @@ class Held:
         self._early: dict[str, tuple[Any, Exception | None, int | None]] = {}
         self._dropped: set[str] = set()
         self._signals: list[Signal] = []
-        self._woken: asyncio.Future[None] | None = None
+        self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
 
@@ -64,7 +76,7 @@ class Held:
         """An attempt at a step has ended."""
         want = self.wants.get(step)
         if isinstance(want, Step):
-            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now()))
+            self._inbox.append(event_of(want, value, error, started_at, codec=self.host.codec, now=self.now))
             self._poke()
         elif step not in self._dropped:
             self._early[step] = (value, error, started_at)  # the program was quicker than its own command

@@ -22,6 +22,7 @@ from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
+from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError
@@ -71,7 +72,7 @@ class Worker:
         self.threads = Threads()
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._strands: set[Strand] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
         self._slot = -1
@@ -114,8 +115,9 @@ class Worker:
         self.stopping = True
         for driver in list(self.drivers.values()):
             driver.knock()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self.settings.grace if grace is None else grace)
+        if self._strands:
+            ends = [strand.over for strand in self._strands]
+            await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
         await self.kill()
 
     async def kill(self) -> None:
@@ -126,9 +128,9 @@ class Worker:
             job.cancel()
         for driver in list(self.drivers.values()):
             driver.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*jobs, *self._tasks, return_exceptions=True)
+        for strand in list(self._strands):
+            strand.cancel()
+        await asyncio.gather(*jobs, *(strand.over for strand in self._strands), return_exceptions=True)
         try:
             if self.session_id:
                 await self.writer.submit(EndSession(self.session_id, crashed=False))
@@ -312,16 +314,15 @@ class Worker:
         if run.session_id != self.session_id:
             return  # the session ended meanwhile, and the run with it
         driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self)
-        task = self.loop.create_task(driver.live(history, fresh=fresh))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._let_go(run.id, driver, done))
+        strand = Strand(driver.live(history, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
+        self._strands.add(strand)
 
-    def _let_go(self, run_id: str, driver: Driver, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _let_go(self, run_id: str, driver: Driver, strand: Strand) -> None:
+        self._strands.discard(strand)
         if self.drivers.get(run_id) is driver:
             del self.drivers[run_id]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=error)
+        if strand.error is not None:
+            log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=strand.error)
             self.writer.troubled = True
         if not driver.finished or driver.blocking or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
@@ -361,8 +362,8 @@ class Worker:
         log.warning("session %s was taken over; its %d runs go on elsewhere", self.session_id, len(self.drivers))
         for driver in list(self.drivers.values()):
             driver.close()
-        for task in list(self._tasks):
-            task.cancel()
+        for strand in list(self._strands):
+            strand.cancel()
         await self._open_session()
         self._ready.set()
 

@@ -68,7 +68,7 @@ class Step(Generic[P, R]):
     def command(self, codec: Codec, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunStep:
         """Return the command that makes this call."""
         command = run_step(self.fn, identity, self.name, args, kwargs, self)
-        command.fits = lambda value, data: self._fits(codec, value, data)
+        command.fits = functools.partial(self._fits, codec)
         return command
 
     def _fits(self, codec: Codec, value: Any, data: bytes) -> None:
@@ -120,15 +120,15 @@ class Step(Generic[P, R]):
         return f"<step {self.name}>"
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn)
+
+
 def run_step(fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs: Any, settings: Any) -> RunStep:
     """Return the command that calls *fn* as a step."""
-    is_async = inspect.iscoroutinefunction(fn)
-
-    def call(info: StepInfo, connection: Any) -> Any:
-        if is_async:
-            return _inside_async(fn, args, kwargs, info)
-        return _inside(fn, args, kwargs, info, connection)
-
+    is_async = _is_async(fn)
+    call = functools.partial(_inside_async if is_async else _inside, fn, args, kwargs)
     return RunStep(
         identity, name, call, is_async, settings.policy, timeout=settings.timeout, transactional=settings.transactional
     )
@@ -143,7 +143,7 @@ def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, conn
         current_connection.reset(linked)
 
 
-async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo) -> Any:
+async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: None) -> Any:
     step = current_step.set(info)
     try:
         return await fn(*args, **kwargs)

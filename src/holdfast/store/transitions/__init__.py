@@ -7,7 +7,7 @@ its first write and its first hint, or is run inside a savepoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, TypeGuard
 
 from holdfast.core.records import Route
 from holdfast.store import contract as c
@@ -62,6 +62,14 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
 }
 
 
+_MORE_THAN_EVENTS = tuple({*c.Advance.__struct_fields__} - {"run_id", "generation", "events", "keep", "revision"})
+
+
+def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
+    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence, what happens most often."""
+    return type(op) is c.Advance and len(op.events) == 1 and not any(getattr(op, name) for name in _MORE_THAN_EVENTS)
+
+
 def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes* are those that exist."""
     if type(op) is c.Advance:
@@ -71,4 +79,4 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     return type(op) in (c.ImportRun, c.CopyRuns)
 
 
-__all__ = ["APPLY", "Row", "Transaction", "may_refuse_late", "run_from", "start_runs"]
+__all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

@@ -1061,7 +1061,19 @@ class Sessions(Bench):
 
         self.do(store, c.Beat("s1", MINUTE, seen_knock=knocks[1][0]))
 
-        assert store.knocks("s1", 0) == knocks[2:]
+        assert knocks[0] not in store.knocks("s1", 0)
+        assert store.knocks("s1", knocks[1][0]) == knocks[2:]
+
+    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(self, store: c.Store) -> None:
+        self.hold(store)
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.do(store, c.SignalRun("r1", "paid", b"2"))
+        seen = store.knocks("s1", 0)[-1][0]
+        self.do(store, c.Beat("s1", MINUTE, seen_knock=seen))
+
+        self.do(store, c.SignalRun("r1", "paid", b"3"))
+
+        assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     def test_what_was_at_work_is_pending_and_nobodys(self, store: c.Store, crashed: bool) -> None:

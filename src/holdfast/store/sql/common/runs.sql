@@ -110,7 +110,8 @@ INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);
 SELECT id, run_id FROM holdfast.knock WHERE session_id = :session_id AND id > :after ORDER BY id;
 
 -- name: delete_knocks
-DELETE FROM holdfast.knock WHERE session_id = :session_id AND id <= :seen;
+-- All but the last: as long as it is there, its number is not given again to a knock that would then count as read.
+DELETE FROM holdfast.knock WHERE session_id = :session_id AND id < :seen;
 
 -- name: forget_knocks
 DELETE FROM holdfast.knock WHERE session_id = :session_id;
