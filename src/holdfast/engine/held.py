@@ -15,12 +15,13 @@ from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
 from holdfast.engine.wants import Step, Want
+from holdfast.store.contract import GateMove
 
 
 class Batch:
     """What the next commit has to say."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "signals", "taken")
+    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "gates", "signals", "taken")
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -29,6 +30,7 @@ class Batch:
         self.taken: list[int] = []
         self.signals: list[tuple[str, str, bytes, str]] = []
         self.cancels: list[tuple[str, str]] = []
+        self.gates: list[GateMove] = []
         self.finish: Finish | None = None
 
     def says_something(self) -> bool:
@@ -47,6 +49,7 @@ class Held:
         self.had_children = False
         self.replayed = False
         self.waiting = False
+        self.gate_is_over = False
         self._over = False
         self._knocked = False
         self._inbox: deque[Event] = deque()

@@ -22,6 +22,17 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    GateChange,
+    GateFilter,
+    GateMove,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
 from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
@@ -78,7 +89,8 @@ RunTransition = (
     | EndCopy
 )
 KeyTransition = NeedKey | RotateKey
-Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition
+GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
+Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -127,13 +139,20 @@ __all__ = [
     "ClaimLeases",
     "CopyRuns",
     "CreateFlow",
+    "DecideGate",
+    "DelegateGate",
     "DeliverFlowEvent",
     "EndCopy",
     "EndSession",
     "ExpireAttempts",
+    "ExpireGates",
     "ExpireRuns",
     "Filter",
     "FlowsWoken",
+    "GateChange",
+    "GateFilter",
+    "GateMove",
+    "GateTransition",
     "Hints",
     "ImportRun",
     "Leased",
@@ -147,6 +166,7 @@ __all__ = [
     "PruneFlows",
     "Pruned",
     "Reader",
+    "ReassignGate",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
@@ -160,5 +180,7 @@ __all__ = [
     "Started",
     "Store",
     "Transition",
+    "UpdateGate",
     "WakeFlows",
+    "WithdrawGate",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.flows import ManagedFlows
+from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
@@ -53,6 +54,7 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Gates,
     Keys,
 ):
     """All promises of a store."""
@@ -69,6 +71,7 @@ __all__ = [
     "Copying",
     "Deadlines",
     "ExplicitLeases",
+    "Gates",
     "HandClock",
     "Keys",
     "Lanes",
