@@ -3,6 +3,7 @@
 HoldfastError
 ├── UsageError                 the caller can fix it; nothing was written
 │   ├── BadOption              an argument, option or setting makes no sense
+│   │   └── QuorumImpossible   fewer people may decide than must agree
 │   ├── BadDuration            a duration cannot be read
 │   ├── NotEncodable           a value cannot be stored
 │   ├── WrongType              a value does not fit the annotation
@@ -23,6 +24,16 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
+│   ├── GateNotFound           no such gate
+│   ├── GateClosed             the gate was decided, expired or withdrawn before
+│   ├── AlreadyDecided         one person decides once
+│   ├── NotYourGate            somebody else may decide, not this person
+│   ├── UnknownChoice          the gate has no such choice
+│   ├── WrongAnswer            what was filled in does not fit the form
+│   ├── GateChanged            what the decision was about has changed meanwhile
+│   ├── KeyExists              a key of that name has another secret
+│   ├── TokenRefused           a token proves nothing
+│   │   └── TokenExpired       it was a true one, and its time is over
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -31,6 +42,9 @@ HoldfastError
 ├── StepFailed                 what a workflow sees when a step has used up its retries
 ├── StepTimeout                an attempt took longer than its timeout
 ├── ChildFailed                what a workflow sees when a child run did not complete
+├── GateExpired                what a workflow sees when nobody decided in time
+├── GateRejected               what a workflow sees when people reject what it gave no option to reject
+├── GateWithdrawn              what a workflow sees when somebody has withdrawn its gate
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: try again, after a while
@@ -84,6 +98,10 @@ class UsageError(HoldfastError):
 
 class BadOption(UsageError):
     """This option cannot be used like that."""
+
+
+class QuorumImpossible(BadOption):
+    """Fewer people may decide than must agree: name more of them, or ask for fewer."""
 
 
 class BadDuration(UsageError):
@@ -166,6 +184,46 @@ class BadFlowWait(UsageError):
     """A flow cannot wait for this."""
 
 
+class GateNotFound(UsageError):
+    """There is no such gate: `holdfast gates` lists those that are open."""
+
+
+class GateClosed(UsageError):
+    """This gate is closed, and nothing was changed."""
+
+
+class AlreadyDecided(UsageError):
+    """This person has decided already, and the first decision stands."""
+
+
+class NotYourGate(UsageError):
+    """This decision is not theirs."""
+
+
+class UnknownChoice(UsageError):
+    """This cannot be chosen here."""
+
+
+class WrongAnswer(UsageError):
+    """What was filled in does not fit the form."""
+
+
+class GateChanged(UsageError):
+    """What this decision is about has changed: look at it again, then decide."""
+
+
+class KeyExists(UsageError):
+    """A key of that name has another secret: choose another name."""
+
+
+class TokenRefused(UsageError):
+    """This token is not known here: ask for a new one."""
+
+
+class TokenExpired(TokenRefused):
+    """This token was good once, and its time is over: ask for a new one."""
+
+
 class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
@@ -202,6 +260,18 @@ class StepTimeout(HoldfastError):
 
 class ChildFailed(HoldfastError):
     """A child run did not complete."""
+
+
+class GateExpired(HoldfastError, TimeoutError):
+    """Nobody has decided in time."""
+
+
+class GateRejected(HoldfastError):
+    """It was rejected."""
+
+
+class GateWithdrawn(HoldfastError):
+    """Somebody has withdrawn the gate before it was decided."""
 
 
 class TooManyFailures(HoldfastError):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.gates.records import Terms
 from holdfast.core.records import Event, Route, Run
 from holdfast.core.retry import RetryPolicy
 
@@ -91,6 +92,18 @@ class AwaitChild(msgspec.Struct):
     owned: bool = False
 
 
+class OpenGate(msgspec.Struct):
+    """Ask people for a decision and answer how they, or time, have decided. Dropping it withdraws the gate."""
+
+    id: str
+    prompt: str
+    terms: Terms
+    assignees: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    data: bytes | None = None
+    timeout: int | None = None
+
+
 class Mark(msgspec.Struct):
     """Record a value that was decided now, so that every replay decides the same."""
 
@@ -129,7 +142,20 @@ class Finish(msgspec.Struct):
     error: Exception | BaseException | None = None
 
 
-Command = RunStep | SetTimer | AwaitSignal | StartChild | StartMap | AwaitChild | Mark | SendSignal | CancelRun | Drop | Finish
+Command = (
+    RunStep
+    | SetTimer
+    | AwaitSignal
+    | StartChild
+    | StartMap
+    | AwaitChild
+    | OpenGate
+    | Mark
+    | SendSignal
+    | CancelRun
+    | Drop
+    | Finish
+)
 
 
 Report = Callable[[str, Any, Exception | None, int], None]

@@ -93,6 +93,11 @@ class Kind:
     CHILD_ENDED = "child_ended"
     MAP_STARTED = "map_started"
     MAP_ENDED = "map_ended"
+    GATE_OPENED = "gate_opened"
+    GATE_REMINDED = "gate_reminded"
+    GATE_ESCALATED = "gate_escalated"
+    GATE_CLOSED = "gate_closed"
+    GATE_WITHDRAWN = "gate_withdrawn"
     MARKED = "marked"
     SIGNAL_SENT = "signal_sent"
     CANCEL_SENT = "cancel_sent"
@@ -122,6 +127,7 @@ OUTCOMES = frozenset(
         Kind.CHILD_STARTED,
         Kind.CHILD_ENDED,
         Kind.MAP_ENDED,
+        Kind.GATE_CLOSED,
         Kind.SIGNAL_SENT,
         Kind.CANCEL_SENT,
         Kind.CANCEL_REQUESTED,

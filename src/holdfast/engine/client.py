@@ -142,7 +142,7 @@ class Client:
             events = events[:cut]
         else:
             events = []
-        kept = self._without_open_children(events)
+        kept = without_open_gates(self._without_open_children(events))
         data = msgspec.json.encode({"run": run_id, "step": from_step})
         kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
         for seq, event in enumerate(kept, start=1):
@@ -221,6 +221,15 @@ class Client:
             rate_per=limits.per if limits else None, paused=paused,
         )  # fmt: skip
         return Request(c.SetLane(lane), lambda answer: None)
+
+
+def without_open_gates(events: list[Event]) -> list[Event]:
+    """A gate that is not closed asks for another run: the fork asks for itself."""
+    closed = {event.step for event in events if event.kind == Kind.GATE_CLOSED}
+    return [event for event in events if event.kind not in _OF_OPEN_GATES or event.step in closed]
+
+
+_OF_OPEN_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
 
 
 def instant(when: Moment, now: int) -> int:

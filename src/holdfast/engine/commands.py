@@ -9,9 +9,10 @@ import msgspec
 
 from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
+from holdfast.engine.gates import open_gate, withdraw
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
-from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer
+from holdfast.engine.wants import ChildEnd, Gated, MapEnd, Signalled, Step, Timer
 
 
 def handle(held: Held, command: p.Command) -> Event | None:
@@ -155,6 +156,8 @@ def _drop(held: Held, command: p.Drop) -> None:
         held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
     elif isinstance(want, MapEnd):
         held.cancel_map(command.id, "nobody waits for it any more")
+    elif isinstance(want, Gated):
+        withdraw(held, want, "nobody waits for it any more")
 
 
 def _finish(held: Held, command: p.Finish) -> None:
@@ -168,6 +171,7 @@ HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
     p.StartChild: _start_child,
     p.StartMap: _start_map,
     p.AwaitChild: _await_child,
+    p.OpenGate: open_gate,
     p.Mark: _mark,
     p.SendSignal: _send_signal,
     p.CancelRun: _cancel_run,

@@ -17,18 +17,18 @@ import msgspec
 from holdfast.core.program import Command, Definition, Finish, Program, RunStep, StepInfo
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.status import FINAL, Status
-from holdfast.engine import past
+from holdfast.engine import gates, past
 from holdfast.engine.attempts import attempt
 from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
-from holdfast.engine.held import Batch, Held
+from holdfast.engine.held import LISTS, Batch, Held
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import encoded
 from holdfast.engine.strand import Pause
-from holdfast.engine.wants import ChildEnd, MapEnd, Signalled, Step, Timer, Want, until
+from holdfast.engine.wants import ChildEnd, Gated, MapEnd, Signalled, Step, Timer, Want, until
 from holdfast.engine.writer import PASSING
 from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
-from holdfast.store.contract import Advance, Advanced, Changed
+from holdfast.store.contract import Advance, Advanced, Changed, ExpireGates
 
 log = logging.getLogger("holdfast")
 DEADLINE = "deadline"
@@ -67,6 +67,8 @@ class Driver(Held):
             await self._begin(history, fresh=fresh)
             while not self._over:
                 events = self._collect()
+                if self.gate_is_over:
+                    await gates.close_overdue(self, self._persist)
                 if events or self.batch.says_something() or self.launches:
                     await self._turn(events)
                 elif self._should_let_go():
@@ -174,6 +176,8 @@ class Driver(Held):
             elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
                 want.again_at = None
                 self.launches.append(want)
+            elif isinstance(want, Gated) and want.until is not None and want.until <= now:
+                gates.tend(self, want, events)
             else:
                 self.due_at(until(want))
         if self.run.deadline is not None and not self._cancel_seen:
@@ -224,6 +228,8 @@ class Driver(Held):
                 events.append(found)
 
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+        if isinstance(want, Gated):
+            return gates.look(self, want)
         if isinstance(want, ChildEnd):
             children = self.host.store.children(self.run.id, [want.command.start])
             return want.outcome(children[0]) if children else None
@@ -276,8 +282,8 @@ class Driver(Held):
     def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
         op = Advance(run_id=self.run.id, generation=self.run.generation, events=batch.events)
         if batch.more:
-            op.children, op.fanouts, op.taken = batch.children, batch.fanouts, batch.taken
-            op.signals, op.cancels = batch.signals, batch.cancels
+            for name in LISTS:
+                setattr(op, name, getattr(batch, name))
         if batch.finish is not None:
             self._conclude(op, batch.finish)
         elif parks:
@@ -309,6 +315,7 @@ class Driver(Held):
         op.status, op.result, op.had_children = status, finish.result, self.had_children
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
+        gates.withdraw_all(self, op)
         op.events.append(Event(_ENDED[status], error=op.error))
 
     def _why_stopped(self) -> str:
@@ -348,7 +355,7 @@ class Driver(Held):
         except RunExists as error:
             return await self._fail(op, error)
 
-    async def _persist(self, op: Advance) -> Advanced | Changed:
+    async def _persist(self, op: Advance | ExpireGates) -> Advanced | Changed:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
         pause = 0.05

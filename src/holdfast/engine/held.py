@@ -15,18 +15,23 @@ from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Want
+from holdfast.store.contract import GateMove
+
+LISTS = ("children", "fanouts", "taken", "signals", "cancels", "gates")
+"""What a commit may have to say besides events, by the fields of an Advance."""
 
 
 class Batch:
     """What the next commit has to say: mostly of an event, so that the other lists are made when somebody asks for one."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "more", "signals", "taken")
+    __slots__ = (*LISTS, "events", "finish", "more")
 
     children: list[NewRun]
     fanouts: list[Fanout]
     taken: list[int]
     signals: list[tuple[str, str, bytes, str]]
     cancels: list[tuple[str, str]]
+    gates: list[GateMove]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -38,13 +43,14 @@ class Batch:
         if name not in self.__slots__:
             raise AttributeError(name)
         self.more = True
-        self.children, self.fanouts, self.taken, self.signals, self.cancels = [], [], [], [], []
+        for one in LISTS:
+            setattr(self, one, [])
         return getattr(self, name)
 
     def says_something(self) -> bool:
         if self.events or self.finish is not None:
             return True
-        return self.more and bool(self.children or self.cancels or self.signals or self.taken)
+        return self.more and any(getattr(self, name) for name in LISTS)
 
 
 class Held:
@@ -59,6 +65,7 @@ class Held:
         self.had_children = False
         self.replayed = False
         self.waiting = False
+        self.gate_is_over = False
         self._over = False
         self._knocked = False
         self._inbox: deque[Event] = deque()

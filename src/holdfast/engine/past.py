@@ -34,7 +34,12 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
         start = next((event.seq for event in events if event.step == from_step), None)
         if start is None:
             return None
-    return [event.seq for event in events if _fails(event) or (start is not None and event.seq >= start)]
+    asked = {
+        event.step for event in events if event.kind == Kind.GATE_WITHDRAWN or (event.kind == Kind.GATE_CLOSED and event.error)
+    }
+    void = [event for event in events if _fails(event) or (start is not None and event.seq >= start)]
+    void += [event for event in events if event.kind in _OF_GATES and event.step in asked and event not in void]
+    return sorted(event.seq for event in void)
 
 
 _ENDS = {
@@ -43,8 +48,12 @@ _ENDS = {
 }  # fmt: skip
 
 
+_OF_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
+"""What happens to a gate before its end: where there was none, or it no longer counts, people are asked anew."""
+
+
 def _fails(event: Event) -> bool:
-    return event.kind in _ENDS or (event.kind == Kind.CHILD_ENDED and event.error is not None)
+    return event.kind in _ENDS or (event.kind in (Kind.CHILD_ENDED, Kind.GATE_CLOSED) and event.error is not None)
 
 
 class Progress:
@@ -55,6 +64,7 @@ class Progress:
         self.until: dict[str, int | None] = {}
         self.cancelled: str | None = None
         self.maps: set[str] = set()
+        self.gates: dict[str, str] = {}
         for event in history:
             self._note(event)
 
@@ -65,6 +75,10 @@ class Progress:
             self.until[step] = _data(event)["until"]
         elif event.kind in (Kind.TIMER_SET, Kind.SIGNAL_AWAITED):
             self.until[step] = _data(event)["until"]
+        elif event.kind == Kind.GATE_OPENED:
+            self.gates[step] = _data(event)["gate"]
+        elif event.kind == Kind.GATE_WITHDRAWN:
+            self.gates.pop(step, None)
         elif event.kind == Kind.MAP_STARTED:
             self.maps.add(step)
         elif event.kind == Kind.CANCEL_REQUESTED:

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.program import AwaitChild, AwaitSignal, RunStep, SetTimer, StartMap
+from holdfast.core.gates.records import Gate
+from holdfast.core.gates.rules import next_at
+from holdfast.core.program import AwaitChild, AwaitSignal, OpenGate, RunStep, SetTimer, StartMap
 from holdfast.core.records import Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 
@@ -55,6 +57,27 @@ class Signalled:
 
     def wait(self) -> dict[str, Any]:
         return {"kind": "signal", "step": self.command.id, "name": self.command.name, "until": self.until}
+
+
+class Gated:
+    """A wait for people to decide. ``gate`` is what is known of it here; people may have changed it since."""
+
+    __slots__ = ("command", "gate")
+
+    def __init__(self, command: OpenGate, gate: Gate) -> None:
+        self.command, self.gate = command, gate
+
+    @property
+    def until(self) -> int | None:
+        """When time has something to do about it."""
+        return next_at(self.gate)
+
+    def wait(self) -> dict[str, Any]:
+        gate = self.gate
+        return {
+            "kind": "gate", "step": self.command.id, "name": gate.prompt, "gate": gate.id, "until": self.until,
+            "deadline": gate.deadline,
+        }  # fmt: skip
 
 
 class ChildEnd:
@@ -119,11 +142,11 @@ def _error(child: Child) -> bytes | None:
     return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
 
 
-Want = Step | Timer | Signalled | ChildEnd | MapEnd
+Want = Step | Timer | Signalled | Gated | ChildEnd | MapEnd
 
 
 def until(want: Want) -> int | None:
     """Return when this is over, or tried again, by the mere passing of time."""
-    if isinstance(want, Timer | Signalled):
+    if isinstance(want, Timer | Signalled | Gated):
         return want.until
     return want.again_at if isinstance(want, Step) else None

@@ -17,7 +17,19 @@ class Table(msgspec.Struct, frozen=True):
     """By which columns its rows are told one after another."""
 
 
-BELOW_RUNS: tuple[Table, ...] = (Table("task", ("policy",), "run_id"),)
+BELOW_RUNS: tuple[Table, ...] = (
+    Table("task", ("policy",), "run_id"),
+    Table(
+        "gate",
+        (
+            "id", "step", "status", "prompt", "terms", "assignees", "roles", "data", "hash", "opened_at", "deadline", "reminded",
+            "reminded_at", "escalated", "closed_at", "choice", "reason",
+        ),
+        order="id",
+    ),
+    Table("gate_entry", ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"), order="gate_id, number"),
+    Table("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
+)  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
 STANDING: tuple[Table, ...] = (
@@ -35,6 +47,7 @@ STANDING: tuple[Table, ...] = (
         "flow_id, run_id",
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
 )  # fmt: skip
 """What belongs to the installation."""
 

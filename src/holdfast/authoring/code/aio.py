@@ -7,14 +7,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast.authoring.code import children, verbs
+from holdfast.authoring.code import children, gates, verbs
 from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.gates import Names, Options
 from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import Step, current_step
 from holdfast.authoring.code.wish import Wish
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.gates.answer import Answer
 from holdfast.errors import BadOption, NotInWorkflow
 
 A = TypeVar("A")
@@ -44,6 +46,22 @@ def wait_signal(name: str, *, timeout: Duration | None = None, type: Any = Any) 
     """Wait for a signal of that name and return its payload; it may have come before. Raises TimeoutError."""
     program = _here("wait_signal")
     return _fulfil(program, verbs.awaiting_signal(program, name, timeout, type))
+
+
+def gate(
+    prompt: str, *, options: Options | None = None, assignees: Names | None = None, roles: Names | None = None, quorum: int = 1,
+    exclude: Names | None = None, timeout: Duration | None = None, on_timeout: str = "fail", remind: Any = None,
+    escalate: Any = None, form: Any = None, data: Any = None,
+) -> Coroutine[Any, Any, Answer]:  # fmt: skip
+    """Ask people for a decision and return the answer: the text of the choice, and who made it, when and why.
+
+    Raises GateExpired when nobody decided in time, GateRejected when people reject what has no option to, GateWithdrawn."""
+    program = _here("gate")
+    wish = gates.asking(
+        program, prompt, options=options, assignees=assignees, roles=roles, quorum=quorum, exclude=exclude, timeout=timeout,
+        on_timeout=on_timeout, remind=remind, escalate=escalate, form=form, data=data,
+    )  # fmt: skip
+    return _fulfil(program, wish)
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:

@@ -32,6 +32,7 @@ FAMILY = {
     "StartChild": {Kind.CHILD_STARTED},
     "AwaitChild": {Kind.CHILD_ENDED},
     "StartMap": {Kind.MAP_ENDED},
+    "OpenGate": {Kind.GATE_CLOSED},
     "SendSignal": {Kind.SIGNAL_SENT},
     "CancelRun": {Kind.CANCEL_SENT},
 }

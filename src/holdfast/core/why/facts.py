@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
+from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.records import Event, Lane, Run
 from holdfast.core.why.serving import Seen
 
@@ -58,6 +59,8 @@ class Facts(msgspec.Struct, kw_only=True):
     slots: Sequence[Slot] = ()
     signals: frozenset[str] = frozenset()
     children: Mapping[str, Sequence[Why]] = {}
+    gates: Mapping[str, tuple[Gate, Sequence[Entry]]] = {}
+    """The gates that it waits for, by their ids, with what was done to them."""
 
 
 def told(facts: Facts, blockers: list[Blocker], reason: str | None = None, since: int | None = None) -> Why:

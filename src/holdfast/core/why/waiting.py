@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.gates import rules
+from holdfast.core.gates.records import APPROVE, OPEN, REJECT, Act
 from holdfast.core.records import Kind
 from holdfast.core.why.facts import Blocker, Facts, Why, last_at, until
 
@@ -30,6 +32,9 @@ def _happened(facts: Facts, wait: Wait) -> bool:
         return True
     if wait.get("kind") == "signal":
         return wait.get("name") in facts.signals
+    if wait.get("kind") == "gate":
+        gate, _ = facts.gates.get(str(wait.get("gate")), (None, ()))
+        return gate is not None and gate.status != OPEN
     return wait.get("kind") in ("child", "children") and not facts.children.get(str(wait.get("step")))
 
 
@@ -53,6 +58,37 @@ def _signal(facts: Facts, wait: Wait) -> Blocker:
         until=limit,
         remedy=f"holdfast signal {facts.run.id} {shlex.quote(name)}",
     )
+
+
+def _gate(facts: Facts, wait: Wait) -> Blocker:
+    found = facts.gates.get(str(wait.get("gate")))
+    if found is None:
+        return _other(facts, wait)
+    gate, entries = found
+    if gate.status != OPEN:
+        return Blocker(kind="gate", text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on", since=gate.closed_at)
+    needs, left = gate.terms.quorum, rules.missing(gate, entries)
+    people = "" if needs == 1 else f"; {left} of {needs} more must agree"
+    told = [f"{vote.person}: {vote.choice}" for vote in rules.votes(entries)]
+    so_far = f" (so far {', '.join(told)})" if told else ""
+    end = "" if gate.deadline is None else f"; it gives up at {until(gate.deadline, facts.now)}"
+    nudged = [entry.kind for entry in entries if entry.kind in (Act.REMINDED, Act.ESCALATED)]
+    nudges = f"; {', '.join(f'{kind} {nudged.count(kind)} times' for kind in dict.fromkeys(nudged))}" if nudged else ""
+    who = rules.told_who(gate)
+    return Blocker(
+        kind="gate",
+        text=f"it waits for {who} to decide: {gate.prompt!r}{people}{so_far}{end}{nudges}",
+        holder=who,
+        since=gate.opened_at,
+        until=gate.deadline,
+        remedy=_command(gate.id, gate.choices),
+    )
+
+
+def _command(gate_id: str, choices: tuple[str, ...]) -> str:
+    if APPROVE in choices and REJECT in choices:
+        return f"holdfast approve {gate_id} --by NAME"
+    return f"holdfast decide {gate_id} {shlex.quote(choices[0])} --by NAME"
 
 
 def _retry(facts: Facts, wait: Wait) -> Blocker:
@@ -95,6 +131,7 @@ def _other(facts: Facts, wait: Wait) -> Blocker:
 _KINDS: dict[str, Callable[[Facts, Wait], Blocker]] = {
     "timer": _timer,
     "signal": _signal,
+    "gate": _gate,
     "retry": _retry,
     "child": _child,
     "children": _children,

@@ -22,6 +22,18 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    GateChange,
+    GateFilter,
+    GateMove,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     ExpireAttempts,
@@ -76,7 +88,9 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition | FlowTransition | LeaseTransition
+KeyTransition = NeedKey | RotateKey
+GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
+Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -125,28 +139,40 @@ __all__ = [
     "ClaimLeases",
     "CopyRuns",
     "CreateFlow",
+    "DecideGate",
+    "DelegateGate",
     "DeliverFlowEvent",
     "EndCopy",
     "EndSession",
     "ExpireAttempts",
+    "ExpireGates",
     "ExpireRuns",
     "Filter",
     "FlowsWoken",
+    "GateChange",
+    "GateFilter",
+    "GateMove",
+    "GateTransition",
     "Hints",
     "ImportRun",
     "Leased",
     "MoveFlow",
+    "NeedKey",
     "ObserveFlowStep",
+    "OfferedKey",
     "OpenSession",
     "OverrideRun",
     "Prune",
     "PruneFlows",
     "Pruned",
     "Reader",
+    "ReassignGate",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
     "RevokeLease",
+    "RotateKey",
+    "Rotated",
     "SetLane",
     "SetPriority",
     "SignalRun",
@@ -154,5 +180,7 @@ __all__ = [
     "Started",
     "Store",
     "Transition",
+    "UpdateGate",
     "WakeFlows",
+    "WithdrawGate",
 ]

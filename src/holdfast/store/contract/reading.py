@@ -7,7 +7,10 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.tokens import Key
+from holdfast.store.contract.gates import GateFilter
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -66,6 +69,18 @@ class Reader(Protocol):
 
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""
+
+    def gate(self, gate_id: str) -> Gate | None:
+        """The gate, or None."""
+
+    def gates(self, which: GateFilter) -> list[Gate]:
+        """Gates from old to new."""
+
+    def gate_entries(self, gate_id: str) -> list[Entry]:
+        """What was done to a gate, in order."""
+
+    def keys(self) -> list[Key]:
+        """All keys that sign tokens or did so, oldest first, with their secrets."""
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         """The runs a session holds: id, generation, revision."""

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal
 from holdfast.core.status import Status
+from holdfast.store.contract.gates import GateMove
 
 
 class StartRuns(msgspec.Struct):
@@ -53,6 +54,7 @@ class Advance(msgspec.Struct, kw_only=True):
     cancels: Sequence[tuple[str, str]] = ()
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
+    gates: Sequence[GateMove] = ()
 
 
 class Advanced(msgspec.Struct):

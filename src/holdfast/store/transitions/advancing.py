@@ -8,6 +8,7 @@ from holdfast.core import claims
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store import contract as c
+from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
 from holdfast.store.transitions.touching import signal_run, tell_parent
@@ -113,6 +114,8 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
         _send(tx, run_id, name, payload, key)
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
+    if op.gates:
+        move_gates(tx, op.gates)
     if op.status in FINAL:
         if op.had_children:
             cancel_children(tx, op.run_id, "its parent ended")

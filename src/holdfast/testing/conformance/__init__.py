@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.flows import ManagedFlows
+from holdfast.testing.conformance.gates import Gates
+from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
     Advancing,
@@ -52,6 +54,8 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Gates,
+    Keys,
 ):
     """All promises of a store."""
 
@@ -67,7 +71,9 @@ __all__ = [
     "Copying",
     "Deadlines",
     "ExplicitLeases",
+    "Gates",
     "HandClock",
+    "Keys",
     "Lanes",
     "Laws",
     "Looking",

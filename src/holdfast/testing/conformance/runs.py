@@ -2005,6 +2005,12 @@ class Time(Bench):
         assert times == sorted(times)
 
 
+GATE = (
+    "INSERT INTO holdfast.gate (id, run_id, step, status, prompt, terms, assignees, roles, opened_at, closed_at, choice)"
+    " VALUES ('g', {}, 'gate', {}, 'ok?', '{{}}', '[]', '[]', 1, {}, {})"
+)
+ENTRY = "INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person, at, detail) VALUES"
+
 BROKEN = {
     "a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody": "UPDATE holdfast.run SET rank = 1 WHERE id = 'held'",
     "a_run_that_can_be_claimed_waits_for_nothing": "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'pending'",
@@ -2035,6 +2041,19 @@ BROKEN = {
     "a_tag_belongs_to_a_run": "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('a', 'b', 'none')",
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
+    ),
+    "a_gate_belongs_to_a_run": GATE.format("'none'", "'open'", "NULL", "NULL"),
+    "an_open_gate_belongs_to_a_run_that_has_not_ended": GATE.format("'completed'", "'open'", "NULL", "NULL"),
+    "a_gate_is_open_until_it_is_closed": GATE.format("'held'", "'approved'", "NULL", "'yes'"),
+    "a_decided_gate_has_a_choice": GATE.format("'held'", "'approved'", "1", "NULL"),
+    "an_open_gate_is_in_an_inbox_and_a_closed_one_is_not": GATE.format("'held'", "'open'", "NULL", "NULL"),
+    "a_run_opens_a_gate_in_its_history": GATE.format("'held'", "'expired'", "1", "NULL"),
+    "what_was_done_to_a_gate_belongs_to_it": f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')",
+    "a_person_decides_a_gate_once": (
+        f"{ENTRY} ('g', 1, 'held', 'decided', 'ann', 1, '{{}}'), ('g', 2, 'held', 'decided', 'ann', 1, '{{}}')"
+    ),
+    "there_is_one_current_key_if_there_is_any": (
+        "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
     ),
 }
 """One way to break each law."""
