@@ -23,6 +23,9 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
+│   ├── BadSchedule            a schedule makes no sense
+│   ├── ScheduleNotFound       no such schedule
+│   ├── ScheduleBusy           a run of the schedule is still at work
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -164,6 +167,18 @@ class BadFlowPatch(UsageError):
 
 class BadFlowWait(UsageError):
     """A flow cannot wait for this."""
+
+
+class BadSchedule(UsageError):
+    """This schedule makes no sense; nothing was written."""
+
+
+class ScheduleNotFound(UsageError):
+    """There is no such schedule: `holdfast schedules` lists what there is."""
+
+
+class ScheduleBusy(UsageError):
+    """A run of this schedule is still at work, and its overlap is skip: nothing was started."""
 
 
 class EngineClosed(UsageError):

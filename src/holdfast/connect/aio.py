@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.areas.leases import AsyncLeaseCalls
+from holdfast.connect.areas.schedules import AsyncScheduleCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -72,7 +73,7 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls):
+class AsyncEngine(AsyncLeaseCalls, AsyncScheduleCalls):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:

@@ -17,8 +17,17 @@ class Table(msgspec.Struct, frozen=True):
     """By which columns its rows are told one after another."""
 
 
-BELOW_RUNS: tuple[Table, ...] = (Table("task", ("policy",), "run_id"),)
+BELOW_RUNS: tuple[Table, ...] = (
+    Table("task", ("policy",), "run_id"),
+    Table("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
+)
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
+
+_SCHEDULE = (
+    "namespace", "name", "workflow", "version", "lane", "capabilities", "input", "priority", "tags", "deadline", "rule", "zone",
+    "overlap", "queue_limit", "misfire", "catch_up", "grace", "jitter", "origin", "paused", "anchor", "next_at", "wake_at",
+    "last_at", "queued", "started", "skipped", "note", "created_at",
+)  # fmt: skip
 
 STANDING: tuple[Table, ...] = (
     Table(
@@ -35,6 +44,7 @@ STANDING: tuple[Table, ...] = (
         "flow_id, run_id",
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    Table("schedule", _SCHEDULE, "namespace, name"),
 )  # fmt: skip
 """What belongs to the installation."""
 

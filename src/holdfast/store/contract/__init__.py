@@ -32,7 +32,7 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Reader
+from holdfast.store.contract.reading import Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -56,6 +56,15 @@ from holdfast.store.contract.runs import (
     Started,
     StartRuns,
 )
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
 
 RunTransition = (
     StartRuns
@@ -76,7 +85,10 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition | FlowTransition | LeaseTransition
+ScheduleTransition = (
+    SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
+)
+Transition = RunTransition | FlowTransition | LeaseTransition | ScheduleTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -118,6 +130,7 @@ class Store(Reader, FlowReader, LeaseReader, Protocol):
 __all__ = [
     "Advance",
     "Advanced",
+    "BackfillSchedule",
     "Beat",
     "BeginCopy",
     "Changed",
@@ -131,28 +144,35 @@ __all__ = [
     "ExpireAttempts",
     "ExpireRuns",
     "Filter",
+    "FireSchedules",
     "FlowsWoken",
     "Hints",
     "ImportRun",
     "Leased",
+    "Look",
     "MoveFlow",
     "ObserveFlowStep",
     "OpenSession",
     "OverrideRun",
+    "PauseSchedule",
     "Prune",
     "PruneFlows",
     "Pruned",
     "Reader",
+    "RemoveSchedule",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
+    "ResumeSchedule",
     "RevokeLease",
     "SetLane",
     "SetPriority",
+    "SetSchedule",
     "SignalRun",
     "StartRuns",
     "Started",
     "Store",
     "Transition",
+    "TriggerSchedule",
     "WakeFlows",
 ]

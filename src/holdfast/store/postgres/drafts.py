@@ -136,7 +136,8 @@ class Draft:
 def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
     """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
     if type(op) is c.Advance:
-        if op.body is not None or op.children or op.fanouts or op.signals or op.cancels or op.had_children or op.run_id in taken:
+        rich = op.body is not None or op.children or op.fanouts or op.signals or op.cancels or op.had_children or op.scheduled
+        if rich or op.run_id in taken:
             return None
         alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:

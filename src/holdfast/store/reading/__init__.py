@@ -5,9 +5,10 @@ from __future__ import annotations
 from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
+from holdfast.store.reading.schedules import ScheduleReader
 
 
-class RowReader(RunReader, RowFlowReader, RowLeaseReader):
+class RowReader(RunReader, RowFlowReader, RowLeaseReader, ScheduleReader):
     """What can be asked of a store, one base for each capability."""
 
 

@@ -24,6 +24,15 @@ from holdfast.store.transitions.flows import (
 )
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.schedules import (
+    backfill_schedule,
+    fire_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    set_schedule,
+    trigger_schedule,
+)
 from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
@@ -59,6 +68,13 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ObserveFlowStep: observe_flow_step,
     c.WakeFlows: wake_flows,
     c.PruneFlows: prune_flows,
+    c.SetSchedule: set_schedule,
+    c.PauseSchedule: pause_schedule,
+    c.ResumeSchedule: resume_schedule,
+    c.RemoveSchedule: remove_schedule,
+    c.FireSchedules: fire_schedules,
+    c.TriggerSchedule: trigger_schedule,
+    c.BackfillSchedule: backfill_schedule,
 }
 
 

@@ -29,6 +29,7 @@ from holdfast.testing.conformance.runs import (
     Time,
     Transactional,
 )
+from holdfast.testing.conformance.schedules import Ticking
 
 
 class StoreContract(
@@ -52,6 +53,7 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Ticking,
 ):
     """All promises of a store."""
 
@@ -80,6 +82,7 @@ __all__ = [
     "Starting",
     "StartingWithin",
     "StoreContract",
+    "Ticking",
     "Time",
     "Transactional",
 ]

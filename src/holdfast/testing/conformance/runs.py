@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.store import contract as c
 from holdfast.store import queries
+from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.bench import MINUTE, MORNING, ROUTE, SECOND, STUCK, WAITS, Bench, HandClock, OpenStore
 
 
@@ -2024,6 +2025,7 @@ BROKEN = {
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
+    **schedules.BROKEN,
 }
 """One way to break each law."""
 
@@ -2039,6 +2041,7 @@ class Laws(Bench):
         self.parked(store, "waiting")
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
+        self.do(store, c.SetSchedule(schedules.hourly()))
 
     def test_a_lawful_database_breaks_none(self, bare_store: c.Store) -> None:
         self.populate(bare_store)
