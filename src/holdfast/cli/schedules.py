@@ -58,12 +58,30 @@ def list_schedules() -> None:
 )
 @click.option("--repeat", metavar="TEXT", help="An ISO 8601 repetition. E.g. --repeat R5/2026-12-24T18:00:00/P1D")
 @click.option("--zone", metavar="NAME", default="UTC", help="The time zone whose clock counts. E.g. --zone Europe/Berlin")
-@click.option("--overlap", type=click.Choice(OVERLAPS), default="skip", help="What a tick does while the last run is at work.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="skip",
+    help="If the last run is at work. E.g. --overlap queue",
+)
 @click.option("--queue-limit", metavar="N", type=int, default=100, help="How many ticks wait at most. E.g. --queue-limit 10")
-@click.option("--misfire", type=click.Choice(MISFIRES), default="once", help="What becomes of ticks that nobody was there for.")
-@click.option("--catch-up", metavar="N", type=int, default=100, help="How many of them start with --misfire all, at most.")
-@click.option("--grace", metavar="TIME", type=DURATION, default="1m", help="How late a tick may be with --misfire none.")
-@click.option("--jitter", metavar="TIME", type=DURATION, help="Begin up to that much later, each tick by its own.")
+@click.option(
+    "--misfire",
+    type=click.Choice(MISFIRES),
+    default="once",
+    help="For ticks that nobody saw to. E.g. --misfire all",
+)
+@click.option(
+    "--catch-up",
+    metavar="N",
+    type=int,
+    default=100,
+    help="How many of them start, at most. E.g. --catch-up 10",
+)
+@click.option(
+    "--grace", metavar="TIME", type=DURATION, default="1m", help="How late it may be for --misfire none. E.g. --grace 5m"
+)
+@click.option("--jitter", metavar="TIME", type=DURATION, help="Begin later, each tick by a part of that. E.g. --jitter 5m")
 @click.option("--lane", metavar="NAME", help="The lane that the runs wait in. E.g. --lane slow")
 @click.option("--priority", metavar="N", type=int, default=0, help="Higher goes first, -1000 to 1000. E.g. --priority 10")
 @click.option("--deadline", metavar="TIME", type=DURATION, help="How long each run may take. E.g. --deadline 1h")

@@ -146,7 +146,7 @@ class Schedules:
         """Start what was not started in its time. Returns the ticks, each with the run that it has, and the request for those
         that have none; its answer is a list of Tick."""
         schedule, now = self.get(name), self._store.now()
-        begin, end = self._instant(schedule, since), self._instant(schedule, until)
+        begin, end = _instant(schedule, since, now), _instant(schedule, until, now)
         if end > now:
             raise BadSchedule(
                 schedule=name, until=_iso(end), why="it lies in the future: only what has passed can be made up for"
@@ -161,14 +161,6 @@ class Schedules:
         open_ones = [tick.at for tick in found if tick.run is None]
         op = c.BackfillSchedule(schedule.namespace, name, open_ones, [new_id() for _ in open_ones])
         return found, Request(op, lambda answer: answer)
-
-    def _instant(self, schedule: Schedule, given: Moment) -> int:
-        if isinstance(given, datetime):
-            return rules.moment(given, schedule.zone)
-        try:
-            return moment(given, self._store.now(), sign=-1)
-        except BadDuration as error:
-            raise BadSchedule(schedule=schedule.name, moment=given, why=str(error)) from None
 
     # Looking
 
@@ -199,6 +191,15 @@ class Schedules:
         """Say what keeps a schedule from starting its next run, as blockers."""
         schedule = self.get(name)
         return explain_schedule(schedule, self._store.live_runs(schedule), self._store.now())
+
+
+def _instant(schedule: Schedule, given: Moment, now: int) -> int:
+    if isinstance(given, datetime):
+        return rules.moment(given, schedule.zone)
+    try:
+        return moment(given, now, sign=-1)
+    except BadDuration as error:
+        raise BadSchedule(schedule=schedule.name, moment=given, why=str(error)) from None
 
 
 def as_datetime(instant: int) -> datetime:
