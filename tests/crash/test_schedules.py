@@ -123,6 +123,7 @@ class Stage:
             lab = Lab(self.database, clock=self.clock, store=store, workflows=[ticked])
         except EngineClosed:
             assert store.dead
+            self._notice()
             return False
         with suppress(Crash, EngineClosed):
             lab.settle()
@@ -132,11 +133,17 @@ class Stage:
                 self.done += not (store.dead or store.lost)
         if store.dead:
             lab.abandon()
+            self._notice()
         elif store.lost:
             self.zombies.append(lab)
         else:
             lab.close()
         return not (store.dead or store.lost)
+
+    def _notice(self) -> None:
+        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
+        with closing(open_store(self.database, clock=self.clock)) as store:
+            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
 
 
 @contextmanager
