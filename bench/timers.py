@@ -71,9 +71,11 @@ def fill(store: object, count: int, instants: list[int]) -> None:
 
 def work(db: str, seconds: float) -> None:
     """Work for so long, with other runs going on all the time, and tell how much memory that took."""
+    bare: list[float] = []
+    end = time.monotonic() + seconds
+    threading.Thread(target=sleep_bare, args=(end, bare), daemon=True).start()
     with Engine(db, workflows=[timer, other]) as engine:
         print("ready", flush=True)
-        end = time.monotonic() + seconds
         done = 0
         while time.monotonic() < end:
             for run in [engine.start(other, 5) for _ in range(5)]:
@@ -82,8 +84,17 @@ def work(db: str, seconds: float) -> None:
             threading.Event().wait(0.05)
         used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = (used.ru_utime + used.ru_stime) / seconds
-    said = {"other runs": done, "peak MB": round(used.ru_maxrss / 1024), "CPU %": round(100 * cpu)}
+    said: dict[str, float] = {"other runs": done, "peak MB": round(used.ru_maxrss / 1024), "CPU %": round(100 * cpu)}
+    said["bare sleep late p99 ms"] = round(sorted(bare)[int(len(bare) * 0.99)], 1)
     print(json.dumps({**said, "load": round(os.getloadavg()[0], 1)}), flush=True)
+
+
+def sleep_bare(end: float, late: list[float]) -> None:
+    """Sleep with nothing in between: how late is this machine by itself?"""
+    while time.monotonic() < end - 1:
+        began = time.monotonic()
+        time.sleep(0.01)
+        late.append((time.monotonic() - began - 0.01) * 1000)
 
 
 def measure(db: str, count: int, due: int, window: float) -> dict[str, object]:
