@@ -3,6 +3,7 @@
 from holdfast import sync
 from holdfast.authoring.code.aio import Handle, first, gate, gather, map, sleep, start, timeout, wait_signal
 from holdfast.authoring.code.alchemy import sqlalchemy_connection
+from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
 from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
@@ -15,6 +16,6 @@ from holdfast.errors import Fail, HoldfastError, Retry
 __version__ = "0.1.0"
 __all__ = [
     "Answer", "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Retry", "Run", "compensate",
-    "connection", "first", "gate", "gather", "info", "map", "now", "patched", "random", "sleep", "sqlalchemy_connection",
-    "start", "step", "sync", "task", "timeout", "uuid", "version", "wait_signal", "workflow",
+    "connection", "first", "gate", "gather", "info", "map", "now", "patched", "random", "schedule", "scheduled_time", "sleep",
+    "sqlalchemy_connection", "start", "step", "sync", "task", "timeout", "uuid", "version", "wait_signal", "workflow",
 ]  # fmt: skip

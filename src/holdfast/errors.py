@@ -34,6 +34,9 @@ HoldfastError
 │   ├── KeyExists              a key of that name has another secret
 │   ├── TokenRefused           a token proves nothing
 │   │   └── TokenExpired       it was a true one, and its time is over
+│   ├── BadSchedule            a schedule makes no sense
+│   ├── ScheduleNotFound       no such schedule
+│   ├── ScheduleBusy           a run of the schedule is still at work
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -222,6 +225,18 @@ class TokenRefused(UsageError):
 
 class TokenExpired(TokenRefused):
     """This token was good once, and its time is over: ask for a new one."""
+
+
+class BadSchedule(UsageError):
+    """This schedule makes no sense; nothing was written."""
+
+
+class ScheduleNotFound(UsageError):
+    """There is no such schedule: `holdfast schedules` lists what there is."""
+
+
+class ScheduleBusy(UsageError):
+    """A run of this schedule is still at work, and its overlap is skip: nothing was started."""
 
 
 class EngineClosed(UsageError):

@@ -1,6 +1,7 @@
 """Holdfast for workflows that are plain functions: the same names, without await."""
 
 from holdfast.authoring.code.blocking import Handle, first, gate, gather, map, sleep, start, timeout, wait_signal
+from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
 from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
@@ -11,6 +12,7 @@ from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
     "Answer", "Engine", "Fail", "Handle", "HoldfastError", "Retry", "Run", "compensate", "connection", "first", "gate",
-    "gather", "info", "map", "now", "patched", "random", "sleep", "start", "step", "task", "timeout", "uuid", "version",
+    "gather", "info", "map", "now", "patched", "random", "schedule", "scheduled_time", "sleep", "start", "step", "task",
+    "timeout", "uuid", "version",
     "wait_signal", "workflow",
 ]  # fmt: skip

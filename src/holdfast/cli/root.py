@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from holdfast.cli.desk import Desk, need_command, version
-from holdfast.errors import BadDuration, BadOption, BadUrl, HoldfastError
+from holdfast.errors import BadDuration, BadOption, BadSchedule, BadUrl, HoldfastError
 
 COMMANDS = {
     "demo": "demo",
@@ -35,6 +35,7 @@ COMMANDS = {
     "fork": "operate",
     "export": "export",
     "prune": "prune",
+    "schedules": "schedules",
     "lanes": "lanes",
     "workers": "workers",
     "tasks": "tasks",
@@ -46,7 +47,7 @@ COMMANDS = {
 }
 """The commands, in the order of their listing, and the modules that hold them."""
 
-MISUSED = (BadOption, BadDuration, BadUrl)
+MISUSED = (BadOption, BadDuration, BadSchedule, BadUrl)
 """What the command line itself is to blame for."""
 
 

@@ -12,6 +12,7 @@ from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.areas.gates import AsyncGates
 from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
+from holdfast.connect.areas.schedules import AsyncScheduleCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -74,7 +75,7 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates):
+class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:

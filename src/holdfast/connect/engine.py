@@ -14,6 +14,7 @@ from holdfast.connect.areas.flows import Flows
 from holdfast.connect.areas.gates import Gates
 from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
+from holdfast.connect.areas.schedules import ScheduleCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -78,7 +79,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls, Keys, Gates):
+class Engine(LeaseCalls, Keys, Gates, ScheduleCalls):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

@@ -16,12 +16,15 @@ from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.records import NewRun, Route
+from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
 from holdfast.engine.results import Results
+from holdfast.engine.scheduling import Schedules
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store.clock import Clock
+from holdfast.store.contract import PauseSchedule, SetSchedule, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -51,6 +54,7 @@ class Parts:
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
+        self.schedules = Schedules(self.client)
         self.worker: Worker | None = None
 
     def definitions(self) -> Mapping[str, Any]:
@@ -80,8 +84,18 @@ class Parts:
                 log.info("workflow %s is defined more than once and not served by its name: %s", name, ", ".join(places))
         self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn)
         self.worker.watchers.append(self.results.changed)
+        self.worker.declare = self._declarations
         self.results.watched = True
         return self.worker
+
+    def _declarations(self) -> list[Transition]:
+        """Return what must be written so that the schedules stored are those that the code declares."""
+        wanted, gone, wrong = self.schedules.declared(self.definitions())
+        for why in wrong:
+            log.error("a schedule in the code is not used: %s", why)
+        for one in gone:
+            log.warning("schedule %s is paused: %s", one.name, GONE)
+        return [*map(SetSchedule, wanted), *(PauseSchedule(one.namespace, one.name, GONE) for one in gone)]
 
     def lease(self, route: Route) -> str | None:
         """Return the session to which a new run can be born leased, if this engine works."""

@@ -60,14 +60,14 @@ class Client:
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
     def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> NewRun:
-        route, data = self._route(workflow, options), self._input(workflow, args, kwargs)
+        route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
         return NewRun(
             id=_text("id", options.get("id")) or new_id(),
             route=route,
             input=data,
-            priority=_priority(options.get("priority", 0)),
+            priority=priority_of(options.get("priority", 0)),
             key=_text("key", options.get("key")),
             tags=checked_tags(options.get("tags") or {}),
             available_at=None if delay is None else instant(delay, now),
@@ -76,7 +76,8 @@ class Client:
             policy=None if options.get("policy") is None else msgspec.json.encode(policy_of(options["policy"])),
         )
 
-    def _route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+    def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+        """Return what a worker must offer to serve a run of this workflow."""
         if isinstance(workflow, str):
             known = self.definitions().get(workflow)
             name, version, lane, capabilities = workflow, "1", "default", ()
@@ -95,7 +96,8 @@ class Client:
             tuple(capabilities) if wanted is None else tuple(sorted(set(wanted))),
         )
 
-    def _input(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def input_of(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Return arguments as they are stored, checked against the signature if it is known."""
         known = self.definitions().get(workflow) if isinstance(workflow, str) else workflow
         signature = getattr(known, "signature", None)
         if signature is None:
@@ -263,7 +265,8 @@ def _text(option: str, value: Any) -> str | None:
     return value
 
 
-def _priority(value: Any) -> int:
+def priority_of(value: Any) -> int:
+    """Return a priority; refuse what is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise BadOption(option="priority", value=value, why="it is a whole number from -1000 to 1000")
     return value

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core.program import Command, Definition, Finish, Program, RunStep, StepInfo
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
+from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import gates, past
 from holdfast.engine.attempts import attempt
@@ -313,6 +314,7 @@ class Driver(Held):
         elif status is not Status.COMPLETED:
             op.error = msgspec.json.encode({"type": status.value, "message": self._why_stopped(), "facts": facts})
         op.status, op.result, op.had_children = status, finish.result, self.had_children
+        op.scheduled = tick_of(self.run.key) is not None
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)

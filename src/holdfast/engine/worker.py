@@ -25,9 +25,9 @@ from holdfast.engine.ids import new_id
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
-from holdfast.errors import EngineClosed, HoldfastError, StoreError
+from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, EndSession, Hints, OpenSession, Store
+from holdfast.store.contract import Beat, Claim, EndSession, Hints, Look, OpenSession, Store, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -69,6 +69,8 @@ class Worker:
         self.drivers: dict[str, Driver] = {}
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
+        self.declare: Callable[[], list[Transition]] = list
+        """Says what the code declares and the store may not know."""
         self.threads = Threads()
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
@@ -102,6 +104,7 @@ class Worker:
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
+            await self._declare()
             await self.duties.look_after_all()
             await self.duties.look()
         except BaseException:  # nobody works here: others must not take this session for a living one
@@ -153,6 +156,14 @@ class Worker:
         sure_until = self._lease_from_now()
         await self.writer.submit(OpenSession(self._session()))
         self._sure_until = sure_until
+
+    async def _declare(self) -> None:
+        """Write what the code declares: its schedules."""
+        for answer in await asyncio.gather(*map(self.writer.submit, self.declare()), return_exceptions=True):
+            if isinstance(answer, UsageError) and not isinstance(answer, EngineClosed):
+                log.error("what the code declares is not used: %s", answer)
+            elif isinstance(answer, BaseException):
+                raise answer
 
     def _session(self) -> Session:
         now = self.store.now()
@@ -226,10 +237,11 @@ class Worker:
     async def _claim_forever(self) -> None:
         while not self.stopping:
             self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
+            began = self.store.now()
             if self.duties.leads:
-                await self.duties.expire()
+                await self.duties.see_to_what_is_due()
             await self._claim()
-            self._wake_for_timers()
+            self._wake_for_timers(began)
             try:
                 await asyncio.wait_for(self._ready.wait(), self.settings.poll / 1_000_000)
             except TimeoutError:
@@ -329,16 +341,18 @@ class Worker:
 
     # Time
 
-    def _wake_for_timers(self) -> None:
-        """Look again when the next timer of a parked run, or the next deadline, is due."""
+    def _wake_for_timers(self, looked_at: int) -> None:
+        """Look again when the next timer of a parked run is due, or something that the leader sees to: a deadline, a tick of a
+        schedule. In a moment if it was due when we looked, and somebody else is about to see to it."""
         if self._wake is not None:
             self._wake.cancel()
+        look = self.store.next_look()
         if self.room() <= 0:
-            return  # whoever makes room makes us look
-        next_wake = self.store.next_wake()
-        if next_wake is not None:
-            now = self.store.now()
-            self._wake = self.alarms.at(next_wake if next_wake > now else now + 1000, self._ready.set)
+            look.work = None  # whoever makes room makes us look
+        if not self.duties.leads:
+            look = Look(work=look.work)
+        if look.at is not None:
+            self._wake = self.alarms.at(look.at if look.at > looked_at else self.store.now() + 1000, self._ready.set)
 
     async def _beat_forever(self) -> None:
         while True:
@@ -356,6 +370,7 @@ class Worker:
         self._sure_until = sure_until
         if tuple(sorted(self.definitions())) != self._served:
             await self.writer.submit(OpenSession(self._session()))
+            await self._declare()
 
     async def _begin_anew(self) -> None:
         """This session was taken over while the process hung: all that it held belongs to others now."""

@@ -29,8 +29,15 @@ BELOW_RUNS: tuple[Table, ...] = (
     ),
     Table("gate_entry", ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"), order="gate_id, number"),
     Table("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
+    Table("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
 )  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
+
+_SCHEDULE = (
+    "namespace", "name", "workflow", "version", "lane", "capabilities", "input", "priority", "tags", "deadline", "rule", "zone",
+    "overlap", "queue_limit", "misfire", "catch_up", "grace", "jitter", "origin", "paused", "anchor", "next_at", "wake_at",
+    "last_at", "queued", "started", "skipped", "note", "created_at",
+)  # fmt: skip
 
 STANDING: tuple[Table, ...] = (
     Table(
@@ -48,6 +55,7 @@ STANDING: tuple[Table, ...] = (
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
     Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
+    Table("schedule", _SCHEDULE, "namespace, name"),
 )  # fmt: skip
 """What belongs to the installation."""
 

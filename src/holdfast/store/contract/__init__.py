@@ -44,7 +44,7 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Reader
+from holdfast.store.contract.reading import Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -68,6 +68,15 @@ from holdfast.store.contract.runs import (
     Started,
     StartRuns,
 )
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
 
 RunTransition = (
     StartRuns
@@ -90,7 +99,10 @@ RunTransition = (
 )
 KeyTransition = NeedKey | RotateKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
-Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition
+ScheduleTransition = (
+    SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
+)
+Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition | ScheduleTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -132,6 +144,7 @@ class Store(Reader, FlowReader, LeaseReader, Protocol):
 __all__ = [
     "Advance",
     "Advanced",
+    "BackfillSchedule",
     "Beat",
     "BeginCopy",
     "Changed",
@@ -148,6 +161,7 @@ __all__ = [
     "ExpireGates",
     "ExpireRuns",
     "Filter",
+    "FireSchedules",
     "FlowsWoken",
     "GateChange",
     "GateFilter",
@@ -156,30 +170,36 @@ __all__ = [
     "Hints",
     "ImportRun",
     "Leased",
+    "Look",
     "MoveFlow",
     "NeedKey",
     "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",
     "OverrideRun",
+    "PauseSchedule",
     "Prune",
     "PruneFlows",
     "Pruned",
     "Reader",
     "ReassignGate",
+    "RemoveSchedule",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
+    "ResumeSchedule",
     "RevokeLease",
     "RotateKey",
     "Rotated",
     "SetLane",
     "SetPriority",
+    "SetSchedule",
     "SignalRun",
     "StartRuns",
     "Started",
     "Store",
     "Transition",
+    "TriggerSchedule",
     "UpdateGate",
     "WakeFlows",
     "WithdrawGate",

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.core.tokens import Key
 from holdfast.store.contract.gates import GateFilter
 
@@ -35,6 +36,23 @@ class Hints(msgspec.Struct):
     ready: bool = False
     runs: set[str] = msgspec.field(default_factory=set)
     finished: set[str] = msgspec.field(default_factory=set)
+
+
+class Look(msgspec.Struct):
+    """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, and attempts of
+    tasks."""
+
+    work: int | None = None
+    deadline: int | None = None
+    schedule: int | None = None
+    flow: int | None = None
+    attempt: int | None = None
+
+    @property
+    def at(self) -> int | None:
+        """The first of them."""
+        times = (self.work, self.deadline, self.schedule, self.flow, self.attempt)
+        return min((time for time in times if time is not None), default=None)
 
 
 class Reader(Protocol):
@@ -89,7 +107,23 @@ class Reader(Protocol):
         """The runs of this session that were touched from outside, each with a growing number, those above *after*."""
 
     def next_wake(self) -> int | None:
-        """When the next timer or deadline is due, or a spent rate lets the next run go: when it is worth while to look again."""
+        """When the next timer, deadline or schedule is due, or a spent rate lets the next run go: when it is worth while to
+        look again."""
+
+    def next_look(self) -> Look:
+        """The same, told apart."""
+
+    def schedule(self, namespace: str, name: str) -> Schedule | None:
+        """The schedule, or None."""
+
+    def schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+
+    def live_runs(self, schedule: Schedule) -> list[str]:
+        """The runs of a schedule for whose end its other ticks may have to wait."""
+
+    def runs_of_ticks(self, schedule: Schedule, ticks: Sequence[int]) -> list[Tick]:
+        """The ticks, each with the run that it has."""
 
     def counts(self) -> dict[str, int]:
         """How many runs there are of each status."""

@@ -55,6 +55,8 @@ class Advance(msgspec.Struct, kw_only=True):
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
     gates: Sequence[GateMove] = ()
+    scheduled: bool = False
+    """It ends a run that a schedule has started: others of its ticks may wait for that."""
 
 
 class Advanced(msgspec.Struct):

@@ -70,10 +70,13 @@ class RunReader(Asking):
         return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
 
     def next_wake(self) -> int | None:
-        asked = ("next_wake", "next_deadline", "next_flow", "next_attempt_end")
-        times = [values_of(self._rows(query)[0])[0] for query in asked]
-        times.append(claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now()))
-        return min((time for time in times if time is not None), default=None)
+        return self.next_look().at
+
+    def next_look(self) -> c.Look:
+        admission = claims.next_admission(map(lane_from, self._rows("lanes_with_work")), self.now())
+        work = [time for time in (self._rows("next_wake")[0]["wake_at"], admission) if time is not None]
+        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end")
+        return c.Look(min(work, default=None), *(values_of(self._rows(query)[0])[0] for query in others))
 
     def counts(self) -> dict[str, int]:
         return {row["status"]: row["runs"] for row in self._rows("counts")}

@@ -33,6 +33,15 @@ from holdfast.store.transitions.gates import (
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.schedules import (
+    backfill_schedule,
+    fire_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    set_schedule,
+    trigger_schedule,
+)
 from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
@@ -76,6 +85,13 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ExpireGates: expire_gates,
     c.NeedKey: need_key,
     c.RotateKey: rotate_key,
+    c.SetSchedule: set_schedule,
+    c.PauseSchedule: pause_schedule,
+    c.ResumeSchedule: resume_schedule,
+    c.RemoveSchedule: remove_schedule,
+    c.FireSchedules: fire_schedules,
+    c.TriggerSchedule: trigger_schedule,
+    c.BackfillSchedule: backfill_schedule,
 }
 
 

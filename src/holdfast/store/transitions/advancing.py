@@ -11,7 +11,7 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
-from holdfast.store.transitions.touching import signal_run, tell_parent
+from holdfast.store.transitions.touching import free_schedule, signal_run, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.PENDING)
@@ -121,6 +121,8 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
             cancel_children(tx, op.run_id, "its parent ended")
         if op.parent is not None:
             tell_parent(tx, op.parent, completed=op.status == Status.COMPLETED)
+        if op.scheduled:
+            free_schedule(tx, op.run_id)
     return started
 
 

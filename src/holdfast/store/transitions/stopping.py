@@ -10,7 +10,7 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import RunFinished
 from holdfast.store import contract as c
 from holdfast.store.transitions.gates import withdraw_all
-from holdfast.store.transitions.touching import knock, tell_parent
+from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq, load
 
 DEADLINE = "deadline"
@@ -79,6 +79,7 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
     append(tx, state["id"], [Event(kind=kind, seq=seq, error=error)])
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
     tx.hints.finished.add(state["id"])
+    free_schedule(tx, state["id"])
     if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     if state["parent_id"] is not None:

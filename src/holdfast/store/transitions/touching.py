@@ -41,6 +41,12 @@ def tell_parent(tx: Transaction, parent: tuple[str, str, int | None], *, complet
         touch(tx, found[0])
 
 
+def free_schedule(tx: Transaction, run_id: str) -> None:
+    """A run has ended: if a schedule started it, the ticks that waited for it go on."""
+    if tx.change("free_schedule", run_id=run_id, now=tx.now):
+        tx.hints.ready = True
+
+
 def signal_run(tx: Transaction, op: c.SignalRun) -> bool:
     """Leave a signal and wake the run if it waits for it."""
     state = load(tx, op.run_id)

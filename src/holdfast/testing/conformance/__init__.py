@@ -31,6 +31,7 @@ from holdfast.testing.conformance.runs import (
     Time,
     Transactional,
 )
+from holdfast.testing.conformance.schedules import Ticking
 
 
 class StoreContract(
@@ -56,6 +57,7 @@ class StoreContract(
     ExplicitLeases,
     Gates,
     Keys,
+    Ticking,
 ):
     """All promises of a store."""
 
@@ -86,6 +88,7 @@ __all__ = [
     "Starting",
     "StartingWithin",
     "StoreContract",
+    "Ticking",
     "Time",
     "Transactional",
 ]

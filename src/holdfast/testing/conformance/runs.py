@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.store import contract as c
 from holdfast.store import queries
+from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.bench import MINUTE, MORNING, ROUTE, SECOND, STUCK, WAITS, Bench, HandClock, OpenStore
 
 
@@ -2055,6 +2056,7 @@ BROKEN = {
     "there_is_one_current_key_if_there_is_any": (
         "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
     ),
+    **schedules.BROKEN,
 }
 """One way to break each law."""
 
@@ -2070,6 +2072,7 @@ class Laws(Bench):
         self.parked(store, "waiting")
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
+        self.do(store, c.SetSchedule(schedules.hourly()))
 
     def test_a_lawful_database_breaks_none(self, bare_store: c.Store) -> None:
         self.populate(bare_store)
