@@ -23,6 +23,9 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
+│   ├── KeyExists              a key of that name has another secret
+│   ├── TokenRefused           a token proves nothing
+│   │   └── TokenExpired       it was a true one, and its time is over
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -164,6 +167,18 @@ class BadFlowPatch(UsageError):
 
 class BadFlowWait(UsageError):
     """A flow cannot wait for this."""
+
+
+class KeyExists(UsageError):
+    """A key of that name has another secret: choose another name."""
+
+
+class TokenRefused(UsageError):
+    """This token is not known here: ask for a new one."""
+
+
+class TokenExpired(TokenRefused):
+    """This token was good once, and its time is over: ask for a new one."""
 
 
 class EngineClosed(UsageError):

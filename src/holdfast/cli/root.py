@@ -33,6 +33,7 @@ COMMANDS = {
     "workers": "workers",
     "tasks": "tasks",
     "flows": "flows",
+    "keys": "keys",
     "db": "db",
     "bench": "bench",
     "doctor": "doctor",

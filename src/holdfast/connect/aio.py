@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.flows import AsyncFlows
+from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
@@ -72,7 +73,7 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls):
+class AsyncEngine(AsyncLeaseCalls, AsyncKeys):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.flows import Flows
+from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
@@ -76,7 +77,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls):
+class Engine(LeaseCalls, Keys):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

@@ -35,6 +35,7 @@ STANDING: tuple[Table, ...] = (
         "flow_id, run_id",
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    Table("key", ("kid", "secret", "created_at", "expires_at"), order="kid"),
 )  # fmt: skip
 """What belongs to the installation."""
 

@@ -22,6 +22,7 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     ExpireAttempts,
@@ -76,7 +77,8 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
-Transition = RunTransition | FlowTransition | LeaseTransition
+KeyTransition = NeedKey | RotateKey
+Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -137,6 +139,8 @@ __all__ = [
     "Leased",
     "MoveFlow",
     "ObserveFlowStep",
+    "NeedKey",
+    "OfferedKey",
     "OpenSession",
     "OverrideRun",
     "Prune",
@@ -147,6 +151,8 @@ __all__ = [
     "RequestCancel",
     "ResumeRun",
     "RevokeLease",
+    "RotateKey",
+    "Rotated",
     "SetLane",
     "SetPriority",
     "SignalRun",

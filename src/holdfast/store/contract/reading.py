@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.tokens import Key
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -66,6 +67,9 @@ class Reader(Protocol):
 
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""
+
+    def keys(self) -> list[Key]:
+        """All keys that sign tokens or did so, oldest first, with their secrets."""
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         """The runs a session holds: id, generation, revision."""

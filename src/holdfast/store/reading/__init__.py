@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from holdfast.store.reading.flows import RowFlowReader
+from holdfast.store.reading.keys import KeyReader
 from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 
 
-class RowReader(RunReader, RowFlowReader, RowLeaseReader):
+class RowReader(RunReader, RowFlowReader, RowLeaseReader, KeyReader):
     """What can be asked of a store, one base for each capability."""
 
 

@@ -22,6 +22,7 @@ from holdfast.store.transitions.flows import (
     prune_flows,
     wake_flows,
 )
+from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
@@ -59,6 +60,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ObserveFlowStep: observe_flow_step,
     c.WakeFlows: wake_flows,
     c.PruneFlows: prune_flows,
+    c.NeedKey: need_key,
+    c.RotateKey: rotate_key,
 }
 
 
@@ -76,7 +79,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns)
+    return type(op) in (c.ImportRun, c.CopyRuns, c.RotateKey)
 
 
 __all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

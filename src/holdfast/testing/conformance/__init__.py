@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.flows import ManagedFlows
+from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
     Advancing,
@@ -52,6 +53,7 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Keys,
 ):
     """All promises of a store."""
 
@@ -68,6 +70,7 @@ __all__ = [
     "Deadlines",
     "ExplicitLeases",
     "HandClock",
+    "Keys",
     "Lanes",
     "Laws",
     "Looking",

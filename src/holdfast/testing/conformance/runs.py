@@ -2036,6 +2036,9 @@ BROKEN = {
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
+    "there_is_one_current_key_if_there_is_any": (
+        "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
+    ),
 }
 """One way to break each law."""
 
