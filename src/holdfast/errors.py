@@ -26,6 +26,11 @@ HoldfastError
 │   ├── KeyExists              a key of that name has another secret
 │   ├── TokenRefused           a token proves nothing
 │   │   └── TokenExpired       it was a true one, and its time is over
+│   ├── BadCondition           nothing could ever meet this condition
+│   ├── WaitNotFound           the run has no such open wait
+│   ├── WaitClosed             the wait takes no more signals
+│   │   └── WaitExpired        its time is over
+│   ├── TooManySignals         the run has as many signals as it may have
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -34,6 +39,7 @@ HoldfastError
 ├── StepFailed                 what a workflow sees when a step has used up its retries
 ├── StepTimeout                an attempt took longer than its timeout
 ├── ChildFailed                what a workflow sees when a child run did not complete
+├── WaitTimeout                what a workflow sees when a wait was not met in time
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: try again, after a while
@@ -181,6 +187,26 @@ class TokenExpired(TokenRefused):
     """This token was good once, and its time is over: ask for a new one."""
 
 
+class BadCondition(UsageError):
+    """This condition cannot be waited for."""
+
+
+class WaitNotFound(UsageError):
+    """The run has no such open wait: `holdfast waits RUN` lists those it has."""
+
+
+class WaitClosed(UsageError):
+    """This wait is closed and takes no more signals."""
+
+
+class WaitExpired(WaitClosed):
+    """This wait has expired and takes no more signals."""
+
+
+class TooManySignals(UsageError):
+    """The run has as many signals as it may have: nothing was written."""
+
+
 class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
@@ -217,6 +243,10 @@ class StepTimeout(HoldfastError):
 
 class ChildFailed(HoldfastError):
     """A child run did not complete."""
+
+
+class WaitTimeout(HoldfastError, TimeoutError):
+    """What was waited for has not come in time."""
 
 
 class TooManyFailures(HoldfastError):

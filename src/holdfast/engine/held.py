@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.core.program import Finish
-from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal
+from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal, Wait
 from holdfast.core.status import FINAL
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
@@ -20,13 +20,20 @@ from holdfast.engine.wants import Step, Want
 class Batch:
     """What the next commit has to say: mostly of an event, so that the other lists are made when somebody asks for one."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "more", "signals", "taken")
+    __slots__ = (
+        "cancels", "children", "closed", "escalated", "events", "fanouts", "finish", "more", "opened", "reopened", "signals",
+        "taken",
+    )  # fmt: skip
 
     children: list[NewRun]
     fanouts: list[Fanout]
     taken: list[int]
     signals: list[tuple[str, str, bytes, str]]
     cancels: list[tuple[str, str]]
+    opened: list[Wait]
+    reopened: list[str]
+    escalated: list[str]
+    closed: list[tuple[str, str]]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -39,6 +46,7 @@ class Batch:
             raise AttributeError(name)
         self.more = True
         self.children, self.fanouts, self.taken, self.signals, self.cancels = [], [], [], [], []
+        self.opened, self.reopened, self.escalated, self.closed = [], [], [], []
         return getattr(self, name)
 
     def says_something(self) -> bool:
@@ -122,7 +130,7 @@ class Held:
     def take_signal(self, step: str, name: str) -> Event | None:
         """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
         for place, signal in enumerate(self._signals):
-            if signal.name == name:
+            if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
                 return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)

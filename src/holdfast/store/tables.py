@@ -17,7 +17,14 @@ class Table(msgspec.Struct, frozen=True):
     """By which columns its rows are told one after another."""
 
 
-BELOW_RUNS: tuple[Table, ...] = (Table("task", ("policy",), "run_id"),)
+BELOW_RUNS: tuple[Table, ...] = (
+    Table("task", ("policy",), "run_id"),
+    Table(
+        "wait",
+        ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
+        order="opened_at, step",
+    ),
+)
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
 STANDING: tuple[Table, ...] = (

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.records import Event, Lane, Run
+from holdfast.core.records import Event, Lane, Run, Signal
 from holdfast.core.why.serving import Seen
 
 
@@ -57,6 +57,8 @@ class Facts(msgspec.Struct, kw_only=True):
     lane: Lane | None = None
     slots: Sequence[Slot] = ()
     signals: frozenset[str] = frozenset()
+    heard: Sequence[Signal] = ()
+    """All signals that no wait has taken."""
     children: Mapping[str, Sequence[Why]] = {}
 
 

@@ -57,6 +57,7 @@ from holdfast.store.contract.runs import (
     Started,
     StartRuns,
 )
+from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
     StartRuns
@@ -78,7 +79,8 @@ RunTransition = (
     | EndCopy
 )
 KeyTransition = NeedKey | RotateKey
-Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition
+WaitTransition = DeliverSignal | ReleaseWait
+Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | WaitTransition
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -118,6 +120,8 @@ class Store(Reader, FlowReader, LeaseReader, Protocol):
 
 
 __all__ = [
+    "MOST_SIGNALS",
+    "WAIT_TOKEN",
     "Advance",
     "Advanced",
     "Beat",
@@ -128,6 +132,8 @@ __all__ = [
     "CopyRuns",
     "CreateFlow",
     "DeliverFlowEvent",
+    "DeliverSignal",
+    "Delivery",
     "EndCopy",
     "EndSession",
     "ExpireAttempts",
@@ -138,8 +144,8 @@ __all__ = [
     "ImportRun",
     "Leased",
     "MoveFlow",
-    "ObserveFlowStep",
     "NeedKey",
+    "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",
     "OverrideRun",
@@ -147,6 +153,7 @@ __all__ = [
     "PruneFlows",
     "Pruned",
     "Reader",
+    "ReleaseWait",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",

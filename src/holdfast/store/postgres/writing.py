@@ -160,7 +160,8 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         if op.parent is not None:
             yield op.parent[0]
     elif isinstance(
-        op, c.SignalRun | c.RequestCancel | c.ResumeRun | c.ReplayRun | c.RevokeLease | c.SetPriority | c.OverrideRun
+        op,
+        c.SignalRun | c.ReleaseWait | c.RequestCancel | c.ResumeRun | c.ReplayRun | c.RevokeLease | c.SetPriority | c.OverrideRun,
     ):
         yield op.run_id
 

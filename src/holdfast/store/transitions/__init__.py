@@ -26,9 +26,9 @@ from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
 from holdfast.store.transitions.sessions import beat, end_session, open_session
+from holdfast.store.transitions.signalling import deliver_signal, release_wait, signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
-from holdfast.store.transitions.touching import signal_run
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -40,6 +40,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.EndSession: end_session,
     c.ExpireRuns: expire_runs,
     c.SignalRun: signal_run,
+    c.DeliverSignal: deliver_signal,
+    c.ReleaseWait: release_wait,
     c.RequestCancel: request_cancel,
     c.ResumeRun: resume_run,
     c.ReplayRun: replay_run,

@@ -30,6 +30,7 @@ from holdfast.testing.conformance.runs import (
     Time,
     Transactional,
 )
+from holdfast.testing.conformance.waits import Waiting
 
 
 class StoreContract(
@@ -39,6 +40,7 @@ class StoreContract(
     Lanes,
     Advancing,
     Signals,
+    Waiting,
     Cancelling,
     Deadlines,
     Sessions,
@@ -85,4 +87,5 @@ __all__ = [
     "StoreContract",
     "Time",
     "Transactional",
+    "Waiting",
 ]
