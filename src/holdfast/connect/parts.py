@@ -42,7 +42,7 @@ class Parts:
         codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None,
         max_signals: int = MOST_SIGNALS, **options: Any,
     ) -> None:  # fmt: skip
-        self.codec = codec or JsonCodec()
+        self.codec, limit = codec or JsonCodec(), checked_limit(max_signals)
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
         self.settings = settings_from({**options, "namespace": namespace})
@@ -53,7 +53,7 @@ class Parts:
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
-        self.client.max_signals = checked_limit(max_signals)
+        self.client.max_signals = limit
         self.worker: Worker | None = None
 
     def definitions(self) -> Mapping[str, Any]:

@@ -43,6 +43,7 @@ def crash_everywhere(
     signals: Sequence[Signal] = (), early: bool = False, cancel_at: int | str | None = None, exact: bool = True,
     setup: Callable[[], object] | None = None, check: Callable[[Lab], object] | None = None,
     engine: Mapping[str, Any] | None = None, wrap: Callable[[Any], Any] | None = None,
+    database: str | None = None, clear: Callable[[], object] | None = None,
     doubles: int = 5, zombies: bool = True, seed: int = 0,
 ) -> CrashReport:  # fmt: skip
     """Run a workflow undisturbed, then once per crash that could happen to it. Raises BrokenPromise, with the history.
@@ -55,15 +56,16 @@ def crash_everywhere(
     the lab: whatever somebody does from outside. After a crash it is called again unless it had returned. ``cancel_at`` names the
     step after which, or the number of the commit after which, the run is cancelled. *setup* makes the world new before each
     run. *options* are those of ``Engine.start``, *engine* those of ``Engine``. *wrap* puts something around each store: whoever
-    writes a store can see what becomes of runs when it misbehaves.
+    writes a store can see what becomes of runs when it misbehaves. It all happens in a file of its own, or in *database*, which
+    *clear* empties before each run.
     """
     script = Script(
         workflow, args, dict(kwargs or {}), dict(options or {}), [_signal(one) for one in signals], early, cancel_at,
-        setup or _nothing, check or _nothing, dict(engine or {}), wrap or _same,
+        setup or _nothing, check or _nothing, dict(engine or {}), wrap or _same, clear,
     )  # fmt: skip
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="holdfast-crash-") as folder:
-        trial = _Trial(script, os.path.join(folder, "crash.db"), exact=exact and cancel_at is None)
+        trial = _Trial(script, database or os.path.join(folder, "crash.db"), exact=exact and cancel_at is None)
         runs = trial.run(doubles, zombies, random.Random(seed))
     return CrashReport(len(trial.boundaries), runs, time.perf_counter() - began)
 

@@ -14,7 +14,7 @@ from holdfast.authoring.code import registry
 from holdfast.core.records import Event, Run
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import EngineClosed, RunFinished, WaitClosed
-from holdfast.store.contract import Filter
+from holdfast.store.contract import EndSession, Filter
 from holdfast.testing.boundaries import Boundaries, Crash, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import HOPS, Lab, NeverEnds, hasty_store
@@ -35,6 +35,7 @@ class Script(NamedTuple):
     check: Callable[[Lab], object]
     engine: dict[str, Any]
     wrap: Callable[[Any], Any]
+    clear: Callable[[], object] | None
 
 
 class Ending(NamedTuple):
@@ -77,6 +78,9 @@ class Scene:
 
     def _clear(self) -> None:
         """Begin with an empty database: a copy of one, for that is faster than to make it."""
+        if self.script.clear is not None:
+            self.script.clear()
+            return
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.remove(self.path + suffix)
@@ -94,6 +98,7 @@ class Scene:
         if not self._performed(lab, store):
             if store.dead:
                 lab.abandon()
+                self._bury()
             else:
                 self._zombies.append(lab)
             return None
@@ -102,6 +107,13 @@ class Scene:
             return self._end(lab)
         finally:
             lab.close()
+
+    def _bury(self) -> None:
+        """Beside a file every worker sees at once who has died; elsewhere they would wait, by a clock that stands still."""
+        if self.script.clear is not None:
+            store = hasty_store(self.path, self.clock)
+            store.apply([EndSession(session.id, crashed=True) for session in store.sessions()])
+            store.close()
 
     def _open(self, store: Boundaries, number: int) -> Lab | None:
         known = {**registry.known(), self.script.workflow.name: self.script.workflow}
