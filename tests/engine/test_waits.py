@@ -633,15 +633,13 @@ def test_the_same_for_asyncio(database):
     async def main() -> None:
         async with AsyncEngine(database) as engine:
             run = await engine.start(callback)
-            while run.status != "waiting":
-                await asyncio.sleep(0)
+            await asyncio.to_thread(wait_for_status, engine, run, "waiting")
             wait_id = next(wait.id for wait in engine.waits(run.id) if wait.id)
             answer = await engine.deliver(wait_id, engine.wait_token(wait_id), payload=1)
             assert (answer.signal, answer.effect) == (1, "satisfied")
             assert (await run.result())[1] == 1
             run = await engine.start(callback)
-            while run.status != "waiting":
-                await asyncio.sleep(0)
+            await asyncio.to_thread(wait_for_status, engine, run, "waiting")
             await engine.release(run.id, by="ann")
             assert await run.result() == ["release", None, "ann"]
 

@@ -23,6 +23,8 @@ COMMANDS = {
     "show": "show",
     "why": "why",
     "signal": "operate",
+    "waits": "waits",
+    "release": "waits",
     "cancel": "operate",
     "resume": "operate",
     "replay": "operate",

@@ -21,6 +21,11 @@ _STYLES = {"ok": "green", "failed": "red", "undone": "yellow", "running": "cyan"
 _SIGNS = {"ok": "✓", "failed": "✗", "undone": "↩", "running": "▸", "waiting": "…", "left": "-", "note": "·"}
 
 
+_WAITING = (
+    Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED, Kind.MAP_STARTED,
+)  # fmt: skip
+
+
 class Node:
     """What the history says about one step."""
 
@@ -101,7 +106,7 @@ def _state(node: Node) -> str:
         return "waiting"
     if last is None or kinds[-1] == Kind.STEP_STARTED:
         return "running"
-    if kinds[-1] in (Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.MAP_STARTED):
+    if kinds[-1] in _WAITING:
         return "waiting"
     return "failed" if last.error is not None else "ok"
 
@@ -134,6 +139,7 @@ def _waiting(wait: dict[str, Any]) -> str:
     return {
         "timer": f"sleeps{until}",
         "signal": f"waits for the signal {wait.get('name')!r}{until}",
+        "wait": f"{'needs a person' if wait.get('escalated_at') else 'waits'}{until}",
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
         "children": f"waits for {wait.get('of')} children",
@@ -147,6 +153,10 @@ def _value(event: Event) -> str:
 def _until(event: Event, word: str = "until") -> str:
     limit = (payload(event.data) or {}).get("until")
     return "" if limit is None else f" {word} {moment(limit)}"
+
+
+def _names(event: Event) -> str:
+    return ", ".join(str(signal.get("name")) for signal in (payload(event.data) or {}).get("signals", []))
 
 
 def _failed(event: Event) -> str:
@@ -167,6 +177,13 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     Kind.SIGNAL_RECEIVED: _value,
     Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_CREATED: lambda event: f"wait {payload(event.data).get('id')}",
+    Kind.WAIT_OPENED: lambda event: f"waits for {payload(event.data).get('for')}{_until(event)}",
+    Kind.WAIT_SATISFIED: lambda event: f"by {_names(event)}",
+    Kind.WAIT_RELEASED: lambda event: "let go by a person",
+    Kind.WAIT_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_ESCALATED: lambda event: "needs a person",
+    Kind.WAIT_DROPPED: lambda event: "no longer needed",
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
     Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
     Kind.MAP_ENDED: lambda event: f"{len(payload(event.data) or [])} ended",
