@@ -295,6 +295,20 @@ def test_something_is_missing_exactly_while_it_is_not_met(tree, signals):
     assert bool(found.missing()) == (not found.met) == (found.open_leaf() is not None)
 
 
+@settings(max_examples=300, deadline=None)
+@given(_trees(3), told, told)
+def test_told_by_kind_and_number_it_comes_to_the_same(tree, signals, more):
+    one_by_one, by_kind = Tally(tree, read), Tally(tree, read)
+    for signal in signals:
+        one_by_one.offer(signal)
+    kinds = {str(signal): signal for signal in signals}
+    for text, signal in kinds.items():
+        by_kind.offer(signal, sum(str(other) == text for other in signals))
+
+    assert one_by_one.met == by_kind.met
+    assert by_kind.met or not more or one_by_one.offer(more[0]) == by_kind.offer(more[0])
+
+
 @settings(max_examples=200, deadline=None)
 @given(trees)
 def test_a_tree_survives_its_trip_through_json(tree):

@@ -105,12 +105,13 @@ class Tally:
         """Whether the condition is whole."""
         return self._root.met
 
-    def offer(self, signal: Heard) -> Effect:
-        """Take the next signal into account and say what it came to. A condition that is met lets it lie."""
+    def offer(self, signal: Heard, times: int = 1) -> Effect:
+        """Take the next signal into account and say what it came to. A condition that is met lets it lie. The same signal several
+        *times* at once is for those who only want to know whether it is met: who met it cannot be told then."""
         place, self._offered = self._offered, self._offered + 1
         if self._root.met or not any(_is_about(leaf, signal) for leaf in self._root.leaves):
             return Effect.KEPT
-        matched, counted = self._root.offer(place, signal)
+        matched, counted = self._root.offer(place, signal, times)
         if self._root.met:
             return Effect.SATISFIED
         if counted:
@@ -157,7 +158,7 @@ class _Node:
     met = False
     leaves: tuple[Leaf, ...]
 
-    def offer(self, place: int, signal: Heard) -> tuple[bool, bool]:
+    def offer(self, place: int, signal: Heard, times: int) -> tuple[bool, bool]:
         """Return whether the signal matches, and whether it is counted."""
         raise NotImplementedError
 
@@ -193,9 +194,10 @@ class _Counter(_Node):
         self._wanted = condition.n if many else 1  # type: ignore[union-attr]
         self._by_source = many and condition.distinct == "sources"  # type: ignore[union-attr]
         self._counted: dict[object, int] = {}
+        self._more = 0
         self._seen: list[int] = []
 
-    def offer(self, place: int, signal: Heard) -> tuple[bool, bool]:
+    def offer(self, place: int, signal: Heard, times: int) -> tuple[bool, bool]:
         if not any(matches(leaf, signal, self._read) for leaf in self.leaves):
             return False, False
         if self.met:
@@ -205,7 +207,8 @@ class _Counter(_Node):
         if what in self._counted:
             return True, False
         self._counted[what] = place
-        self.met = len(self._counted) >= self._wanted
+        self._more += 0 if self._by_source else times - 1
+        self.met = len(self._counted) + self._more >= self._wanted
         return True, True
 
     def satisfiers(self) -> Iterator[int]:
@@ -241,10 +244,10 @@ class _Group(_Node):
         self._members, self._read = [_node(member, read) for member in condition.of], read
         self.leaves = tuple(leaf for member in self._members for leaf in member.leaves)
 
-    def offer(self, place: int, signal: Heard) -> tuple[bool, bool]:
+    def offer(self, place: int, signal: Heard, times: int) -> tuple[bool, bool]:
         if self.met:
             return any(matches(leaf, signal, self._read) for leaf in self.leaves), False
-        answers = [member.offer(place, signal) for member in self._members]
+        answers = [member.offer(place, signal, times) for member in self._members]
         self.met = len(self._good()) >= self._wanted
         return any(matched for matched, _ in answers), any(counted for _, counted in answers)
 

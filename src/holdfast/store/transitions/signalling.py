@@ -6,7 +6,7 @@ condition is whole. Whoever holds the run judges again, from the same signals, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -85,7 +85,7 @@ def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
     found = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
     if not found or found[0]["id"] is not None or found[0]["closed_at"] is not None:
         raise WaitNotFound(run=op.run_id, step=op.step)
-    letter = _Letter("release", op.payload, c.MOST_SIGNALS * 2, source=op.by, step=op.step)
+    letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step)  # a person is always heard
     return _insert(tx, state, letter, Effect.SATISFIED, wakes=True)
 
 
@@ -154,18 +154,23 @@ def _effect(tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _Lett
         return None, False
     if wait.get("sealed") and conditions.reads_payloads(condition):
         return Effect.KEPT, True  # only whoever has the codec can read it
-    tally = conditions.Tally(condition, _read).offer_all(_heard(tx, run_id, condition))
+    tally = conditions.Tally(condition, _read)
+    for heard, times in _heard(tx, run_id, condition):
+        tally.offer(heard, times)
     if tally.met:
         return Effect.KEPT, True
     effect = tally.offer(new)
     return effect, effect is Effect.SATISFIED
 
 
-def _heard(tx: Transaction, run_id: str, condition: Condition) -> list[_Heard]:
-    if not conditions.reads_payloads(condition):
-        return [_Heard(row["name"], row["wait_id"], row["source"]) for row in tx.rows("signal_heads", run_id=run_id)]
-    rows = tx.rows("signal_heads_and_payloads", run_id=run_id)
-    return [_Heard(row["name"], row["wait_id"], row["source"], bytes(row["payload"])) for row in rows]
+def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple[_Heard, int]]:
+    """The signals that no wait has taken; whoever cares for no payload is told how many there are of each kind."""
+    if conditions.reads_payloads(condition):
+        for row in tx.rows("signals_to_judge", run_id=run_id):
+            yield _Heard(row["name"], row["wait_id"], row["source"], bytes(row["payload"])), 1
+    else:
+        for row in tx.rows("signals_by_kind", run_id=run_id):
+            yield _Heard(row["name"], row["wait_id"], row["source"]), row["times"]
 
 
 def _read(signal: _Heard) -> Any:

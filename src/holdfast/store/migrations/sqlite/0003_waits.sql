@@ -27,3 +27,6 @@ ALTER TABLE holdfast.signal ADD COLUMN effect TEXT;    -- what was answered
 UPDATE holdfast.signal SET number = counted.place
   FROM (SELECT id AS signal_id, ROW_NUMBER() OVER (PARTITION BY run_id ORDER BY id) AS place FROM holdfast.signal) AS counted
  WHERE id = counted.signal_id;
+
+-- How many signals of each kind no wait has taken: asked whenever one more comes.
+CREATE INDEX holdfast.signal_kind ON holdfast.signal (run_id, name, wait_id, source) WHERE taken = 0 AND step IS NULL;

@@ -48,9 +48,12 @@ SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, cl
  WHERE escalated_at IS NOT NULL AND closed_at IS NULL AND run.finished_at IS NULL
  ORDER BY escalated_at, wait.run_id, step LIMIT :limit;
 
--- name: signal_heads
--- Without what they say: most conditions do not care.
-SELECT name, wait_id, source FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 AND step IS NULL ORDER BY id;
+-- name: signals_by_kind
+-- Without what they say, and without their order: most conditions care for neither.
+SELECT name, wait_id, source, COUNT(*) AS times
+  FROM holdfast.signal
+ WHERE run_id = :run_id AND taken = 0 AND step IS NULL
+ GROUP BY name, wait_id, source;
 
--- name: signal_heads_and_payloads
+-- name: signals_to_judge
 SELECT name, wait_id, source, payload FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 AND step IS NULL ORDER BY id;
