@@ -37,6 +37,11 @@ HoldfastError
 │   ├── BadSchedule            a schedule makes no sense
 │   ├── ScheduleNotFound       no such schedule
 │   ├── ScheduleBusy           a run of the schedule is still at work
+│   ├── BadCondition           nothing could ever meet this condition
+│   ├── WaitNotFound           the run has no such open wait
+│   ├── WaitClosed             the wait takes no more signals
+│   │   └── WaitExpired        its time is over
+│   ├── TooManySignals         the run has as many signals as it may have
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -48,6 +53,7 @@ HoldfastError
 ├── GateExpired                what a workflow sees when nobody decided in time
 ├── GateRejected               what a workflow sees when people reject what it gave no option to reject
 ├── GateWithdrawn              what a workflow sees when somebody has withdrawn its gate
+├── WaitTimeout                what a workflow sees when a wait was not met in time
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: try again, after a while
@@ -239,6 +245,26 @@ class ScheduleBusy(UsageError):
     """A run of this schedule is still at work, and its overlap is skip: nothing was started."""
 
 
+class BadCondition(UsageError):
+    """This condition cannot be waited for."""
+
+
+class WaitNotFound(UsageError):
+    """The run has no such open wait: `holdfast waits RUN` lists those it has."""
+
+
+class WaitClosed(UsageError):
+    """This wait is closed and takes no more signals."""
+
+
+class WaitExpired(WaitClosed):
+    """This wait has expired and takes no more signals."""
+
+
+class TooManySignals(UsageError):
+    """The run has as many signals as it may have: nothing was written."""
+
+
 class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
@@ -287,6 +313,10 @@ class GateRejected(HoldfastError):
 
 class GateWithdrawn(HoldfastError):
     """Somebody has withdrawn the gate before it was decided."""
+
+
+class WaitTimeout(HoldfastError, TimeoutError):
+    """What was waited for has not come in time."""
 
 
 class TooManyFailures(HoldfastError):

@@ -29,6 +29,8 @@ COMMANDS = {
     "decide": "gates",
     "delegate": "gates",
     "reassign": "gates",
+    "waits": "waits",
+    "release": "waits",
     "cancel": "operate",
     "resume": "operate",
     "replay": "operate",

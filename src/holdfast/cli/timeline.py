@@ -95,8 +95,8 @@ def _tree(node: Node, run: Run, now: int, children_of: ChildrenOf) -> Tree:
 
 
 _OPEN_ENDED = (
-    Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.MAP_STARTED, Kind.GATE_OPENED, Kind.GATE_REMINDED,
-    Kind.GATE_ESCALATED,
+    Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED, Kind.MAP_STARTED,
+    Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED,
 )  # fmt: skip
 """What says that a step goes on."""
 
@@ -142,6 +142,7 @@ def _waiting(wait: dict[str, Any]) -> str:
         "timer": f"sleeps{until}",
         "signal": f"waits for the signal {wait.get('name')!r}{until}",
         "gate": f"asks {wait.get('name')!r}{until}",
+        "wait": f"{'needs a person' if wait.get('escalated_at') else 'waits'}{until}",
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
         "children": f"waits for {wait.get('of')} children",
@@ -163,6 +164,10 @@ def _decided(event: Event) -> str:
     return f"→ {told.get('choice') or told.get('status')}" + (f" by {by}" if by else "")
 
 
+def _names(event: Event) -> str:
+    return ", ".join(str(signal.get("name")) for signal in (payload(event.data) or {}).get("signals", []))
+
+
 def _failed(event: Event) -> str:
     return error_line(event.error)
 
@@ -181,6 +186,13 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     Kind.SIGNAL_RECEIVED: _value,
     Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_CREATED: lambda event: f"wait {payload(event.data).get('id')}",
+    Kind.WAIT_OPENED: lambda event: f"waits for {payload(event.data).get('for')}{_until(event)}",
+    Kind.WAIT_SATISFIED: lambda event: f"by {_names(event)}",
+    Kind.WAIT_RELEASED: lambda event: "let go by a person",
+    Kind.WAIT_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_ESCALATED: lambda event: "needs a person",
+    Kind.WAIT_DROPPED: lambda event: "no longer needed",
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
     Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
     Kind.MAP_ENDED: lambda event: f"{len(payload(event.data) or [])} ended",

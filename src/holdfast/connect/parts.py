@@ -24,7 +24,7 @@ from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store.clock import Clock
-from holdfast.store.contract import PauseSchedule, SetSchedule, Transition
+from holdfast.store.contract import MOST_SIGNALS, PauseSchedule, SetSchedule, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -41,9 +41,10 @@ class Parts:
 
     def __init__(
         self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str | None = None,
-        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None, **options: Any,
+        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None,
+        max_signals: int = MOST_SIGNALS, **options: Any,
     ) -> None:  # fmt: skip
-        self.codec = codec or JsonCodec()
+        self.codec, limit = codec or JsonCodec(), checked_limit(max_signals)
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
         self.settings = settings_from({**options, "namespace": namespace})
@@ -55,6 +56,7 @@ class Parts:
         self.writer.listeners.append(self.results.hinted)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
         self.schedules = Schedules(self.client)
+        self.client.max_signals = limit
         self.worker: Worker | None = None
 
     def definitions(self) -> Mapping[str, Any]:
@@ -133,6 +135,13 @@ def settings_from(options: dict[str, Any]) -> Settings:
     if found.get("concurrency", 1) < 1:
         raise BadOption(option="concurrency", value=found["concurrency"], why="a worker runs at least one at a time")
     return Settings(**found)
+
+
+def checked_limit(limit: Any) -> int:
+    """Return how many signals a run may have; refuse what is no number."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise BadOption(option="max_signals", value=limit, why="it is a number of signals, from 1 on")
+    return limit
 
 
 def checked_workflow(workflow: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.conditions import Condition
 from holdfast.core.gates.records import Terms
 from holdfast.core.records import Event, Route, Run
 from holdfast.core.retry import RetryPolicy
@@ -59,6 +60,23 @@ class AwaitSignal(msgspec.Struct):
     id: str
     name: str
     timeout: int | None = None
+
+
+class CreateWait(msgspec.Struct):
+    """Open a wait to which others may deliver signals, and answer with its id."""
+
+    id: str
+    name: str
+    expires: int | None = None
+
+
+class AwaitCondition(msgspec.Struct):
+    """Answer when a condition is met, or a person lets it go, or that time is up. What happens then says ``on_timeout``."""
+
+    id: str
+    condition: Condition
+    timeout: int | None = None
+    on_timeout: str = "fail"
 
 
 class StartChild(msgspec.Struct):
@@ -143,19 +161,9 @@ class Finish(msgspec.Struct):
 
 
 Command = (
-    RunStep
-    | SetTimer
-    | AwaitSignal
-    | StartChild
-    | StartMap
-    | AwaitChild
-    | OpenGate
-    | Mark
-    | SendSignal
-    | CancelRun
-    | Drop
-    | Finish
-)
+    RunStep | SetTimer | AwaitSignal | CreateWait | AwaitCondition | StartChild | StartMap | AwaitChild | OpenGate | Mark
+    | SendSignal | CancelRun | Drop | Finish
+)  # fmt: skip
 
 
 Report = Callable[[str, Any, Exception | None, int], None]
@@ -169,6 +177,8 @@ class Program(Protocol):
     report: Report | None
     clock: Callable[[], int]
     """The time of the store, for what the program does by itself."""
+    token: Callable[[str, str], str]
+    """Returns the token of a wait that was handed out, by its id and the name of the key."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
         """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""

@@ -44,6 +44,7 @@ class Client:
 
     def __init__(self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str) -> None:
         self.store, self.codec, self.definitions, self.namespace = store, codec, definitions, namespace
+        self.max_signals = c.MOST_SIGNALS
 
     # Starting
 
@@ -64,11 +65,11 @@ class Client:
         now = self.store.now()
         delay = options.get("delay")
         return NewRun(
-            id=_text("id", options.get("id")) or new_id(),
+            id=checked_text("id", options.get("id")) or new_id(),
             route=route,
             input=data,
             priority=priority_of(options.get("priority", 0)),
-            key=_text("key", options.get("key")),
+            key=checked_text("key", options.get("key")),
             tags=checked_tags(options.get("tags") or {}),
             available_at=None if delay is None else instant(delay, now),
             deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
@@ -89,10 +90,10 @@ class Client:
             name, version, lane, capabilities = known.name, known.version, known.lane, known.capabilities
         wanted = options.get("capabilities")
         return Route(
-            _text("namespace", options.get("namespace")) or self.namespace,
+            checked_text("namespace", options.get("namespace")) or self.namespace,
             name,
             str(options.get("version") or version),
-            _text("lane", options.get("lane")) or lane,
+            checked_text("lane", options.get("lane")) or lane,
             tuple(capabilities) if wanted is None else tuple(sorted(set(wanted))),
         )
 
@@ -108,12 +109,15 @@ class Client:
 
     # Touching a run
 
-    def signal(self, run_id: str, name: str, payload: Any, key: str | None) -> Request:
-        """Send a signal; the answer is False when the key came before."""
+    def signal(
+        self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
+    ) -> Request:
+        """Send a signal; the answer is Delivery."""
         if not isinstance(name, str) or not name:
             raise BadOption(option="name", value=name, why="a signal has a name")
         data = self.codec.encode(payload, what=f"signal {name!r}")
-        return Request(c.SignalRun(run_id, name, data, _text("key", key)), bool)
+        key, source = checked_text("key", key), checked_text("source", source)
+        return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
         """Ask a run to stop; the answer is its status."""
@@ -144,7 +148,7 @@ class Client:
             events = events[:cut]
         else:
             events = []
-        kept = without_open_gates(self._without_open_children(events))
+        kept = without_open_gates(self._without_open_waits(self._without_open_children(events)))
         data = msgspec.json.encode({"run": run_id, "step": from_step})
         kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
         for seq, event in enumerate(kept, start=1):
@@ -159,6 +163,14 @@ class Client:
     def _without_open_children(self, events: list[Event]) -> list[Event]:
         """A child that has not ended tells its own parent, not the fork: the fork starts one of its own."""
         return [event for event in events if event.kind != Kind.CHILD_STARTED or self._has_ended(event)]
+
+    def _without_open_waits(self, events: list[Event]) -> list[Event]:
+        """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its own."""
+        return [event for event in events if event.kind != Kind.WAIT_CREATED or self._has_closed(event)]
+
+    def _has_closed(self, event: Event) -> bool:
+        wait = self.store.wait(msgspec.json.decode(event.data or b"{}").get("id", ""))
+        return wait is None or wait.closed_at is not None
 
     def _has_ended(self, event: Event) -> bool:
         child = self.store.run(msgspec.json.decode(event.data or b"{}").get("run", ""))
@@ -257,7 +269,8 @@ def checked_tags(tags: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in tags.items()}
 
 
-def _text(option: str, value: Any) -> str | None:
+def checked_text(option: str, value: Any) -> str | None:
+    """Return a text of one line, or None; refuse anything else."""
     if value is None:
         return None
     if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value:

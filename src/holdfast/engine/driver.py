@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.program import Command, Definition, Finish, Program, RunStep, StepInfo
+from holdfast.core import tokens
+from holdfast.core.program import Command, CreateWait, Definition, Finish, Program, RunStep, StepInfo
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
@@ -22,17 +23,19 @@ from holdfast.engine import gates, past
 from holdfast.engine.attempts import attempt
 from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
-from holdfast.engine.held import LISTS, Batch, Held
+from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
+from holdfast.engine.keys import offered
+from holdfast.engine.listening import Listening
 from holdfast.engine.outcomes import encoded
+from holdfast.engine.past import DEADLINE
 from holdfast.engine.strand import Pause
-from holdfast.engine.wants import ChildEnd, Gated, MapEnd, Signalled, Step, Timer, Want, until
+from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, until
 from holdfast.engine.writer import PASSING
 from holdfast.errors import Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
-from holdfast.store.contract import Advance, Advanced, Changed, ExpireGates
+from holdfast.store.contract import Advance, Advanced, Changed, ExpireGates, NeedKey
 
 log = logging.getLogger("holdfast")
-DEADLINE = "deadline"
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
@@ -44,7 +47,7 @@ _ENDED = {
 }
 
 
-class Driver(Held):
+class Driver(Listening):
     """Drives one run."""
 
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
@@ -55,9 +58,7 @@ class Driver(Held):
         self._program: Program | None = None
         self._seq = 0
         self._revision = run.revision
-        self._cancel_seen = False
         self._cancelling = run.status is Status.CANCELLING
-        self._expiring = False
         self._waits_since = 0
 
     # The life of a held run
@@ -96,11 +97,12 @@ class Driver(Held):
         self._seq = history[-1].seq if history else 0
         self.progress = past.Progress(events)
         self._cancel_seen = self.progress.cancelled is not None
-        self._expiring = self.progress.cancelled == DEADLINE
+        self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
+        self.waited = self.progress.waited
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
-        program.report, program.clock = self.reported, self.now
+        program.report, program.clock, program.token = self.reported, self.now, self.token_of
         commands = await program.begin(events)
         if not fresh:
             if self.run.revision:  # else nothing has ever reached it
@@ -122,6 +124,8 @@ class Driver(Held):
         """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
         assert self._program is not None
         while commands:
+            if any(isinstance(command, CreateWait) for command in commands) and tokens.current(self.host.store.keys()) is None:
+                await self.host.writer.submit(NeedKey(offered()))
             answers = [event for command in commands if (event := handle(self, command)) is not None]
             if self.batch.finish is not None:
                 break
@@ -173,7 +177,11 @@ class Driver(Held):
                 events.append(Event(Kind.TIMER_FIRED, step))
             elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
                 self._knocked = True  # a signal that is there already comes first: look, then see
-                self._expire_signal(step, want, events)
+                self.expire_signal(step, want, events)
+            elif isinstance(want, Conditional) and want.due is not None and want.due <= now:
+                self.listen()
+                found = self.judge(want) or self.look_at_the_clock(want)
+                events.extend([found] if found is not None else [])
             elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
                 want.again_at = None
                 self.launches.append(want)
@@ -184,23 +192,12 @@ class Driver(Held):
         if self.run.deadline is not None and not self._cancel_seen:
             self._check_deadline(now, events)
 
-    def _expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
-        self._signals = self.host.store.signals(self.run.id)
-        found = self.take_signal(step, want.command.name)
-        del self.wants[step]
-        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
-
     def _check_deadline(self, now: int, events: list[Event]) -> None:
         assert self.run.deadline is not None
         if self.run.deadline <= now:
-            self._ask_to_stop(DEADLINE, events)
+            events.append(self.ask_to_stop(DEADLINE, expire=True))
         else:
             self.due_at(self.run.deadline)
-
-    def _ask_to_stop(self, reason: str, events: list[Event]) -> None:
-        self._cancel_seen = self._cancelling = True
-        self._expiring = reason == DEADLINE
-        events.append(Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": reason})))
 
     def _look(self, events: list[Event]) -> None:
         """Something reached the run from outside: see what."""
@@ -210,27 +207,20 @@ class Driver(Held):
         self._revision = run.revision
         self._cancelling = self._cancelling or run.status is Status.CANCELLING
         if run.status is Status.CANCELLING and not self._cancel_seen:
-            self._ask_to_stop(run.cancel_reason or "", events)
-        self._signals = [signal for signal in self.host.store.signals(run.id) if signal.id not in self.batch.taken]
-        self._hand_out_signals(events)
+            events.append(self.ask_to_stop(run.cancel_reason or "", expire=run.cancel_reason == DEADLINE))
+        self.listen()
+        self.hand_out_signals(events)
         for step, want in list(self.wants.items()):
             found = self._outcome_from_outside(step, want)
             if found is not None:
-                del self.wants[step]
-                events.append(found)
-
-    def _hand_out_signals(self, events: list[Event]) -> None:
-        """Give each signal, in the order in which they came, to the first that waits for its name."""
-        for name in [signal.name for signal in self._signals]:
-            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
-            step = next(waiting, None)
-            if step is not None and (found := self.take_signal(step, name)) is not None:
-                del self.wants[step]
+                self.wants.pop(step, None)
                 events.append(found)
 
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
         if isinstance(want, Gated):
             return gates.look(self, want)
+        if isinstance(want, Conditional):
+            return self.judge(want)
         if isinstance(want, ChildEnd):
             children = self.host.store.children(self.run.id, [want.command.start])
             return want.outcome(children[0]) if children else None
@@ -315,6 +305,7 @@ class Driver(Held):
             op.error = msgspec.json.encode({"type": status.value, "message": self._why_stopped(), "facts": facts})
         op.status, op.result, op.had_children = status, finish.result, self.had_children
         op.scheduled = tick_of(self.run.key) is not None
+        op.closed = [*op.closed, *self.close_all_waits()]
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)
@@ -322,7 +313,7 @@ class Driver(Held):
 
     def _why_stopped(self) -> str:
         run = self.host.store.run(self.run.id)
-        return DEADLINE if self._expiring else (run.cancel_reason if run is not None else None) or "cancelled"
+        return self._stopped_by or (run.cancel_reason if run is not None else None) or "cancelled"
 
     def _park(self, op: Advance) -> None:
         waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.core.program import Finish
-from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal
+from holdfast.core.records import Event, Fanout, Kind, NewRun, Run, Signal, Wait
 from holdfast.core.status import FINAL
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
@@ -17,7 +17,7 @@ from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Want
 from holdfast.store.contract import GateMove
 
-LISTS = ("children", "fanouts", "taken", "signals", "cancels", "gates")
+LISTS = ("children", "fanouts", "taken", "signals", "cancels", "gates", "opened", "reopened", "escalated", "closed")
 """What a commit may have to say besides events, by the fields of an Advance."""
 
 
@@ -32,6 +32,10 @@ class Batch:
     signals: list[tuple[str, str, bytes, str]]
     cancels: list[tuple[str, str]]
     gates: list[GateMove]
+    opened: list[Wait]
+    reopened: list[str]
+    escalated: list[str]
+    closed: list[tuple[str, str]]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -129,7 +133,7 @@ class Held:
     def take_signal(self, step: str, name: str) -> Event | None:
         """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
         for place, signal in enumerate(self._signals):
-            if signal.name == name:
+            if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
                 return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)

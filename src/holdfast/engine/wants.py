@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.conditions import next_expiry
 from holdfast.core.gates.records import Gate
 from holdfast.core.gates.rules import next_at
-from holdfast.core.program import AwaitChild, AwaitSignal, OpenGate, RunStep, SetTimer, StartMap
+from holdfast.core.program import AwaitChild, AwaitCondition, AwaitSignal, OpenGate, RunStep, SetTimer, StartMap
 from holdfast.core.records import Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 
@@ -80,6 +81,30 @@ class Gated:
         }  # fmt: skip
 
 
+class Conditional:
+    """A wait for a condition. ``until`` is when it gives up; ``due`` when it is worth while to look, for a wait that it needs may
+    have expired by then."""
+
+    __slots__ = ("command", "due", "escalated_at", "sealed", "until")
+
+    def __init__(self, command: AwaitCondition, until: int | None, escalated_at: int | None, *, now: int, sealed: bool) -> None:
+        self.command, self.until, self.escalated_at, self.sealed = command, until, escalated_at, sealed
+        self.due: int | None = None
+        self.set_due(now)
+
+    def set_due(self, now: int) -> None:
+        """Find out when to look next, if nothing comes. One that has been put to a person waits for that person."""
+        instants = [self.until, None if self.escalated_at is not None else next_expiry(self.command.condition, now)]
+        self.due = min((instant for instant in instants if instant is not None), default=None)
+
+    def wait(self) -> dict[str, Any]:
+        return {
+            "kind": "wait", "step": self.command.id, "until": self.due, "gives_up": self.until,
+            "condition": msgspec.to_builtins(self.command.condition), "on_timeout": self.command.on_timeout,
+            "escalated_at": self.escalated_at, "sealed": self.sealed,
+        }  # fmt: skip
+
+
 class ChildEnd:
     """A wait for one child."""
 
@@ -142,11 +167,13 @@ def _error(child: Child) -> bytes | None:
     return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
 
 
-Want = Step | Timer | Signalled | Gated | ChildEnd | MapEnd
+Want = Step | Timer | Signalled | Conditional | Gated | ChildEnd | MapEnd
 
 
 def until(want: Want) -> int | None:
     """Return when this is over, or tried again, by the mere passing of time."""
+    if isinstance(want, Conditional):
+        return want.due
     if isinstance(want, Timer | Signalled | Gated):
         return want.until
     return want.again_at if isinstance(want, Step) else None

@@ -61,9 +61,10 @@ def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
 def _explain(store: Store, run: Run, workers: list[Seen], depth: int) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
+    heard = store.signals(run.id)
     facts = Facts(
-        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane,
-        signals=frozenset(signal.name for signal in store.signals(run.id)),
+        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane, heard=heard,
+        signals=frozenset(signal.name for signal in heard if signal.wait_id is None and signal.step is None),
         children={str(wait.get("step")): _open_children(store, run, wait, workers, depth) for wait in waits},
         gates=_gates(store, waits),
     )  # fmt: skip

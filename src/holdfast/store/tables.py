@@ -30,6 +30,11 @@ BELOW_RUNS: tuple[Table, ...] = (
     Table("gate_entry", ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"), order="gate_id, number"),
     Table("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
     Table("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
+    Table(
+        "wait",
+        ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
+        order="opened_at, step",
+    ),
 )  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 

@@ -21,7 +21,7 @@ from holdfast.testing.harness import Lab
 from holdfast.testing.scene import Ending, Scene, Script
 from holdfast.testing.verdict import differences, flaws
 
-Signal = str | tuple[str, Any]
+Signal = str | tuple[str, Any] | Callable[[Lab], object]
 
 
 class BrokenPromise(AssertionError):
@@ -53,7 +53,8 @@ def crash_everywhere(
     have no gaps, and what failed is undone: each undo once, in reverse order. A workflow with a race in it may end in more
     than one way: say ``exact=False``, and what is right about it in *check*, which is called with the lab at every end.
 
-    *signals* are sent one by one when the run waits for one, or, when *early*, right after the start. ``cancel_at`` names the
+    *signals* are sent one by one when the run waits for one, or, when *early*, right after the start. One may be a function of
+    the lab: whatever somebody does from outside. After a crash it is called again unless it had returned. ``cancel_at`` names the
     step after which, or the number of the commit after which, the run is cancelled. *setup* makes the world new before each
     run. *options* are those of ``Engine.start``, *engine* those of ``Engine``. *wrap* puts something around each store: whoever
     writes a store can see what becomes of runs when it misbehaves. *people* are called one by one, with the lab and the oldest
@@ -71,7 +72,7 @@ def crash_everywhere(
     return CrashReport(len(trial.boundaries), runs, time.perf_counter() - began)
 
 
-def _signal(given: Signal) -> tuple[str, Any]:
+def _signal(given: Signal) -> tuple[str, Any] | Callable[[Lab], object]:
     return (given, None) if isinstance(given, str) else given
 
 

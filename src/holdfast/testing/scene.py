@@ -14,7 +14,7 @@ from holdfast.authoring.code import registry
 from holdfast.core.gates.records import OPEN, Gate
 from holdfast.core.records import Event, Run
 from holdfast.core.status import FINAL, Status
-from holdfast.errors import AlreadyDecided, EngineClosed, GateClosed, NotYourGate, RunFinished
+from holdfast.errors import AlreadyDecided, EngineClosed, GateClosed, NotYourGate, RunFinished, WaitClosed
 from holdfast.store.contract import EndSession, Filter, GateFilter
 from holdfast.testing.boundaries import Boundaries, Crash, Plan
 from holdfast.testing.clock import VirtualClock
@@ -29,7 +29,7 @@ class Script(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: dict[str, Any]
-    signals: list[tuple[str, Any]]
+    signals: list[tuple[str, Any] | Callable[[Lab], object]]
     early: bool
     cancel_at: int | str | None
     setup: Callable[[], object]
@@ -172,9 +172,12 @@ class Scene:
     def _send(self, lab: Lab, until: int) -> None:
         """Send the next signals. The key makes it safe to send again what may have got lost in a crash."""
         while self._sent < until:
-            name, payload = self.script.signals[self._sent]
-            with suppress(RunFinished):
-                lab.signal(RUN, name, payload, key=f"signal {self._sent}")
+            given = self.script.signals[self._sent]
+            with suppress(RunFinished, WaitClosed):
+                if isinstance(given, tuple):
+                    lab.signal(RUN, *given, key=f"signal {self._sent}")
+                else:
+                    given(lab)
             self._sent += 1
 
     def _ask_people(self, lab: Lab) -> bool:
@@ -217,7 +220,7 @@ class Scene:
 
 def _awaits_signal(run: Run) -> bool:
     waits = msgspec.json.decode(run.waits or b"[]")
-    return run.id == RUN and any(wait.get("kind") == "signal" for wait in waits)
+    return run.id == RUN and any(wait.get("kind") in ("signal", "wait") for wait in waits)
 
 
 def _line(event: Event) -> str:

@@ -7,14 +7,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast.authoring.code import children, gates, verbs
+from holdfast.authoring.code import children, gates, verbs, waits
 from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.gates import Names, Options
 from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import Step, current_step
+from holdfast.authoring.code.waits import Wait, Waited
 from holdfast.authoring.code.wish import Wish
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
+from holdfast.core.conditions import Condition
 from holdfast.core.duration import Duration
 from holdfast.core.gates.answer import Answer
 from holdfast.errors import BadOption, NotInWorkflow
@@ -62,6 +64,21 @@ def gate(
         on_timeout=on_timeout, remind=remind, escalate=escalate, form=form, data=data,
     )  # fmt: skip
     return _fulfil(program, wish)
+
+
+def wait_for(
+    condition: str | Wait | Condition, *, timeout: Duration | None = None, on_timeout: str = "fail", type: Any = Any
+) -> Coroutine[Any, Any, Waited]:
+    """Wait until a condition is met, and say by which signals. When time is up: "fail" raises WaitTimeout, "cancel" and "expire"
+    end the run like that, "continue" goes on, "escalate" waits on until a person acts."""
+    program = _here("wait_for")
+    return _fulfil(program, waits.awaiting(program, condition, timeout, on_timeout, type))
+
+
+def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any, Any, Wait]:
+    """Open a wait to which others may deliver signals from now on: give them its id and its token, then ``wait_for`` it."""
+    program = _here("create_wait")
+    return _fulfil(program, waits.creating(program, name, expires))
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:

@@ -45,6 +45,8 @@ class Step(Generic[P, R]):
         self.identity: str | None = None
         if transactional and self.is_async:
             raise BadOption(option="transactional", step=name, why="a transactional step must be a plain def")
+        if transactional and timeout is not None:
+            raise BadOption(option="timeout", step=name, why="a transactional step cannot be interrupted: limit its statements")
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

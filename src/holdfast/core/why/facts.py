@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.gates.records import Entry, Gate
-from holdfast.core.records import Event, Lane, Run
+from holdfast.core.records import Event, Lane, Run, Signal
 from holdfast.core.why.serving import Seen
 
 
@@ -58,6 +58,8 @@ class Facts(msgspec.Struct, kw_only=True):
     lane: Lane | None = None
     slots: Sequence[Slot] = ()
     signals: frozenset[str] = frozenset()
+    heard: Sequence[Signal] = ()
+    """All signals that no wait has taken."""
     children: Mapping[str, Sequence[Why]] = {}
     gates: Mapping[str, tuple[Gate, Sequence[Entry]]] = {}
     """The gates that it waits for, by their ids, with what was done to them."""

@@ -77,6 +77,7 @@ from holdfast.store.contract.schedules import (
     SetSchedule,
     TriggerSchedule,
 )
+from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
     StartRuns
@@ -102,7 +103,10 @@ GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | Withdra
 ScheduleTransition = (
     SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
 )
-Transition = RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition | ScheduleTransition
+WaitTransition = DeliverSignal | ReleaseWait
+Transition = (
+    RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition | ScheduleTransition | WaitTransition
+)
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -142,6 +146,8 @@ class Store(Reader, FlowReader, LeaseReader, Protocol):
 
 
 __all__ = [
+    "MOST_SIGNALS",
+    "WAIT_TOKEN",
     "Advance",
     "Advanced",
     "BackfillSchedule",
@@ -155,6 +161,8 @@ __all__ = [
     "DecideGate",
     "DelegateGate",
     "DeliverFlowEvent",
+    "DeliverSignal",
+    "Delivery",
     "EndCopy",
     "EndSession",
     "ExpireAttempts",
@@ -183,6 +191,7 @@ __all__ = [
     "Pruned",
     "Reader",
     "ReassignGate",
+    "ReleaseWait",
     "RemoveSchedule",
     "ReplayRun",
     "RequestCancel",

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
-from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.records import Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal, Wait
 from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.core.tokens import Key
 from holdfast.store.contract.gates import GateFilter
@@ -72,6 +72,13 @@ class Reader(Protocol):
 
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""
+
+    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[Wait]:
+        """The waits of a run, oldest first, open and closed; without a run, the open ones of all runs that live. Of these, only
+        those that need a person, if so asked."""
+
+    def wait(self, wait_id: str) -> Wait | None:
+        """The wait that was handed out under that id, or None."""
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         """The children of a run, in order; of these steps only, if given."""

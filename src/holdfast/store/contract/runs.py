@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal
+from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.store.contract.gates import GateMove
+from holdfast.store.contract.waits import MOST_SIGNALS
 
 
 class StartRuns(msgspec.Struct):
@@ -33,7 +34,8 @@ class Advance(msgspec.Struct, kw_only=True):
     """The holder's write: events, and where the run stands after them. Answers the time of the commit.
 
     Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the run has been touched from
-    outside since, it answers Changed and writes nothing: look again before parking.
+    outside since, it answers Changed and writes nothing: look again before parking. Waits are named by their steps; ``closed``
+    also says by what.
     """
 
     run_id: str
@@ -52,6 +54,10 @@ class Advance(msgspec.Struct, kw_only=True):
     body: Callable[[Any], bytes] | None = None
     signals: Sequence[tuple[str, str, bytes, str]] = ()
     cancels: Sequence[tuple[str, str]] = ()
+    opened: Sequence[Wait] = ()
+    reopened: Sequence[str] = ()
+    escalated: Sequence[str] = ()
+    closed: Sequence[tuple[str, str]] = ()
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
     gates: Sequence[GateMove] = ()
@@ -114,13 +120,16 @@ class ExpireRuns(msgspec.Struct):
 
 
 class SignalRun(msgspec.Struct):
-    """Leave a signal for a run and wake it if it waits for that name. Answers True, or False when the key came before.
-    Raises RunNotFound, RunFinished."""
+    """Leave a signal for a run, or for a wait of that run, and wake it if that is what it waits for. Answers Delivery.
+    Raises RunNotFound, RunFinished, TooManySignals; with a wait, WaitNotFound, WaitClosed, WaitExpired."""
 
     run_id: str
     name: str
     payload: bytes
     key: str | None = None
+    source: str | None = None
+    wait_id: str | None = None
+    limit: int = MOST_SIGNALS
 
 
 class RequestCancel(msgspec.Struct):

@@ -162,6 +162,7 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
     elif isinstance(
         op,
         c.SignalRun
+        | c.ReleaseWait
         | c.RequestCancel
         | c.ResumeRun
         | c.ReplayRun

@@ -43,9 +43,9 @@ from holdfast.store.transitions.schedules import (
     trigger_schedule,
 )
 from holdfast.store.transitions.sessions import beat, end_session, open_session
+from holdfast.store.transitions.signalling import deliver_signal, release_wait, signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
-from holdfast.store.transitions.touching import signal_run
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -57,6 +57,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.EndSession: end_session,
     c.ExpireRuns: expire_runs,
     c.SignalRun: signal_run,
+    c.DeliverSignal: deliver_signal,
+    c.ReleaseWait: release_wait,
     c.RequestCancel: request_cancel,
     c.ResumeRun: resume_run,
     c.ReplayRun: replay_run,

@@ -32,6 +32,7 @@ from holdfast.testing.conformance.runs import (
     Transactional,
 )
 from holdfast.testing.conformance.schedules import Ticking
+from holdfast.testing.conformance.waits import Waiting
 
 
 class StoreContract(
@@ -41,6 +42,7 @@ class StoreContract(
     Lanes,
     Advancing,
     Signals,
+    Waiting,
     Cancelling,
     Deadlines,
     Sessions,
@@ -91,4 +93,5 @@ __all__ = [
     "Ticking",
     "Time",
     "Transactional",
+    "Waiting",
 ]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.core.claims import PRIORITY_STEP
-from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Signal
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, NewRun, Route, Run, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -664,8 +664,8 @@ class Signals(Bench):
     """A signal may come at any time, and is never slept through."""
 
     def signal(self, store: c.Store, name: str = "paid", run_id: str = "r1", key: str | None = None) -> bool:
-        answer: bool = self.do(store, c.SignalRun(run_id, name, b'"%s"' % name.encode(), key))
-        return answer
+        answer: c.Delivery = self.do(store, c.SignalRun(run_id, name, b'"%s"' % name.encode(), key))
+        return answer.new
 
     def test_a_signal_wakes_a_run_that_waits_for_it(self, store: c.Store) -> None:
         self.parked(store)
@@ -1564,7 +1564,7 @@ class Copying(Bench):
         for one in (*there, *here):
             one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
         assert (here, store.lanes()) == (there, lanes)
-        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")) is False
+        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")).new is False
         assert self.start(store, "other", key="k").id == "r1"
         (child,) = self.claim(store)
         self.finish(store, child)
@@ -2057,6 +2057,17 @@ BROKEN = {
         "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
     ),
     **schedules.BROKEN,
+    "a_wait_belongs_to_a_run": "INSERT INTO holdfast.wait (run_id, step, name, opened_at) VALUES ('none', 'wait', 'paid', 1)",
+    "a_wait_that_is_closed_says_by_what": "UPDATE holdfast.wait SET closed_at = 1",
+    "a_wait_that_was_handed_out_has_a_key": "UPDATE holdfast.wait SET kid = NULL",
+    "only_what_a_run_waits_for_needs_a_person": "UPDATE holdfast.wait SET escalated_at = 1",
+    "a_signal_to_a_wait_belongs_to_the_run_of_that_wait": (
+        "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting', 'paid', '1', 1, 'w1')"
+    ),
+    "no_two_signals_of_a_run_have_the_same_number": (
+        "INSERT INTO holdfast.signal (run_id, name, payload, at, number)"
+        " VALUES ('held', 'a', '1', 1, 1), ('held', 'b', '1', 1, 1)"
+    ),
 }
 """One way to break each law."""
 
@@ -2068,7 +2079,8 @@ class Laws(Bench):
         """One run of each kind, all lawful."""
         self.start(store, "pending")
         held = self.hold(store, "held")
-        self.advance(store, held, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)])
+        wait = Wait(run_id="held", step="create w", id="w1", name="w", kid="k1", opened_at=store.now())
+        self.advance(store, held, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)], opened=[wait])
         self.parked(store, "waiting")
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
