@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test fix demo torture clean
+ROUNDS ?= 5
+.PHONY: help setup check test fix demo bench torture clean
 MINUTES ?= 1
 
 help: ## list the targets
@@ -31,11 +32,15 @@ fix: $(DEV) ## format and mend what can be mended by machine
 demo: $(BIN)/holdfast ## see a run survive its process
 	$(BIN)/holdfast demo
 
+bench: $(DEV) ## measure beside peers: SCENARIO=s1 PEER=dbos STORE=sqlite ROUNDS=3 to do less
+	$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(PEER),--peer $(PEER)) \
+	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES))
+
 torture: $(DEV) ## break things for MINUTES, with figures and a SEED that repeats them
 	$(BIN)/python torture/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB))
 
 clean: ## remove whatever make and the tools have made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so that an interrupted set-up begins again.

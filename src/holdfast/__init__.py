@@ -1,20 +1,36 @@
 """Holdfast: durable workflows as ordinary Python functions. Work that was started gets finished, whatever crashes."""
 
 from holdfast import sync
-from holdfast.authoring.code.aio import Handle, first, gather, map, sleep, start, timeout, wait_signal
+from holdfast.authoring.code.aio import (
+    Handle,
+    create_wait,
+    first,
+    gate,
+    gather,
+    map,
+    sleep,
+    start,
+    timeout,
+    wait_for,
+    wait_signal,
+)
 from holdfast.authoring.code.alchemy import sqlalchemy_connection
 from holdfast.authoring.code.budgets import reserve, spend
+from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
 from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
+from holdfast.authoring.code.waits import Received, Wait, Waited, all_of, any_of, count, matching
 from holdfast.authoring.code.workflow import workflow
 from holdfast.connect.aio import AsyncEngine, AsyncRun
 from holdfast.connect.engine import Engine, Run
+from holdfast.core.gates.answer import Answer
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __version__ = "0.1.0"
 __all__ = [
-    "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Retry", "Run", "compensate", "connection", "first",
-    "gather", "info", "map", "now", "patched", "random", "reserve", "sleep", "spend", "sqlalchemy_connection", "start", "step",
-    "sync", "task", "timeout", "uuid", "version", "wait_signal", "workflow",
+    "Answer", "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Wait",
+    "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "first", "gate", "gather", "info", "map",
+    "matching", "now", "patched", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection",
+    "start", "step", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 HoldfastError
 ├── UsageError                 the caller can fix it; nothing was written
 │   ├── BadOption              an argument, option or setting makes no sense
+│   │   └── QuorumImpossible   fewer people may decide than must agree
 │   ├── BadDuration            a duration cannot be read
 │   ├── NotEncodable           a value cannot be stored
 │   ├── WrongType              a value does not fit the annotation
@@ -26,6 +27,24 @@ HoldfastError
 │   ├── BudgetNotFound         no such budget
 │   ├── UnknownDimension       the budget does not count that
 │   ├── LaneDraining           the lane takes no new runs
+│   ├── GateNotFound           no such gate
+│   ├── GateClosed             the gate was decided, expired or withdrawn before
+│   ├── AlreadyDecided         one person decides once
+│   ├── NotYourGate            somebody else may decide, not this person
+│   ├── UnknownChoice          the gate has no such choice
+│   ├── WrongAnswer            what was filled in does not fit the form
+│   ├── GateChanged            what the decision was about has changed meanwhile
+│   ├── KeyExists              a key of that name has another secret
+│   ├── TokenRefused           a token proves nothing
+│   │   └── TokenExpired       it was a true one, and its time is over
+│   ├── BadSchedule            a schedule makes no sense
+│   ├── ScheduleNotFound       no such schedule
+│   ├── ScheduleBusy           a run of the schedule is still at work
+│   ├── BadCondition           nothing could ever meet this condition
+│   ├── WaitNotFound           the run has no such open wait
+│   ├── WaitClosed             the wait takes no more signals
+│   │   └── WaitExpired        its time is over
+│   ├── TooManySignals         the run has as many signals as it may have
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -35,6 +54,10 @@ HoldfastError
 ├── StepTimeout                an attempt took longer than its timeout
 ├── BudgetExceeded             there is no room in a budget
 ├── ChildFailed                what a workflow sees when a child run did not complete
+├── GateExpired                what a workflow sees when nobody decided in time
+├── GateRejected               what a workflow sees when people reject what it gave no option to reject
+├── GateWithdrawn              what a workflow sees when somebody has withdrawn its gate
+├── WaitTimeout                what a workflow sees when a wait was not met in time
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: try again, after a while
@@ -88,6 +111,10 @@ class UsageError(HoldfastError):
 
 class BadOption(UsageError):
     """This option cannot be used like that."""
+
+
+class QuorumImpossible(BadOption):
+    """Fewer people may decide than must agree: name more of them, or ask for fewer."""
 
 
 class BadDuration(UsageError):
@@ -182,6 +209,78 @@ class LaneDraining(UsageError):
     """The lane is being drained and takes no new runs: `holdfast lanes set LANE --open` lets it."""
 
 
+class GateNotFound(UsageError):
+    """There is no such gate: `holdfast gates` lists those that are open."""
+
+
+class GateClosed(UsageError):
+    """This gate is closed, and nothing was changed."""
+
+
+class AlreadyDecided(UsageError):
+    """This person has decided already, and the first decision stands."""
+
+
+class NotYourGate(UsageError):
+    """This decision is not theirs."""
+
+
+class UnknownChoice(UsageError):
+    """This cannot be chosen here."""
+
+
+class WrongAnswer(UsageError):
+    """What was filled in does not fit the form."""
+
+
+class GateChanged(UsageError):
+    """What this decision is about has changed: look at it again, then decide."""
+
+
+class KeyExists(UsageError):
+    """A key of that name has another secret: choose another name."""
+
+
+class TokenRefused(UsageError):
+    """This token is not known here: ask for a new one."""
+
+
+class TokenExpired(TokenRefused):
+    """This token was good once, and its time is over: ask for a new one."""
+
+
+class BadSchedule(UsageError):
+    """This schedule makes no sense; nothing was written."""
+
+
+class ScheduleNotFound(UsageError):
+    """There is no such schedule: `holdfast schedules` lists what there is."""
+
+
+class ScheduleBusy(UsageError):
+    """A run of this schedule is still at work, and its overlap is skip: nothing was started."""
+
+
+class BadCondition(UsageError):
+    """This condition cannot be waited for."""
+
+
+class WaitNotFound(UsageError):
+    """The run has no such open wait: `holdfast waits RUN` lists those it has."""
+
+
+class WaitClosed(UsageError):
+    """This wait is closed and takes no more signals."""
+
+
+class WaitExpired(WaitClosed):
+    """This wait has expired and takes no more signals."""
+
+
+class TooManySignals(UsageError):
+    """The run has as many signals as it may have: nothing was written."""
+
+
 class EngineClosed(UsageError):
     """The engine was closed: open a new one."""
 
@@ -225,6 +324,22 @@ class BudgetExceeded(HoldfastError):
 
 class ChildFailed(HoldfastError):
     """A child run did not complete."""
+
+
+class GateExpired(HoldfastError, TimeoutError):
+    """Nobody has decided in time."""
+
+
+class GateRejected(HoldfastError):
+    """It was rejected."""
+
+
+class GateWithdrawn(HoldfastError):
+    """Somebody has withdrawn the gate before it was decided."""
+
+
+class WaitTimeout(HoldfastError, TimeoutError):
+    """What was waited for has not come in time."""
 
 
 class TooManyFailures(HoldfastError):

@@ -1,16 +1,33 @@
 """Holdfast for workflows that are plain functions: the same names, without await."""
 
-from holdfast.authoring.code.blocking import Handle, first, gather, map, sleep, start, timeout, wait_signal
+from holdfast.authoring.code.blocking import (
+    Handle,
+    create_wait,
+    first,
+    gate,
+    gather,
+    map,
+    sleep,
+    start,
+    timeout,
+    wait_for,
+    wait_signal,
+)
 from holdfast.authoring.code.budgets import reserve, spend
+from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
 from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
+from holdfast.authoring.code.waits import Received, Wait, Waited, all_of, any_of, count, matching
 from holdfast.authoring.code.workflow import workflow
 from holdfast.connect.engine import Engine, Run
+from holdfast.core.gates.answer import Answer
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
-    "Engine", "Fail", "Handle", "HoldfastError", "Retry", "Run", "compensate", "connection", "first", "gather", "info", "map",
-    "now", "patched", "random", "reserve", "sleep", "spend", "start", "step", "task", "timeout", "uuid", "version",
+    "Answer", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Wait", "Waited", "all_of", "any_of",
+    "compensate", "connection", "count", "create_wait", "first", "gate", "gather", "info", "map", "matching", "now", "patched",
+    "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "start", "step", "task", "timeout", "uuid", "version",
+    "wait_for",
     "wait_signal", "workflow",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ from holdfast.cli.root import cli
 from holdfast.connect.parts import START_OPTIONS
 from holdfast.core.records import Event, Kind, Lane, Session
 from holdfast.core.records import Run as Record
+from holdfast.core.schedules.record import Schedule, Tick
+from holdfast.engine.scheduling import OPTIONS as SCHEDULE_OPTIONS
 from holdfast.engine.worker import Settings
 from tests.docs.pages import REFERENCE, ROOT
 
@@ -25,7 +27,8 @@ HANDLES = [holdfast.Engine, holdfast.AsyncEngine, holdfast.Run, holdfast.AsyncRu
 
 
 def methods(handle):
-    return [f"{handle.__name__}.{name}" for name in vars(handle) if not name.startswith("_")]
+    own = {name for one in handle.__mro__ if one.__module__.startswith("holdfast.") for name in vars(one)}
+    return sorted(f"{handle.__name__}.{name}" for name in own if not name.startswith("_"))
 
 
 @pytest.mark.parametrize("name", holdfast.__all__)
@@ -60,12 +63,17 @@ def test_every_option_of_start_is_described(option):
     assert f"`{option}`" in guide("starting")
 
 
+@pytest.mark.parametrize("option", sorted(SCHEDULE_OPTIONS))
+def test_every_option_of_a_schedule_is_described(option):
+    assert f"`{option}`" in guide("schedules")
+
+
 @pytest.mark.parametrize("setting", Settings.__struct_fields__)
 def test_every_setting_of_a_worker_is_described(setting):
     assert f"`{setting}`" in guide("workers")
 
 
-@pytest.mark.parametrize("record", [Record, Event, Session, Lane])
+@pytest.mark.parametrize("record", [Record, Event, Session, Lane, Schedule, Tick])
 def test_every_field_of_a_record_is_described(record):
     fields = [field.name for field in msgspec.structs.fields(record)]
 

@@ -37,7 +37,7 @@ def statements(tmp_path):
 
 
 START = ["BEGIN", "SELECT", "INSERT", "COMMIT"]
-STEP = ["BEGIN", "INSERT", "COMMIT"]
+STEP = ["INSERT"]  # which begins and commits by itself
 LAST_STEP_AND_END = ["BEGIN", "UPDATE", "INSERT", "INSERT", "COMMIT"]
 
 

@@ -286,7 +286,7 @@ class StoreMachine(RuleBasedStateMachine):
     def signal(self, data, name):
         run = self.some(data, self.runs.values())
         with pytest.raises(RunFinished) if run.status in FINAL else nullcontext():
-            assert self.do(c.SignalRun(run.id, name, b"1")) is True
+            assert self.do(c.SignalRun(run.id, name, b"1")).new
         if run.status in FINAL:
             return
         run.revision += 1

@@ -140,6 +140,8 @@ HOT = {
     "tags": "tag_run",
     "knocks": "knock_session",
     "delete_knocks": "knock_session",
+    "open_gates": "gate_run",
+    "delete_seats": "gate_seat_gate",
 }
 
 

@@ -628,7 +628,7 @@ class TestTransactionalSteps:
 
         store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
 
-        assert store.apply([c.SignalRun("r1", "paid", b"1")]) == [True]
+        assert store.apply([c.SignalRun("r1", "paid", b"1")]) == [c.Delivery(1, "kept")]
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_a_step_may_leave_rows_unread(self, store, path, driver, fails):

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 import holdfast
-from holdfast import AsyncEngine, AsyncRun, Engine, Run, gather, sleep, step, sync, workflow
+from holdfast import Answer, AsyncEngine, AsyncRun, Engine, Run, gate, gather, sleep, step, sync, workflow
 
 
 @step
@@ -25,6 +25,7 @@ async def checkout(order: dict[str, int]) -> list[bytes]:
     assert_type(payment, str)
     assert_type(await pack.aio(1), bytes)
     assert_type(await sleep("1h"), None)
+    assert_type(await gate("Ship it?", options=["yes", "no"], timeout="2d"), Answer)
     assert_type(await holdfast.map(charge, [order]), list[str])
     assert_type(await holdfast.map(pack, [1]), list[bytes])
     assert_type(await holdfast.first(charge(order), charge(order)), str)
@@ -41,6 +42,7 @@ def counted(n: int) -> int:
     assert_type(pack(n), bytes)
     assert_type(charge.sync({}), str)
     assert_type(sync.start(counted, n).result(), int)
+    assert_type(sync.gate("Ship it?", quorum=2), Answer)
     assert_type(sync.first(lambda: 1, lambda: 2), int)
     return n
 

@@ -20,19 +20,54 @@ def _tell(line: str, **data: Any) -> None:
         print(line)
 
 
-@click.command(
-    short_help="Send a signal to a run.", epilog="Example: holdfast signal last paid '{\"amount\": 10}' --key payment-77"
-)
-@click.argument("run", metavar="RUN")
-@click.argument("name", metavar="NAME")
-@click.argument("payload", metavar="[PAYLOAD_JSON]", type=JSON, required=False)
+SIGNAL = """\b
+Examples:
+  holdfast signal last paid '{"amount": 10}' --key payment-77
+  holdfast signal last approved --wait 01m7ge8gkb... --source ann
+  holdfast signal --wait 01m7ge8gkb... --token k1.eyJ... approved"""
+
+
+@click.command(short_help="Send a signal to a run, or to one of its waits.", epilog=SIGNAL)
+@click.argument("words", metavar="RUN NAME [PAYLOAD_JSON]", nargs=-1)
 @click.option("--key", metavar="KEY", help="Send it at most once: the same key again sends nothing. E.g. --key payment-77")
+@click.option("--source", metavar="TEXT", help="Who sends it, for waits that count those. E.g. --source ann")
+@click.option("--wait", metavar="WAIT", help="The id of a wait that was handed out: send it to that. E.g. --wait 01m7ge8gkb...")
+@click.option(
+    "--token", metavar="TOKEN", envvar="HOLDFAST_TOKEN",
+    help="Send it as somebody outside would, with the token of the wait, and no RUN. E.g. --token k1.eyJ... (or HOLDFAST_TOKEN)",
+)  # fmt: skip
 @printing
-def signal(run: str, name: str, payload: Any, key: str | None) -> None:
+def signal(words: tuple[str, ...], key: str | None, source: str | None, wait: str | None, token: str | None) -> None:
     """Send the signal NAME to a run; it may not wait for it yet."""
+    if token is not None and wait is None:
+        raise click.UsageError("--token opens a wait: name it with --wait")
+    if token is None:
+        run, name, payload = _words(words, ("RUN", "NAME"))
+        _signal(run, name, payload, key, source, wait)
+        return
+    name, payload = _words(words, (), ("NAME",))
+    with desk().opened() as office:
+        done = office.engine.deliver(str(wait), token, name, payload, source=source, key=key)
+    _tell(f"signal sent to the wait {wait}: {done.effect.value}", wait=wait, signal=done.signal, effect=done.effect.value)
+
+
+def _words(words: tuple[str, ...], needed: tuple[str, ...], optional: tuple[str, ...] = ()) -> list[Any]:
+    """Tell the arguments apart; the last one is JSON."""
+    if len(words) < len(needed):
+        raise click.UsageError(f"Missing argument '{needed[len(words)]}'.")
+    names = (*needed, *optional)
+    if len(words) > len(names) + 1:
+        raise click.UsageError(f"Got unexpected extra argument ({words[len(names) + 1]})")
+    named = [words[place] if place < len(words) else None for place in range(len(names))]
+    context = click.get_current_context()
+    payload = JSON.convert(words[len(names)], None, context) if len(words) > len(names) else None
+    return [*named, payload]
+
+
+def _signal(run: str, name: str, payload: Any, key: str | None, source: str | None, wait: str | None) -> None:
     with desk().opened() as office:
         found = office.find(run)
-        sent = office.engine.signal(found.id, name, payload, key=key)
+        sent = office.engine.signal(found.id, name, payload, key=key, source=source, wait=wait)
         line = f"signal {name} sent to {found.id}" if sent else f"signal {name} with key {key} had been sent to {found.id} before"
         _tell(line, run=found.id, name=name, sent=sent)
 

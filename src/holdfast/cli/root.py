@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from holdfast.cli.desk import Desk, need_command, version
-from holdfast.errors import BadDuration, BadOption, BadUrl, HoldfastError
+from holdfast.errors import BadDuration, BadOption, BadSchedule, BadUrl, HoldfastError
 
 COMMANDS = {
     "demo": "demo",
@@ -23,23 +23,34 @@ COMMANDS = {
     "show": "show",
     "why": "why",
     "signal": "operate",
+    "gates": "gates",
+    "approve": "gates",
+    "reject": "gates",
+    "decide": "gates",
+    "delegate": "gates",
+    "reassign": "gates",
+    "waits": "waits",
+    "release": "waits",
     "cancel": "operate",
     "resume": "operate",
     "replay": "operate",
     "fork": "operate",
     "export": "export",
     "prune": "prune",
+    "schedules": "schedules",
     "lanes": "lanes",
     "budgets": "budgets",
     "workers": "workers",
     "tasks": "tasks",
     "flows": "flows",
+    "keys": "keys",
     "db": "db",
+    "bench": "bench",
     "doctor": "doctor",
 }
 """The commands, in the order of their listing, and the modules that hold them."""
 
-MISUSED = (BadOption, BadDuration, BadUrl)
+MISUSED = (BadOption, BadDuration, BadSchedule, BadUrl)
 """What the command line itself is to blame for."""
 
 

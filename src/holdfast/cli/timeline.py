@@ -94,6 +94,13 @@ def _tree(node: Node, run: Run, now: int, children_of: ChildrenOf) -> Tree:
     return Tree(line, _STYLES.get(state, ""), [*_attempts(node), *_children(node, run, children_of), *below])
 
 
+_OPEN_ENDED = (
+    Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED, Kind.MAP_STARTED,
+    Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED,
+)  # fmt: skip
+"""What says that a step goes on."""
+
+
 def _state(node: Node) -> str:
     kinds = [event.kind for event in node.events]
     last = node.events[-1] if node.events else None
@@ -101,7 +108,7 @@ def _state(node: Node) -> str:
         return "waiting"
     if last is None or kinds[-1] == Kind.STEP_STARTED:
         return "running"
-    if kinds[-1] in (Kind.STEP_RETRIED, Kind.TIMER_SET, Kind.SIGNAL_AWAITED, Kind.MAP_STARTED):
+    if kinds[-1] in _OPEN_ENDED:
         return "waiting"
     return "failed" if last.error is not None else "ok"
 
@@ -134,6 +141,8 @@ def _waiting(wait: dict[str, Any]) -> str:
     return {
         "timer": f"sleeps{until}",
         "signal": f"waits for the signal {wait.get('name')!r}{until}",
+        "gate": f"asks {wait.get('name')!r}{until}",
+        "wait": f"{'needs a person' if wait.get('escalated_at') else 'waits'}{until}",
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
         "children": f"waits for {wait.get('of')} children",
@@ -147,6 +156,16 @@ def _value(event: Event) -> str:
 def _until(event: Event, word: str = "until") -> str:
     limit = (payload(event.data) or {}).get("until")
     return "" if limit is None else f" {word} {moment(limit)}"
+
+
+def _decided(event: Event) -> str:
+    told = payload(event.data)
+    by = ", ".join(one["by"] for one in told.get("decisions", ()) if one.get("choice") == told.get("choice"))
+    return f"→ {told.get('choice') or told.get('status')}" + (f" by {by}" if by else "")
+
+
+def _names(event: Event) -> str:
+    return ", ".join(str(signal.get("name")) for signal in (payload(event.data) or {}).get("signals", []))
 
 
 def _failed(event: Event) -> str:
@@ -167,9 +186,21 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.SIGNAL_AWAITED: lambda event: f"waits{_until(event)}",
     Kind.SIGNAL_RECEIVED: _value,
     Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_CREATED: lambda event: f"wait {payload(event.data).get('id')}",
+    Kind.WAIT_OPENED: lambda event: f"waits for {payload(event.data).get('for')}{_until(event)}",
+    Kind.WAIT_SATISFIED: lambda event: f"by {_names(event)}",
+    Kind.WAIT_RELEASED: lambda event: "let go by a person",
+    Kind.WAIT_TIMED_OUT: lambda event: "timed out",
+    Kind.WAIT_ESCALATED: lambda event: "needs a person",
+    Kind.WAIT_DROPPED: lambda event: "no longer needed",
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
     Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
     Kind.MAP_ENDED: lambda event: f"{len(payload(event.data) or [])} ended",
+    Kind.GATE_OPENED: lambda event: f"asks {payload(event.data).get('prompt')!r}{_until(event)}",
+    Kind.GATE_REMINDED: lambda event: "people were reminded",
+    Kind.GATE_ESCALATED: lambda event: "others may decide, too",
+    Kind.GATE_CLOSED: lambda event: _failed(event) if event.error is not None else _decided(event),
+    Kind.GATE_WITHDRAWN: lambda event: "withdrawn",
     Kind.MARKED: lambda event: f"= {short(event.data)}",
     Kind.SIGNAL_SENT: lambda event: f"to {payload(event.data).get('run')}",
     Kind.CANCEL_SENT: lambda event: f"of {payload(event.data).get('run')}",

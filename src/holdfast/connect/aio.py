@@ -10,7 +10,11 @@ from typing import Any, Generic, TypeVar, overload
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import AsyncBudgets
 from holdfast.connect.areas.flows import AsyncFlows
+from holdfast.connect.areas.gates import AsyncGates
+from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
+from holdfast.connect.areas.schedules import AsyncScheduleCalls
+from holdfast.connect.areas.waits import AsyncWaits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -53,9 +57,9 @@ class AsyncRun(Generic[T]):
         value: T = parts.client.value(run)
         return value
 
-    async def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+    async def signal(self, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None) -> bool:
         """Send the run a signal; False when the key came before."""
-        return await self._engine.signal(self.id, name, payload, key=key)
+        return await self._engine.signal(self.id, name, payload, key=key, source=source)
 
     async def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
         """Ask the run to stop, and to undo what it did."""
@@ -73,7 +77,7 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls, AsyncBudgets):
+class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, AsyncWaits, AsyncBudgets):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
@@ -153,10 +157,13 @@ class AsyncEngine(AsyncLeaseCalls, AsyncBudgets):
         """List runs from new to old. The filters are those of ``Engine.runs``."""
         return self._parts.client.find(**filters)
 
-    async def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> bool:
-        """Send a signal to a run, which may not wait for it yet; False when the key came before."""
-        found: bool = await self._do(self._parts.client.signal(run_id, name, payload, key))
-        return found
+    async def signal(
+        self, run_id: str, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None,
+        wait: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Send a signal to a run, or to a wait of that run, which may not wait for it yet; False when the key came before."""
+        answer = await self._do(self._parts.client.signal(run_id, name, payload, key, source, wait))
+        return bool(answer.new)
 
     async def cancel(self, run_id: str, reason: str = "cancelled by request", *, force: bool = False) -> Status:
         """Ask a run and its children to stop, and to undo what they did."""
@@ -231,5 +238,5 @@ class AsyncEngine(AsyncLeaseCalls, AsyncBudgets):
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         if self._parts.worker is None:
-            return request.understand(await asyncio.to_thread(self._parts.writer.call, request.op))
+            return request.understand(await self._parts.writer.call_aside(request.op))
         return request.understand(await self._parts.writer.submit(request.op))

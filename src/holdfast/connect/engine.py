@@ -12,7 +12,11 @@ from typing import Any, Generic, TypeVar, overload
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import Budgets
 from holdfast.connect.areas.flows import Flows
+from holdfast.connect.areas.gates import Gates
+from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
+from holdfast.connect.areas.schedules import ScheduleCalls
+from holdfast.connect.areas.waits import Waits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
@@ -57,9 +61,9 @@ class Run(Generic[T]):
         value: T = parts.client.value(run)
         return value
 
-    def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+    def signal(self, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None) -> bool:
         """Send the run a signal; False when the key came before."""
-        return self._engine.signal(self.id, name, payload, key=key)
+        return self._engine.signal(self.id, name, payload, key=key, source=source)
 
     def cancel(self, reason: str = "cancelled by request", *, force: bool = False) -> Status:
         """Ask the run to stop, and to undo what it did."""
@@ -77,7 +81,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls, Budgets):
+class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Budgets):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.
@@ -192,10 +196,13 @@ class Engine(LeaseCalls, Budgets):
         parent_id, roots; ``before`` (an id) and ``limit`` page."""
         return self._parts.client.find(**filters)
 
-    def signal(self, run_id: str, name: str, payload: Any = None, *, key: str | None = None) -> bool:
-        """Send a signal to a run, which may not wait for it yet; False when the key came before."""
-        found: bool = self._do(self._parts.client.signal(run_id, name, payload, key))
-        return found
+    def signal(
+        self, run_id: str, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None,
+        wait: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Send a signal to a run, or to a wait of that run, which may not wait for it yet; False when the key came before."""
+        answer = self._do(self._parts.client.signal(run_id, name, payload, key, source, wait))
+        return bool(answer.new)
 
     def cancel(self, run_id: str, reason: str = "cancelled by request", *, force: bool = False) -> Status:
         """Ask a run and its children to stop, and to undo what they did; forced, they end at once and undo nothing."""

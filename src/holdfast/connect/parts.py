@@ -16,12 +16,15 @@ from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.records import NewRun, Route
+from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
 from holdfast.engine.results import Results
+from holdfast.engine.scheduling import Schedules
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store.clock import Clock
+from holdfast.store.contract import MOST_SIGNALS, PauseSchedule, SetSchedule, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -39,9 +42,10 @@ class Parts:
 
     def __init__(
         self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str | None = None,
-        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None, **options: Any,
+        codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None,
+        max_signals: int = MOST_SIGNALS, **options: Any,
     ) -> None:  # fmt: skip
-        self.codec = codec or JsonCodec()
+        self.codec, limit = codec or JsonCodec(), checked_limit(max_signals)
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
         self.settings = settings_from({**options, "namespace": namespace})
@@ -52,6 +56,8 @@ class Parts:
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
+        self.schedules = Schedules(self.client)
+        self.client.max_signals = limit
         self.worker: Worker | None = None
 
     def definitions(self) -> Mapping[str, Any]:
@@ -81,8 +87,18 @@ class Parts:
                 log.info("workflow %s is defined more than once and not served by its name: %s", name, ", ".join(places))
         self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn)
         self.worker.watchers.append(self.results.changed)
+        self.worker.declare = self._declarations
         self.results.watched = True
         return self.worker
+
+    def _declarations(self) -> list[Transition]:
+        """Return what must be written so that the schedules stored are those that the code declares."""
+        wanted, gone, wrong = self.schedules.declared(self.definitions())
+        for why in wrong:
+            log.error("a schedule in the code is not used: %s", why)
+        for one in gone:
+            log.warning("schedule %s is paused: %s", one.name, GONE)
+        return [*map(SetSchedule, wanted), *(PauseSchedule(one.namespace, one.name, GONE) for one in gone)]
 
     def lease(self, route: Route) -> str | None:
         """Return the session to which a new run can be born leased, if this engine works."""
@@ -120,6 +136,13 @@ def settings_from(options: dict[str, Any]) -> Settings:
     if found.get("concurrency", 1) < 1:
         raise BadOption(option="concurrency", value=found["concurrency"], why="a worker runs at least one at a time")
     return Settings(**found)
+
+
+def checked_limit(limit: Any) -> int:
+    """Return how many signals a run may have; refuse what is no number."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise BadOption(option="max_signals", value=limit, why="it is a number of signals, from 1 on")
+    return limit
 
 
 def checked_workflow(workflow: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.conditions import Condition
+from holdfast.core.gates.records import Terms
 from holdfast.core.records import Event, Route, Run
 from holdfast.core.retry import RetryPolicy
 
@@ -62,6 +64,23 @@ class AwaitSignal(msgspec.Struct):
     timeout: int | None = None
 
 
+class CreateWait(msgspec.Struct):
+    """Open a wait to which others may deliver signals, and answer with its id."""
+
+    id: str
+    name: str
+    expires: int | None = None
+
+
+class AwaitCondition(msgspec.Struct):
+    """Answer when a condition is met, or a person lets it go, or that time is up. What happens then says ``on_timeout``."""
+
+    id: str
+    condition: Condition
+    timeout: int | None = None
+    on_timeout: str = "fail"
+
+
 class StartChild(msgspec.Struct):
     """Start a run below this one and answer that it was started."""
 
@@ -91,6 +110,18 @@ class AwaitChild(msgspec.Struct):
     start: str
     run_id: str
     owned: bool = False
+
+
+class OpenGate(msgspec.Struct):
+    """Ask people for a decision and answer how they, or time, have decided. Dropping it withdraws the gate."""
+
+    id: str
+    prompt: str
+    terms: Terms
+    assignees: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    data: bytes | None = None
+    timeout: int | None = None
 
 
 class Mark(msgspec.Struct):
@@ -156,21 +187,9 @@ class Finish(msgspec.Struct):
 
 
 Command = (
-    RunStep
-    | SetTimer
-    | AwaitSignal
-    | StartChild
-    | StartMap
-    | AwaitChild
-    | Mark
-    | SendSignal
-    | CancelRun
-    | Spend
-    | Reserve
-    | Settle
-    | Drop
-    | Finish
-)
+    RunStep | SetTimer | AwaitSignal | CreateWait | AwaitCondition | StartChild | StartMap | AwaitChild | OpenGate | Mark
+    | SendSignal | CancelRun | Spend | Reserve | Settle | Drop | Finish
+)  # fmt: skip
 
 
 Report = Callable[[str, Any, Exception | None, int, Any], None]
@@ -189,6 +208,8 @@ class Program(Protocol):
     """Gives the purse for an attempt that the program makes by itself: of which step, and what was set aside for it."""
     held_up: bool
     """Whether the program may begin no attempt by itself for now, because a budget is spent."""
+    token: Callable[[str, str], str]
+    """Returns the token of a wait that was handed out, by its id and the name of the key."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
         """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""

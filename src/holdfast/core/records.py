@@ -107,6 +107,18 @@ class Kind:
     CHILD_ENDED = "child_ended"
     MAP_STARTED = "map_started"
     MAP_ENDED = "map_ended"
+    GATE_OPENED = "gate_opened"
+    GATE_REMINDED = "gate_reminded"
+    GATE_ESCALATED = "gate_escalated"
+    GATE_CLOSED = "gate_closed"
+    GATE_WITHDRAWN = "gate_withdrawn"
+    WAIT_CREATED = "wait_created"
+    WAIT_OPENED = "wait_opened"
+    WAIT_SATISFIED = "wait_satisfied"
+    WAIT_RELEASED = "wait_released"
+    WAIT_TIMED_OUT = "wait_timed_out"
+    WAIT_ESCALATED = "wait_escalated"
+    WAIT_DROPPED = "wait_dropped"
     MARKED = "marked"
     BUDGET_SPENT = "budget_spent"
     BUDGET_RESERVED = "budget_reserved"
@@ -142,6 +154,11 @@ OUTCOMES = frozenset(
         Kind.BUDGET_SPENT,
         Kind.BUDGET_RESERVED,
         Kind.BUDGET_SETTLED,
+        Kind.GATE_CLOSED,
+        Kind.WAIT_CREATED,
+        Kind.WAIT_SATISFIED,
+        Kind.WAIT_RELEASED,
+        Kind.WAIT_TIMED_OUT,
         Kind.SIGNAL_SENT,
         Kind.CANCEL_SENT,
         Kind.CANCEL_REQUESTED,
@@ -164,7 +181,8 @@ class Event(msgspec.Struct):
 
 
 class Signal(msgspec.Struct):
-    """A message to a run. ``key`` and ``taken`` are told only where a signal moves with its run: by then a wait may have it."""
+    """A message to a run, or to one of its waits; ``number`` counts the signals of the run. One with a ``step`` is a person's:
+    it lets the wait of that step go. ``key``, ``taken`` and ``effect`` are told only where a signal moves with its run."""
 
     id: int
     name: str
@@ -172,6 +190,27 @@ class Signal(msgspec.Struct):
     at: int
     key: str | None = None
     taken: bool = False
+    number: int = 0
+    wait_id: str | None = None
+    source: str | None = None
+    step: str | None = None
+    effect: str | None = None
+
+
+class Wait(msgspec.Struct, kw_only=True):
+    """Something that a run waits for, or will. One with an ``id`` was handed out: whoever has its token may deliver signals to
+    it until ``until``. One without is what the run's code waits for, by the step that does."""
+
+    run_id: str
+    step: str
+    id: str | None
+    name: str
+    kid: str | None = None
+    opened_at: int
+    until: int | None = None
+    escalated_at: int | None = None
+    closed_at: int | None = None
+    closed_by: str | None = None
 
 
 class Child(msgspec.Struct):

@@ -17,6 +17,20 @@ NOTE_AFTER = 1_000_000
 """Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
 
 
+class _Limit:
+    """Cancels the current task when its time is up."""
+
+    def __init__(self, held: Spender, until: int) -> None:
+        self.passed = False
+        self._task = asyncio.current_task()
+        self.alarm = held.host.alarms.at(until, self._pass)
+
+    def _pass(self) -> None:
+        self.passed = True
+        assert self._task is not None
+        self._task.cancel()
+
+
 async def attempt(held: Spender, want: Step) -> None:
     """Run a step once and leave what it came to in the run's inbox. A dropped step leaves nothing."""
     host, command = held.host, want.command
@@ -24,24 +38,13 @@ async def attempt(held: Spender, want: Step) -> None:
         await host.make_sure()
     want.started_at = host.store.now()
     note = host.alarms.at(want.started_at + NOTE_AFTER, partial(held.note_started, want))
-    limit = None
-    timed_out = False
-    task = asyncio.current_task()
-
-    def expire() -> None:
-        nonlocal timed_out
-        timed_out = True
-        assert task is not None
-        task.cancel()
-
-    if command.timeout is not None:
-        limit = host.alarms.at(want.started_at + command.timeout, expire)
+    limit = None if command.timeout is None else _Limit(held, want.started_at + command.timeout)
     value, error = None, None
     purse = want.purse = held.new_purse(command.id, command.under)
     try:
         value = await _call(held, command, want.attempt, purse)
     except asyncio.CancelledError:
-        if not timed_out:
+        if limit is None or not limit.passed:
             return
     except Exception as raised:
         error = raised
@@ -50,8 +53,8 @@ async def attempt(held: Spender, want: Step) -> None:
     finally:
         note.cancel()
         if limit is not None:
-            limit.cancel()
-    if timed_out:
+            limit.alarm.cancel()
+    if limit is not None and limit.passed:
         error = StepTimeout(step=command.id, timeout=duration.show(command.timeout or 0))
     held.ended(command.id, value, error, want.started_at, purse)
 

@@ -45,6 +45,7 @@ class Client:
 
     def __init__(self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str) -> None:
         self.store, self.codec, self.definitions, self.namespace = store, codec, definitions, namespace
+        self.max_signals = c.MOST_SIGNALS
 
     # Starting
 
@@ -82,17 +83,17 @@ class Client:
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
     def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> NewRun:
-        route, data = self._route(workflow, options), self._input(workflow, args, kwargs)
+        route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
-        run_id = _text("id", options.get("id")) or new_id()
+        run_id = checked_text("id", options.get("id")) or new_id()
         drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
         return NewRun(
             id=run_id,
             route=route,
             input=data,
-            priority=_priority(options.get("priority", 0)),
-            key=_text("key", options.get("key")),
+            priority=priority_of(options.get("priority", 0)),
+            key=checked_text("key", options.get("key")),
             tags=checked_tags(options.get("tags") or {}),
             available_at=None if delay is None else instant(delay, now),
             deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
@@ -100,10 +101,11 @@ class Client:
             policy=None if options.get("policy") is None else msgspec.json.encode(policy_of(options["policy"])),
             budgets=drawn,
             limits=limits,
-            share=_text("share", options.get("share")),
+            share=checked_text("share", options.get("share")),
         )
 
-    def _route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+    def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
+        """Return what a worker must offer to serve a run of this workflow."""
         if isinstance(workflow, str):
             known = self.definitions().get(workflow)
             name, version, lane, capabilities = workflow, "1", "default", ()
@@ -115,14 +117,15 @@ class Client:
             name, version, lane, capabilities = known.name, known.version, known.lane, known.capabilities
         wanted = options.get("capabilities")
         return Route(
-            _text("namespace", options.get("namespace")) or self.namespace,
+            checked_text("namespace", options.get("namespace")) or self.namespace,
             name,
             str(options.get("version") or version),
-            _text("lane", options.get("lane")) or lane,
+            checked_text("lane", options.get("lane")) or lane,
             tuple(capabilities) if wanted is None else tuple(sorted(set(wanted))),
         )
 
-    def _input(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    def input_of(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        """Return arguments as they are stored, checked against the signature if it is known."""
         known = self.definitions().get(workflow) if isinstance(workflow, str) else workflow
         signature = getattr(known, "signature", None)
         if signature is None:
@@ -133,12 +136,15 @@ class Client:
 
     # Touching a run
 
-    def signal(self, run_id: str, name: str, payload: Any, key: str | None) -> Request:
-        """Send a signal; the answer is False when the key came before."""
+    def signal(
+        self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
+    ) -> Request:
+        """Send a signal; the answer is Delivery."""
         if not isinstance(name, str) or not name:
             raise BadOption(option="name", value=name, why="a signal has a name")
         data = self.codec.encode(payload, what=f"signal {name!r}")
-        return Request(c.SignalRun(run_id, name, data, _text("key", key)), bool)
+        key, source = checked_text("key", key), checked_text("source", source)
+        return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
         """Ask a run to stop; the answer is its status."""
@@ -169,7 +175,7 @@ class Client:
             events = events[:cut]
         else:
             events = []
-        kept = self._without_open_children(events)
+        kept = without_open_gates(self._without_open_waits(self._without_open_children(events)))
         data = msgspec.json.encode({"run": run_id, "step": from_step})
         kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
         for seq, event in enumerate(kept, start=1):
@@ -185,6 +191,14 @@ class Client:
     def _without_open_children(self, events: list[Event]) -> list[Event]:
         """A child that has not ended tells its own parent, not the fork: the fork starts one of its own."""
         return [event for event in events if event.kind != Kind.CHILD_STARTED or self._has_ended(event)]
+
+    def _without_open_waits(self, events: list[Event]) -> list[Event]:
+        """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its own."""
+        return [event for event in events if event.kind != Kind.WAIT_CREATED or self._has_closed(event)]
+
+    def _has_closed(self, event: Event) -> bool:
+        wait = self.store.wait(msgspec.json.decode(event.data or b"{}").get("id", ""))
+        return wait is None or wait.closed_at is not None
 
     def _has_ended(self, event: Event) -> bool:
         child = self.store.run(msgspec.json.decode(event.data or b"{}").get("run", ""))
@@ -280,7 +294,7 @@ def refuse_gathering(options: Options) -> None:
 
 def gathering_from(options: Options) -> Gathering:
     """Read the options by which starts are gathered. Raises BadOption."""
-    key, debounce, size = _text("key", options.get("key")), options.get("debounce"), options.get("batch")
+    key, debounce, size = checked_text("key", options.get("key")), options.get("debounce"), options.get("batch")
     if key is None:
         raise BadOption(option="key", why="starts are gathered by their key")
     if (debounce is None) == (size is None):
@@ -297,6 +311,15 @@ def gathering_from(options: Options) -> Gathering:
         )
     within = duration.parse(options["within"])
     return Gathering(key, within, within, size)
+
+
+def without_open_gates(events: list[Event]) -> list[Event]:
+    """A gate that is not closed asks for another run: the fork asks for itself."""
+    closed = {event.step for event in events if event.kind == Kind.GATE_CLOSED}
+    return [event for event in events if event.kind not in _OF_OPEN_GATES or event.step in closed]
+
+
+_OF_OPEN_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
 
 
 def instant(when: Moment, now: int) -> int:
@@ -322,7 +345,8 @@ def checked_tags(tags: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in tags.items()}
 
 
-def _text(option: str, value: Any) -> str | None:
+def checked_text(option: str, value: Any) -> str | None:
+    """Return a text of one line, or None; refuse anything else."""
     if value is None:
         return None
     if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value:
@@ -330,7 +354,8 @@ def _text(option: str, value: Any) -> str | None:
     return value
 
 
-def _priority(value: Any) -> int:
+def priority_of(value: Any) -> int:
+    """Return a priority; refuse what is none."""
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise BadOption(option="priority", value=value, why="it is a whole number from -1000 to 1000")
     return value

@@ -10,9 +10,11 @@ import msgspec
 from holdfast.core import budgets
 from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
+from holdfast.engine.gates import open_gate, withdraw
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
-from holdfast.engine.wants import ChildEnd, MapEnd, Paying, Signalled, Step, Timer
+from holdfast.engine.listening import Listening
+from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer
 
 
 def handle(held: Held, command: p.Command) -> Event | None:
@@ -148,7 +150,7 @@ def _cancel_run(held: Held, command: p.CancelRun) -> Event:
     return Event(Kind.CANCEL_SENT, command.id, msgspec.json.encode({"run": command.run_id}))
 
 
-def _drop(held: Held, command: p.Drop) -> None:
+def _drop(held: Listening, command: p.Drop) -> None:
     want = held.forget(command.id)
     if isinstance(want, Step | Paying) and want in held.launches:
         held.launches.remove(want)
@@ -158,10 +160,14 @@ def _drop(held: Held, command: p.Drop) -> None:
             want.task.cancel()
         if want.noted:
             held.batch.events.append(Event(Kind.STEP_DROPPED, command.id, attempt=want.attempt))
+    elif isinstance(want, Conditional):
+        held.drop_wait(want)
     elif isinstance(want, ChildEnd) and want.command.owned:
         held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
     elif isinstance(want, MapEnd):
         held.cancel_map(command.id, "nobody waits for it any more")
+    elif isinstance(want, Gated):
+        withdraw(held, want, "nobody waits for it any more")
 
 
 def _book(held: Held, want: Step) -> None:
@@ -187,13 +193,24 @@ def _finish(held: Held, command: p.Finish) -> None:
     held.batch.finish = command
 
 
+def _create_wait(held: Listening, command: p.CreateWait) -> Event:
+    return held.create_wait(command)
+
+
+def _await_condition(held: Listening, command: p.AwaitCondition) -> Event | None:
+    return held.await_condition(command)
+
+
 HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
     p.RunStep: _run_step,
     p.SetTimer: _set_timer,
     p.AwaitSignal: _await_signal,
+    p.CreateWait: _create_wait,
+    p.AwaitCondition: _await_condition,
     p.StartChild: _start_child,
     p.StartMap: _start_map,
     p.AwaitChild: _await_child,
+    p.OpenGate: open_gate,
     p.Mark: _mark,
     p.SendSignal: _send_signal,
     p.CancelRun: _cancel_run,

@@ -14,23 +14,27 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.program import Command, Definition, Finish
-from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run
+from holdfast.core import tokens
+from holdfast.core.program import Command, CreateWait, Definition, Finish
+from holdfast.core.records import OUTCOMES, Event, Kind, Run
+from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
-from holdfast.engine import past
+from holdfast.engine import gates, past
 from holdfast.engine.attempts import attempt
 from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
-from holdfast.engine.held import Batch
+from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
+from holdfast.engine.keys import offered
+from holdfast.engine.past import DEADLINE
 from holdfast.engine.spending import HandPurse, Spender
-from holdfast.engine.wants import ChildEnd, MapEnd, Paying, Signalled, Step, Timer, Want, until
+from holdfast.engine.strand import Pause
+from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer, Want, until
 from holdfast.engine.writer import PASSING
 from holdfast.errors import BudgetNotFound, Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
-from holdfast.store.contract import Advance, Advanced, Changed, Refused, Transition
+from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused, Transition
 
 log = logging.getLogger("holdfast")
-DEADLINE = "deadline"
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
@@ -52,8 +56,7 @@ class Driver(Spender):
         self.finished = False
         self._seq = 0
         self._revision = run.revision
-        self._cancel_seen = False
-        self._expiring = False
+        self._cancelling = run.status is Status.CANCELLING
         self._waits_since = 0
 
     # The life of a held run
@@ -64,6 +67,8 @@ class Driver(Spender):
             await self._begin(history, fresh=fresh)
             while not self._over:
                 events = self._collect()
+                if self.gate_is_over:
+                    await gates.close_overdue(self, self._persist)
                 if events or self.batch.says_something() or self.launches:
                     await self._turn(events)
                 elif self._should_let_go():
@@ -90,16 +95,19 @@ class Driver(Spender):
         self._seq = history[-1].seq if history else 0
         self.progress = past.Progress(events)
         self._cancel_seen = self.progress.cancelled is not None
-        self._expiring = self.progress.cancelled == DEADLINE
+        self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
+        self.waited = self.progress.waited
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
-        program.report, program.clock, program.purse = self.reported, self.now, self.new_purse
+        program.report, program.clock, program.token = self.reported, self.now, self.token_of
+        program.purse = self.new_purse
         self.look_at_budgets()
         commands = await program.begin(events)
         if not fresh:
-            self._signals = self.host.store.signals(self.run.id)
+            if self.run.revision:  # else nothing has ever reached it
+                self._signals = self.host.store.signals(self.run.id)
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
@@ -117,6 +125,8 @@ class Driver(Spender):
         """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
         assert self._program is not None
         while commands:
+            if any(isinstance(command, CreateWait) for command in commands) and tokens.current(self.host.store.keys()) is None:
+                await self.host.writer.submit(NeedKey(offered()))
             answers = [event for command in commands if (event := handle(self, command)) is not None]
             if self.batch.finish is not None:
                 break
@@ -158,9 +168,7 @@ class Driver(Spender):
             want.again_at = msgspec.json.decode(event.data or b"{}")["until"]
             self.due_at(want.again_at)
         elif event.kind == Kind.STEP_BLOCKED:
-            told = msgspec.json.decode(event.data or b"{}")
-            want.task = None
-            self.block(want, msgspec.convert(told["breach"], Breach), told["wanted"])
+            self.block_step(want, event)
         elif event.kind != Kind.STEP_STARTED:
             del self.wants[event.step or ""]
         events.append(event)
@@ -174,10 +182,16 @@ class Driver(Spender):
                 events.append(Event(Kind.TIMER_FIRED, step))
             elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
                 self._knocked = True  # a signal that is there already comes first: look, then see
-                self._expire_signal(step, want, events)
+                self.expire_signal(step, want, events)
+            elif isinstance(want, Conditional) and want.due is not None and want.due <= now:
+                self.listen()
+                found = self.judge(want) or self.look_at_the_clock(want)
+                events.extend([found] if found is not None else [])
             elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
                 want.again_at = None
                 self.launches.append(want)
+            elif isinstance(want, Gated) and want.until is not None and want.until <= now:
+                gates.tend(self, want, events)
             else:
                 self.due_at(until(want))
         if self.run.deadline is not None and not self._cancel_seen:
@@ -186,14 +200,9 @@ class Driver(Spender):
     def _check_deadline(self, now: int, events: list[Event]) -> None:
         assert self.run.deadline is not None
         if self.run.deadline <= now:
-            self._ask_to_stop(DEADLINE, events)
+            events.append(self.ask_to_stop(DEADLINE, expire=True))
         else:
             self.due_at(self.run.deadline)
-
-    def _ask_to_stop(self, reason: str, events: list[Event]) -> None:
-        self._cancel_seen = self._cancelling = True
-        self._expiring = reason == DEADLINE
-        events.append(Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": reason})))
 
     def _look(self, events: list[Event]) -> None:
         """Something reached the run from outside: see what."""
@@ -203,17 +212,21 @@ class Driver(Spender):
         self._revision = run.revision
         self._cancelling = self._cancelling or run.status is Status.CANCELLING
         if run.status is Status.CANCELLING and not self._cancel_seen:
-            self._ask_to_stop(run.cancel_reason or "", events)
-        self._signals = [signal for signal in self.host.store.signals(run.id) if signal.id not in self.batch.taken]
-        self._hand_out_signals(events)
+            events.append(self.ask_to_stop(run.cancel_reason or "", expire=run.cancel_reason == DEADLINE))
+        self.listen()
+        self.hand_out_signals(events)
         self.unblock()
         for step, want in list(self.wants.items()):
             found = self._outcome_from_outside(step, want)
             if found is not None:
-                del self.wants[step]
+                self.wants.pop(step, None)
                 events.append(found)
 
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+        if isinstance(want, Gated):
+            return gates.look(self, want)
+        if isinstance(want, Conditional):
+            return self.judge(want)
         if isinstance(want, ChildEnd):
             children = self.host.store.children(self.run.id, [want.command.start])
             return want.outcome(children[0]) if children else None
@@ -229,7 +242,7 @@ class Driver(Spender):
 
     async def _sleep(self) -> None:
         """Wait until something happens, or something is due."""
-        self._woken = self.host.loop.create_future()
+        self._woken = Pause()
         if self._alarm is not None:
             self._alarm.cancel()
         wake_at = self._due
@@ -264,21 +277,20 @@ class Driver(Spender):
         self._settle(op, batch, answer)
 
     def _operation(self, batch: Batch, *, parks: bool) -> Advance | None:
-        op = Advance(
-            run_id=self.run.id, generation=self.run.generation, events=batch.events, children=batch.children,
-            fanouts=batch.fanouts, taken=batch.taken, signals=batch.signals, cancels=batch.cancels, spends=batch.spends,
-            settles=batch.settles, budgets=self.run.budgets,
-        )  # fmt: skip
+        op = Advance(run_id=self.run.id, generation=self.run.generation, events=batch.events, budgets=self.run.budgets)
+        if batch.more:
+            for name in LISTS:
+                setattr(op, name, getattr(batch, name))
         if batch.finish is not None:
             self._conclude(op, batch.finish)
         elif parks:
             self._park(op)
         elif self.waiting:
-            op.status, op.revision = self._at_work(), self._revision
+            op.status, op.revision = self.at_work(), self._revision
         elif not batch.says_something():
             return None
         elif not batch.events:
-            op.status, op.revision = self._at_work(), self._revision
+            op.status, op.revision = self.at_work(), self._revision
         for event in op.events:
             self._seq += 1
             event.seq = self._seq
@@ -293,16 +305,15 @@ class Driver(Spender):
         if finish.error is not None:
             op.error = as_data(finish.error, **facts)
         elif status is not Status.COMPLETED:
-            op.error = msgspec.json.encode({"type": status.value, "message": self._why_stopped(), "facts": facts})
+            op.error = msgspec.json.encode({"type": status.value, "message": self.why_stopped(), "facts": facts})
         op.status, op.result, op.had_children = status, finish.result, self.had_children
         op.settles_all = self.lasting or bool(self.asides)
+        op.scheduled = tick_of(self.run.key) is not None
+        op.closed = [*op.closed, *self.close_all_waits()]
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
+        gates.withdraw_all(self, op)
         op.events.append(Event(_ENDED[status], error=op.error))
-
-    def _why_stopped(self) -> str:
-        run = self.host.store.run(self.run.id)
-        return DEADLINE if self._expiring else (run.cancel_reason if run is not None else None) or "cancelled"
 
     def _park(self, op: Advance) -> None:
         waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
@@ -311,22 +322,13 @@ class Driver(Spender):
         op.wake_at = min((wait["until"] for wait in waits if wait.get("until") is not None), default=None)
         op.revision = self._revision
         op.keep = self._worth_keeping(op.wake_at)
-        blocked = [want.demand for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked]
-        if blocked and not self._cancelling:
-            op.status, op.keep, op.demands, op.budgets = Status.BLOCKED, False, blocked, self.run.budgets
-
-    def _worth_keeping(self, wake_at: int | None) -> bool:
-        """A short wait stays in memory, and so does one that may end any moment; a long one costs rows and nothing else."""
-        if self.host.stopping or not self.host.keeps_waiting(self.run.lane):
-            return False
-        timed_only = all(isinstance(want, Timer | Step) for want in self.wants.values())
-        return not timed_only or (wake_at is not None and wake_at - self.now() <= self.host.linger)
+        self.park_blocked(op)
 
     def _without_parking(self, op: Advance) -> Advance:
         op.status = op.revision = op.waits = op.wake_at = None
         op.keep, op.demands = True, ()
         if not op.events or self.waiting:
-            op.status = self._at_work() if not self.is_cancelled_outside() else Status.CANCELLING
+            op.status = self.at_work() if not self.is_cancelled_outside() else Status.CANCELLING
         return op
 
     async def _write(self, op: Advance) -> Advanced | Changed:
@@ -343,7 +345,7 @@ class Driver(Spender):
         pause = 0.05
         while True:
             try:
-                return await self.host.writer.submit(op)
+                return await self.host.writer.post(op)
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
             await asyncio.sleep(pause)
@@ -359,7 +361,7 @@ class Driver(Spender):
             event.seq = self._seq
         op.children, op.status = (), failed.status
         self._over = True
-        answer: Advanced | Changed = await self.host.writer.submit(failed)
+        answer: Advanced | Changed = await self.host.writer.post(failed)
         return answer
 
     def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:
@@ -374,9 +376,6 @@ class Driver(Spender):
             if started.leased:
                 self.host.adopt(child, answer.now)
 
-    def _only_waits(self) -> bool:
-        return not self.launches and not any(isinstance(want, Step) and want.running for want in self.wants.values())
-
     def _should_let_go(self) -> bool:
         if self.host.stopping:
             return self._only_waits()
@@ -388,7 +387,7 @@ class Driver(Spender):
         self._park(op)
         op.keep = False
         if not self.wants:
-            op.status, op.waits = self._at_work(), None
+            op.status, op.waits = self.at_work(), None
         answer = await self._write(op)
         if isinstance(answer, Changed):
             self._revision = answer.revision
@@ -496,5 +495,6 @@ class Driver(Spender):
         for want in self.wants.values():
             if isinstance(want, Step) and want.task is not None:
                 want.task.cancel()
-        if self._program is not None:
-            self._program.close()
+        program, self._program = self._program, None  # they know each other: parted, both are freed at once
+        if program is not None:
+            program.close()

@@ -1,4 +1,5 @@
-"""What one worker does for all: end the sessions of the dead, and runs and leases that are past their time; wake managed flows.
+"""What one worker does for all: end the sessions of the dead, and runs and leases that are past their time;
+fire schedules, wake managed flows.
 
 Who does it is elected in the database, without a vote: the worker whose session is the oldest leads. The second oldest watches
 it as closely as it watches all others, and takes its place when it dies; the rest look rarely, in case both die at once. A
@@ -14,8 +15,18 @@ import time
 from collections.abc import Callable, Iterable
 
 from holdfast.core.records import Session
+from holdfast.engine.ids import new_id
 from holdfast.engine.writer import Writer
-from holdfast.store.contract import EndSession, ExpireAttempts, ExpireRuns, FlowsWoken, Store, WakeFlows
+from holdfast.store.contract import (
+    EndSession,
+    ExpireAttempts,
+    ExpireRuns,
+    FireSchedules,
+    FlowsWoken,
+    Store,
+    Transition,
+    WakeFlows,
+)
 
 log = logging.getLogger("holdfast")
 
@@ -66,24 +77,21 @@ class Duties:
         """Do for all what one must do, whoever leads."""
         self._looked_at_all = time.monotonic()
         await self._take_over(self._store.sessions())
-        await self.expire()
+        await self.see_to_what_is_due()
 
-    async def expire(self) -> None:
-        """End what is past its deadline and held by nobody; let time move managed flows."""
-        next_wake = self._store.next_wake()
-        if next_wake is not None and next_wake <= self._store.now():
-            await self._writer.submit(ExpireRuns())
-            await self._expire_attempts()
-            await self._wake_flows()
-
-    async def _expire_attempts(self) -> None:
-        next_end = self._store.next_attempt_end()
-        if next_end is not None and next_end <= self._store.now():
-            await self._writer.submit(ExpireAttempts(random.random()))
-
-    async def _wake_flows(self) -> None:
-        next_flow = self._store.next_flow()
-        while next_flow is not None and next_flow <= self._store.now():
+    async def see_to_what_is_due(self) -> None:
+        """End what is past its deadline and held by nobody, start what schedules want started, let time move managed flows."""
+        look, now = self._store.next_look(), self._store.now()
+        ops: list[Transition] = []
+        if _is_due(look.deadline, now):
+            ops.append(ExpireRuns())
+        if _is_due(look.schedule, now):
+            ops.append(FireSchedules(new_id))
+        if _is_due(look.attempt, now):
+            ops.append(ExpireAttempts(random.random()))
+        if ops:
+            await asyncio.gather(*map(self._writer.submit, ops))
+        while _is_due(look.flow, now):
             woken: FlowsWoken = await self._writer.submit(WakeFlows())
             if not woken.more:
                 return
@@ -100,6 +108,10 @@ class Duties:
                 log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
             self._freed()
         return found
+
+
+def _is_due(instant: int | None, now: int) -> bool:
+    return instant is not None and instant <= now
 
 
 def is_dead(store: Store, session: Session, now: int) -> bool:

@@ -2,40 +2,74 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from contextlib import suppress
 from typing import Any
 
 from holdfast.core.program import Finish, Program
-from holdfast.core.records import Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending
+from holdfast.core.records import Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending, Wait
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
-from holdfast.engine.wants import Paying, Signalled, Step, Want
+from holdfast.engine.strand import Pause
+from holdfast.engine.wants import Paying, Step, Timer, Want
+from holdfast.store.contract import GateMove
+
+LISTS = (
+    "children",
+    "fanouts",
+    "taken",
+    "signals",
+    "cancels",
+    "gates",
+    "opened",
+    "reopened",
+    "escalated",
+    "closed",
+    "spends",
+    "settles",
+)
+"""What a commit may have to say besides events, by the fields of an Advance."""
 
 
 class Batch:
-    """What the next commit has to say."""
+    """What the next commit has to say: mostly of an event, so that the other lists are made when somebody asks for one."""
 
-    __slots__ = ("cancels", "children", "events", "fanouts", "finish", "settles", "signals", "spends", "taken")
+    __slots__ = (*LISTS, "events", "finish", "more")
+
+    children: list[NewRun]
+    fanouts: list[Fanout]
+    taken: list[int]
+    signals: list[tuple[str, str, bytes, str]]
+    cancels: list[tuple[str, str]]
+    gates: list[GateMove]
+    opened: list[Wait]
+    reopened: list[str]
+    escalated: list[str]
+    closed: list[tuple[str, str]]
+    spends: list[Spending]
+    settles: list[str]
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.children: list[NewRun] = []
-        self.fanouts: list[Fanout] = []
-        self.taken: list[int] = []
-        self.signals: list[tuple[str, str, bytes, str]] = []
-        self.cancels: list[tuple[str, str]] = []
         self.finish: Finish | None = None
-        self.spends: list[Spending] = []
-        self.settles: list[str] = []
+        self.more = False
+        """Whether it may have more to say than events and the end."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise AttributeError(name)
+        self.more = True
+        for one in LISTS:
+            setattr(self, one, [])
+        return getattr(self, name)
 
     def says_something(self) -> bool:
-        said = self.events or self.children or self.finish or self.cancels or self.signals or self.taken
-        return bool(said or self.spends or self.settles)
+        if self.events or self.finish is not None:
+            return True
+        return self.more and any(getattr(self, name) for name in LISTS)
 
 
 class Held:
@@ -52,19 +86,19 @@ class Held:
         self.lasting = False
         """Whether the code itself has set something aside."""
         self.batch = Batch()
-        self.progress = past.Progress([])
+        self.progress: past.Progress
         self.had_children = False
         self.replayed = False
         self.waiting = False
+        self.gate_is_over = False
         self._over = False
         self._knocked = False
-        self._cancelling = run.status is Status.CANCELLING
         self._dimensions: frozenset[str] = frozenset()
         self._inbox: deque[tuple[Event, Any]] = deque()
         self._early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
         self._dropped: set[str] = set()
         self._signals: list[Signal] = []
-        self._woken: asyncio.Future[None] | None = None
+        self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
 
@@ -75,7 +109,7 @@ class Held:
         """An attempt at a step has ended."""
         want = self.wants.get(step)
         if isinstance(want, Step):
-            event = event_of(want, value, error, started_at, codec=self.host.codec, now=self.now())
+            event = event_of(want, value, error, started_at, codec=self.host.codec, now=self.now)
             self._inbox.append((event, purse))
             self._poke()
         elif step not in self._dropped:
@@ -126,7 +160,7 @@ class Held:
     def take_signal(self, step: str, name: str) -> Event | None:
         """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
         for place, signal in enumerate(self._signals):
-            if signal.name == name:
+            if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
                 return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)
@@ -143,20 +177,12 @@ class Held:
         run = self.host.store.run(self.run.id)
         return run is not None and run.status is Status.CANCELLING
 
-    def _expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
-        self._signals = self.host.store.signals(self.run.id)
-        found = self.take_signal(step, want.command.name)
-        del self.wants[step]
-        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
+    def _worth_keeping(self, wake_at: int | None) -> bool:
+        """A short wait stays in memory, and so does one that may end any moment; a long one costs rows and nothing else."""
+        if self.host.stopping or not self.host.keeps_waiting(self.run.lane):
+            return False
+        timed_only = all(isinstance(want, Timer | Step) for want in self.wants.values())
+        return not timed_only or (wake_at is not None and wake_at - self.now() <= self.host.linger)
 
-    def _hand_out_signals(self, events: list[Event]) -> None:
-        """Give each signal, in the order in which they came, to the first that waits for its name."""
-        for name in [signal.name for signal in self._signals]:
-            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
-            step = next(waiting, None)
-            if step is not None and (found := self.take_signal(step, name)) is not None:
-                del self.wants[step]
-                events.append(found)
-
-    def _at_work(self) -> Status:
-        return Status.CANCELLING if self._cancelling else Status.RUNNING
+    def _only_waits(self) -> bool:
+        return not self.launches and not any(isinstance(want, Step) and want.running for want in self.wants.values())

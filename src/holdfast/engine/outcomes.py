@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,7 +17,9 @@ from holdfast.engine.wants import Step
 from holdfast.errors import BudgetExceeded
 
 
-def event_of(want: Step, value: Any, error: Exception | None, started_at: int | None, *, codec: Codec, now: int) -> Event:
+def event_of(
+    want: Step, value: Any, error: Exception | None, started_at: int | None, *, codec: Codec, now: Callable[[], int]
+) -> Event:
     """Return the event: completed, failed for good, or to be tried again at an instant."""
     command, data = want.command, None
     if error is None:
@@ -33,7 +36,7 @@ def event_of(want: Step, value: Any, error: Exception | None, started_at: int | 
     wait = retry.decide(command.policy, error, want.attempt, random.random())
     if wait is None:
         return Event(Kind.STEP_FAILED, command.id, None, as_data(error), want.attempt, started_at)
-    again = msgspec.json.encode({"until": now + wait})
+    again = msgspec.json.encode({"until": now() + wait})
     return Event(Kind.STEP_RETRIED, command.id, again, as_data(error), want.attempt, started_at)
 
 

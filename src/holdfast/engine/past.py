@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.records import Event, Kind
 
 UNDONE = "undo "
+DEADLINE = "deadline"
 
 
 def valid(history: Sequence[Event]) -> list[Event]:
@@ -34,17 +35,38 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
         start = next((event.seq for event in events if event.step == from_step), None)
         if start is None:
             return None
-    return [event.seq for event in events if _fails(event) or (start is not None and event.seq >= start)]
+    late = _timed_out(events)
+    asked = {
+        event.step for event in events if event.kind == Kind.GATE_WITHDRAWN or (event.kind == Kind.GATE_CLOSED and event.error)
+    }
+    void = [event for event in events if _fails(event, late) or (start is not None and event.seq >= start)]
+    void += [event for event in events if event.kind in _OF_GATES and event.step in asked and event not in void]
+    return sorted(event.seq for event in void)
+
+
+def _timed_out(events: Sequence[Event]) -> set[str]:
+    """Return the waits whose time was up: when they are done again, their time begins anew."""
+    late = {event.step or "" for event in events if event.kind in (Kind.SIGNAL_TIMED_OUT, Kind.WAIT_TIMED_OUT)}
+    return late | {str(_data(event).get("wait")) for event in events if event.kind == Kind.CANCEL_REQUESTED}
 
 
 _ENDS = {
     Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.CANCEL_REQUESTED, Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED,
-    Kind.RUN_EXPIRED, Kind.RUN_STUCK, Kind.SIGNAL_TIMED_OUT,
+    Kind.RUN_EXPIRED, Kind.RUN_STUCK, Kind.SIGNAL_TIMED_OUT, Kind.WAIT_TIMED_OUT,
 }  # fmt: skip
+_BEGINS = {Kind.SIGNAL_AWAITED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED}
 
 
-def _fails(event: Event) -> bool:
-    return event.kind in _ENDS or (event.kind == Kind.CHILD_ENDED and event.error is not None)
+_OF_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
+"""What happens to a gate before its end: where there was none, or it no longer counts, people are asked anew."""
+
+
+def _fails(event: Event, late: set[str]) -> bool:
+    return (
+        event.kind in _ENDS
+        or (event.kind in (Kind.CHILD_ENDED, Kind.GATE_CLOSED) and event.error is not None)
+        or (event.kind in _BEGINS and event.step in late)
+    )
 
 
 class Progress:
@@ -54,7 +76,12 @@ class Progress:
         self.attempts: dict[str, int] = {}
         self.until: dict[str, int | None] = {}
         self.cancelled: str | None = None
+        self.expiring = False
         self.maps: set[str] = set()
+        self.gates: dict[str, str] = {}
+        self.escalated: dict[str, int] = {}
+        self.waited: set[str] = set()
+        self.replayed = False
         for event in history:
             self._note(event)
 
@@ -65,10 +92,27 @@ class Progress:
             self.until[step] = _data(event)["until"]
         elif event.kind in (Kind.TIMER_SET, Kind.SIGNAL_AWAITED):
             self.until[step] = _data(event)["until"]
+        elif event.kind == Kind.GATE_OPENED:
+            self.gates[step] = _data(event)["gate"]
+        elif event.kind == Kind.GATE_WITHDRAWN:
+            self.gates.pop(step, None)
         elif event.kind == Kind.MAP_STARTED:
             self.maps.add(step)
         elif event.kind == Kind.CANCEL_REQUESTED:
             self.cancelled = _data(event).get("reason", "")
+            self.expiring = bool(_data(event).get("expire")) or self.cancelled == DEADLINE
+        elif event.kind == Kind.RUN_REPLAYED:
+            self.replayed = True
+        else:
+            self._note_wait(event, step)
+
+    def _note_wait(self, event: Event, step: str) -> None:
+        if event.kind in (Kind.WAIT_CREATED, Kind.WAIT_OPENED):
+            self.waited.add(step)
+        if event.kind == Kind.WAIT_OPENED:
+            self.until[step] = _data(event)["until"]
+        elif event.kind == Kind.WAIT_ESCALATED:
+            self.until[step], self.escalated[step] = None, event.at
 
 
 def _data(event: Event) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from holdfast.core import budgets
 from holdfast.core import program as p
 from holdfast.core.purse import current_purse
 from holdfast.core.records import Breach, Event, Kind, Spending
+from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
-from holdfast.engine.held import Held
+from holdfast.engine.listening import Listening
 from holdfast.engine.outcomes import encoded
 from holdfast.engine.wants import Paying, Step
 from holdfast.errors import BudgetExceeded
-from holdfast.store.contract import Refused, Reserve, Spend, Spent
+from holdfast.store.contract import Advance, Refused, Reserve, Spend, Spent
 
 LOOK_AGAIN = 1_000_000
 """Microseconds after which a branch that has no room looks again while others of its run are at work."""
@@ -95,7 +96,7 @@ class HandPurse:
         return self._open[-1]
 
 
-class Spender(Held):
+class Spender(Listening):
     """The part of a held run that has to do with money."""
 
     def new_purse(self, step: str, under: str | None = None) -> HandPurse:
@@ -164,6 +165,23 @@ class Spender(Held):
             self.batch.cancels.append((self.run.id, f"the budget {breach.budget} is spent"))
         self.due_at(self.now() + LOOK_AGAIN)
 
+    def block_step(self, want: Step, event: Event) -> None:
+        """An attempt found no room."""
+        told = msgspec.json.decode(event.data or b"{}")
+        want.task = None
+        self.block(want, msgspec.convert(told["breach"], Breach), told["wanted"])
+
+    def park_blocked(self, op: Advance) -> None:
+        """A run that has no room for something is blocked, and held by nobody."""
+        blocked = [want.demand for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked]
+        if blocked and not self._cancelling:
+            op.status, op.keep, op.demands, op.budgets = Status.BLOCKED, False, blocked, self.run.budgets
+
+    def why_stopped(self) -> str:
+        """Say why the run was asked to stop."""
+        run = self.host.store.run(self.run.id)
+        return self._stopped_by or (run.cancel_reason if run is not None else None) or "cancelled"
+
     def unblock(self) -> None:
         """Something has changed: try again whatever had no room."""
         blocked = [want for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked is not None]
@@ -173,6 +191,10 @@ class Spender(Held):
         for want in blocked:
             want.blocked = None
             self.launches.append(want)
+
+    def at_work(self) -> Status:
+        """Return how a run stands that does not wait."""
+        return Status.CANCELLING if self._cancelling else Status.RUNNING
 
     def payment(self, want: Paying, seq: int) -> Spend | Reserve:
         """Return the write by which the code's own wish is granted, or not."""

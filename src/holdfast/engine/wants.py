@@ -8,7 +8,10 @@ from typing import Any
 import msgspec
 
 from holdfast.core import budgets
-from holdfast.core.program import AwaitChild, AwaitSignal, Reserve, RunStep, SetTimer, Spend, StartMap
+from holdfast.core.conditions import next_expiry
+from holdfast.core.gates.records import Gate
+from holdfast.core.gates.rules import next_at
+from holdfast.core.program import AwaitChild, AwaitCondition, AwaitSignal, OpenGate, Reserve, RunStep, SetTimer, Spend, StartMap
 from holdfast.core.records import Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 
@@ -61,6 +64,51 @@ class Signalled:
 
     def wait(self) -> dict[str, Any]:
         return {"kind": "signal", "step": self.command.id, "name": self.command.name, "until": self.until}
+
+
+class Gated:
+    """A wait for people to decide. ``gate`` is what is known of it here; people may have changed it since."""
+
+    __slots__ = ("command", "gate")
+
+    def __init__(self, command: OpenGate, gate: Gate) -> None:
+        self.command, self.gate = command, gate
+
+    @property
+    def until(self) -> int | None:
+        """When time has something to do about it."""
+        return next_at(self.gate)
+
+    def wait(self) -> dict[str, Any]:
+        gate = self.gate
+        return {
+            "kind": "gate", "step": self.command.id, "name": gate.prompt, "gate": gate.id, "until": self.until,
+            "deadline": gate.deadline,
+        }  # fmt: skip
+
+
+class Conditional:
+    """A wait for a condition. ``until`` is when it gives up; ``due`` when it is worth while to look, for a wait that it needs may
+    have expired by then."""
+
+    __slots__ = ("command", "due", "escalated_at", "sealed", "until")
+
+    def __init__(self, command: AwaitCondition, until: int | None, escalated_at: int | None, *, now: int, sealed: bool) -> None:
+        self.command, self.until, self.escalated_at, self.sealed = command, until, escalated_at, sealed
+        self.due: int | None = None
+        self.set_due(now)
+
+    def set_due(self, now: int) -> None:
+        """Find out when to look next, if nothing comes. One that has been put to a person waits for that person."""
+        instants = [self.until, None if self.escalated_at is not None else next_expiry(self.command.condition, now)]
+        self.due = min((instant for instant in instants if instant is not None), default=None)
+
+    def wait(self) -> dict[str, Any]:
+        return {
+            "kind": "wait", "step": self.command.id, "until": self.due, "gives_up": self.until,
+            "condition": msgspec.to_builtins(self.command.condition), "on_timeout": self.command.on_timeout,
+            "escalated_at": self.escalated_at, "sealed": self.sealed,
+        }  # fmt: skip
 
 
 class ChildEnd:
@@ -139,11 +187,13 @@ def _error(child: Child) -> bytes | None:
     return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
 
 
-Want = Step | Timer | Signalled | ChildEnd | MapEnd | Paying
+Want = Step | Timer | Signalled | Conditional | Gated | ChildEnd | MapEnd | Paying
 
 
 def until(want: Want) -> int | None:
-    """Return when a want is due by itself."""
-    if isinstance(want, Timer | Signalled):
+    """Return when this is over, or tried again, by the mere passing of time."""
+    if isinstance(want, Conditional):
+        return want.due
+    if isinstance(want, Timer | Signalled | Gated):
         return want.until
     return want.again_at if isinstance(want, Step) else None

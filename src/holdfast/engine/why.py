@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.records import Run, Session
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.why.explain import explain
@@ -60,14 +61,22 @@ def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
 def _explain(store: Store, run: Run, workers: list[Seen], depth: int) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
+    heard = store.signals(run.id)
     facts = Facts(
-        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane,
-        signals=frozenset(signal.name for signal in store.signals(run.id)),
+        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane, heard=heard,
+        signals=frozenset(signal.name for signal in heard if signal.wait_id is None and signal.step is None),
         children={str(wait.get("step")): _open_children(store, run, wait, workers, depth) for wait in waits},
+        gates=_gates(store, waits),
     )  # fmt: skip
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
         _count(store, facts, workers)
     return explain(facts)
+
+
+def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[Entry]]]:
+    """Look at the gates that a run waits for."""
+    found = [store.gate(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
+    return {gate.id: (gate, store.gate_entries(gate.id)) for gate in found if gate is not None}
 
 
 def _may_be_claimed(run: Run, workers: list[Seen]) -> bool:

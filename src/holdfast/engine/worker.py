@@ -22,11 +22,12 @@ from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
+from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
-from holdfast.errors import EngineClosed, HoldfastError, StoreError
+from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, EndSession, Hints, OpenSession, Store
+from holdfast.store.contract import Beat, Claim, EndSession, Hints, Look, OpenSession, Store, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -68,10 +69,12 @@ class Worker:
         self.drivers: dict[str, Driver] = {}
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
+        self.declare: Callable[[], list[Transition]] = list
+        """Says what the code declares and the store may not know."""
         self.threads = Threads()
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._strands: set[Strand] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
         self._slot = -1
@@ -101,6 +104,7 @@ class Worker:
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
+            await self._declare()
             await self.duties.look_after_all()
             await self.duties.look()
         except BaseException:  # nobody works here: others must not take this session for a living one
@@ -114,8 +118,9 @@ class Worker:
         self.stopping = True
         for driver in list(self.drivers.values()):
             driver.knock()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self.settings.grace if grace is None else grace)
+        if self._strands:
+            ends = [strand.over for strand in self._strands]
+            await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
         await self.kill()
 
     async def kill(self) -> None:
@@ -126,9 +131,9 @@ class Worker:
             job.cancel()
         for driver in list(self.drivers.values()):
             driver.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*jobs, *self._tasks, return_exceptions=True)
+        for strand in list(self._strands):
+            strand.cancel()
+        await asyncio.gather(*jobs, *(strand.over for strand in self._strands), return_exceptions=True)
         try:
             if self.session_id:
                 await self.writer.submit(EndSession(self.session_id, crashed=False))
@@ -151,6 +156,14 @@ class Worker:
         sure_until = self._lease_from_now()
         await self.writer.submit(OpenSession(self._session()))
         self._sure_until = sure_until
+
+    async def _declare(self) -> None:
+        """Write what the code declares: its schedules."""
+        for answer in await asyncio.gather(*map(self.writer.submit, self.declare()), return_exceptions=True):
+            if isinstance(answer, UsageError) and not isinstance(answer, EngineClosed):
+                log.error("what the code declares is not used: %s", answer)
+            elif isinstance(answer, BaseException):
+                raise answer
 
     def _session(self) -> Session:
         now = self.store.now()
@@ -224,10 +237,11 @@ class Worker:
     async def _claim_forever(self) -> None:
         while not self.stopping:
             self._ready.clear()  # before looking, not after: what comes meanwhile is not missed
+            began = self.store.now()
             if self.duties.leads:
-                await self.duties.expire()
+                await self.duties.see_to_what_is_due()
             await self._claim()
-            self._wake_for_timers()
+            self._wake_for_timers(began)
             try:
                 await asyncio.wait_for(self._ready.wait(), self.settings.poll / 1_000_000)
             except TimeoutError:
@@ -314,32 +328,33 @@ class Worker:
         if run.session_id != self.session_id:
             return  # the session ended meanwhile, and the run with it
         driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self)
-        task = self.loop.create_task(driver.live(history, fresh=fresh))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._let_go(run.id, driver, done))
+        strand = Strand(driver.live(history, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
+        self._strands.add(strand)
 
-    def _let_go(self, run_id: str, driver: Driver, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _let_go(self, run_id: str, driver: Driver, strand: Strand) -> None:
+        self._strands.discard(strand)
         if self.drivers.get(run_id) is driver:
             del self.drivers[run_id]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=error)
+        if strand.error is not None:
+            log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=strand.error)
             self.writer.troubled = True
         if not driver.finished or driver.blocking or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
     # Time
 
-    def _wake_for_timers(self) -> None:
-        """Look again when the next timer of a parked run, or the next deadline, is due."""
+    def _wake_for_timers(self, looked_at: int) -> None:
+        """Look again when the next timer of a parked run is due, or something that the leader sees to: a deadline, a tick of a
+        schedule. In a moment if it was due when we looked, and somebody else is about to see to it."""
         if self._wake is not None:
             self._wake.cancel()
+        look = self.store.next_look()
         if self.room() <= 0:
-            return  # whoever makes room makes us look
-        next_wake = self.store.next_wake()
-        if next_wake is not None:
-            now = self.store.now()
-            self._wake = self.alarms.at(next_wake if next_wake > now else now + 1000, self._ready.set)
+            look.work = None  # whoever makes room makes us look
+        if not self.duties.leads:
+            look = Look(work=look.work)
+        if look.at is not None:
+            self._wake = self.alarms.at(look.at if look.at > looked_at else self.store.now() + 1000, self._ready.set)
 
     async def _beat_forever(self) -> None:
         while True:
@@ -357,14 +372,15 @@ class Worker:
         self._sure_until = sure_until
         if tuple(sorted(self.definitions())) != self._served:
             await self.writer.submit(OpenSession(self._session()))
+            await self._declare()
 
     async def _begin_anew(self) -> None:
         """This session was taken over while the process hung: all that it held belongs to others now."""
         log.warning("session %s was taken over; its %d runs go on elsewhere", self.session_id, len(self.drivers))
         for driver in list(self.drivers.values()):
             driver.close()
-        for task in list(self._tasks):
-            task.cancel()
+        for strand in list(self._strands):
+            strand.cancel()
         await self._open_session()
         self._ready.set()
 

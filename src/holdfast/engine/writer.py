@@ -11,8 +11,10 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from holdfast.engine.strand import Pause
 from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from holdfast.store.contract import Hints, Store, Transition
 
@@ -22,11 +24,13 @@ LARGEST = 2000
 PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
 """Trouble of the store that may be over soon, and that says nothing about the run that met it."""
 
+Future = asyncio.Future[Any] | Pause
+
 
 class _Entry:
     __slots__ = ("answer", "done", "future", "op")
 
-    def __init__(self, op: Transition, future: asyncio.Future[Any] | None) -> None:
+    def __init__(self, op: Transition, future: Future | None) -> None:
         self.op, self.future = op, future
         self.answer: Any = None
         self.done = False
@@ -43,24 +47,33 @@ class Writer:
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
         self._committing = 0
         self._scheduled = False
+        self._aside = False
         self._dead: EngineClosed | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Commit for this loop, in its own thread, at the end of each of its turns."""
-        self._loop, self._thread = loop, threading.get_ident()
+        self._loop = loop
 
     def submit(self, op: Transition) -> asyncio.Future[Any]:
         """Queue a transition, on the loop's thread; the future has its answer, or raises it."""
         assert self._loop is not None
         future = self._loop.create_future()
-        self._queue.append(_Entry(op, future))
+        self._enqueue(_Entry(op, future))
+        return future
+
+    def post(self, op: Transition) -> Pause:
+        """The same for a strand, which goes on as soon as there is an answer."""
+        pause = Pause()
+        self._enqueue(_Entry(op, pause))
+        return pause
+
+    def _enqueue(self, entry: _Entry) -> None:
+        self._queue.append(entry)
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._flush)
-        return future
+            self._loop.call_soon(self._flush)  # type: ignore[union-attr]
 
     def call(self, op: Transition) -> Any:
         """Commit a transition in this thread and return its answer, or raise it."""
@@ -70,10 +83,29 @@ class Writer:
         self._queue.append(entry)
         with self._lock:
             while not entry.done:
-                self._commit()
+                self._pass_on(self._commit())
         if isinstance(entry.answer, BaseException):
             raise entry.answer
         return entry.answer
+
+    async def call_aside(self, op: Transition) -> Any:
+        """Commit a transition in a thread, together with all that this turn of the loop asks for, and return its answer."""
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._queue.append(_Entry(op, future))
+        if not self._aside:
+            self._aside = True
+            loop.call_soon(lambda: loop.run_in_executor(None, self._commit_aside))
+        return await future
+
+    def _commit_aside(self) -> None:
+        self._aside = False  # before looking, not after: who comes now starts another one
+        try:
+            with self._lock:
+                while self._queue:
+                    self._pass_on(self._commit())
+        except BaseException:  # a simulated crash: whoever asked was told
+            return
 
     def close(self) -> None:
         """Refuse whatever still comes."""
@@ -81,23 +113,25 @@ class Writer:
 
     def _flush(self) -> None:
         self._scheduled = False
+        done: list[_Entry] = []
         try:
             with self._lock:
-                self._commit()
+                done = self._commit()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
             pass
+        _resolve(done)  # with no lock: those who waited go on right here
         if self._queue and self._loop is not None and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def _commit(self) -> None:
-        batch: list[_Entry] = []
-        while self._queue and len(batch) < LARGEST:
-            batch.append(self._queue.popleft())
+    def _commit(self) -> list[_Entry]:
+        """Commit what is queued and return those who are still to be told."""
+        queue = self._queue
+        batch = [queue.popleft() for _ in range(min(len(queue), LARGEST))]
         if not batch:
-            return
+            return batch
         try:
             if self._dead is not None:
                 raise self._dead
@@ -108,27 +142,33 @@ class Writer:
             answers = [error] * len(batch)
         except BaseException as crash:  # a simulated crash: this engine is dead from here on
             self._dead = EngineClosed(why=f"the engine crashed: {crash}")
-            self._deliver(batch, [self._dead] * len(batch))
+            self._pass_on(_answered(batch, [self._dead] * len(batch)))
             raise
         finally:
             self._committing = 0
-        self._deliver(batch, answers)
+        waiting = _answered(batch, answers)
         hints = self.store.hints()
         for listener in self.listeners:
             listener(hints)
+        return waiting
 
-    def _deliver(self, batch: list[_Entry], answers: list[Any]) -> None:
-        futures = []
-        for entry, answer in zip(batch, answers, strict=True):
-            entry.answer, entry.done = answer, True
-            if entry.future is not None:
-                futures.append(entry)
-        if not futures:
-            return
-        if threading.get_ident() == self._thread:
-            _resolve(futures)
-        elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, futures)
+    def _pass_on(self, entries: list[_Entry]) -> None:
+        """Let those who wait hear it on their own loop."""
+        loops: dict[asyncio.AbstractEventLoop | None, list[_Entry]] = {}
+        for entry in entries:
+            loop = entry.future.get_loop() if isinstance(entry.future, asyncio.Future) else self._loop
+            loops.setdefault(loop, []).append(entry)
+        for loop, waiting in loops.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                if loop is not None:
+                    loop.call_soon_threadsafe(_resolve, waiting)
+
+
+def _answered(batch: list[_Entry], answers: list[Any]) -> list[_Entry]:
+    """Take down the answers and return those who wait for them on a loop."""
+    for entry, answer in zip(batch, answers, strict=True):
+        entry.answer, entry.done = answer, True
+    return [entry for entry in batch if entry.future is not None]
 
 
 def _resolve(entries: list[_Entry]) -> None:

@@ -35,10 +35,32 @@ BELOW_RUNS: tuple[Table, ...] = (
     Table("allowance", _ALLOWANCE, "budget, dimension"),
     Table("reservation", ("key", "budget", "dimension", "amount", "lasting", "at"), "key, budget, dimension"),
     Table("receipt", ("budget", "key", "at"), "budget, key"),
-    Table("task", ("policy",), "run_id"),
     Table("gathering", ("key", "count", "latest"), "key"),
-)
+    Table("task", ("policy",), "run_id"),
+    Table(
+        "gate",
+        (
+            "id", "step", "status", "prompt", "terms", "assignees", "roles", "data", "hash", "opened_at", "deadline", "reminded",
+            "reminded_at", "escalated", "closed_at", "choice", "reason",
+        ),
+        order="id",
+    ),
+    Table("gate_entry", ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"), order="gate_id, number"),
+    Table("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
+    Table("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
+    Table(
+        "wait",
+        ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
+        order="opened_at, step",
+    ),
+)  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
+
+_SCHEDULE = (
+    "namespace", "name", "workflow", "version", "lane", "capabilities", "input", "priority", "tags", "deadline", "rule", "zone",
+    "overlap", "queue_limit", "misfire", "catch_up", "grace", "jitter", "origin", "paused", "anchor", "next_at", "wake_at",
+    "last_at", "queued", "started", "skipped", "note", "created_at",
+)  # fmt: skip
 
 STANDING: tuple[Table, ...] = (
     Table("shared_budget", _BUDGET, "name", of="budget"),
@@ -59,6 +81,8 @@ STANDING: tuple[Table, ...] = (
         "flow_id, run_id",
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
+    Table("schedule", _SCHEDULE, "namespace, name"),
 )  # fmt: skip
 """What belongs to the installation."""
 

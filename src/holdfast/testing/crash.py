@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from holdfast.core.gates.records import Gate
 from holdfast.store import contract as c
 from holdfast.testing.boundaries import AFTER, BEFORE, WITHIN, ZOMBIE, Plan, describe, has_effect
 from holdfast.testing.harness import Lab
 from holdfast.testing.scene import Ending, Scene, Script
 from holdfast.testing.verdict import differences, flaws
 
-Signal = str | tuple[str, Any]
+Signal = str | tuple[str, Any] | Callable[[Lab], object]
 
 
 class BrokenPromise(AssertionError):
@@ -43,7 +44,8 @@ def crash_everywhere(
     signals: Sequence[Signal] = (), early: bool = False, cancel_at: int | str | None = None, exact: bool = True,
     setup: Callable[[], object] | None = None, check: Callable[[Lab], object] | None = None,
     engine: Mapping[str, Any] | None = None, wrap: Callable[[Any], Any] | None = None,
-    doubles: int = 5, zombies: bool = True, seed: int = 0,
+    people: Sequence[Callable[[Lab, Gate], object]] = (), database: str | None = None,
+    clear: Callable[[], object] | None = None, doubles: int = 5, zombies: bool = True, seed: int = 0,
 ) -> CrashReport:  # fmt: skip
     """Run a workflow undisturbed, then once per crash that could happen to it. Raises BrokenPromise, with the history.
 
@@ -51,23 +53,26 @@ def crash_everywhere(
     have no gaps, and what failed is undone: each undo once, in reverse order. A workflow with a race in it may end in more
     than one way: say ``exact=False``, and what is right about it in *check*, which is called with the lab at every end.
 
-    *signals* are sent one by one when the run waits for one, or, when *early*, right after the start. ``cancel_at`` names the
+    *signals* are sent one by one when the run waits for one, or, when *early*, right after the start. One may be a function of
+    the lab: whatever somebody does from outside. After a crash it is called again unless it had returned. ``cancel_at`` names the
     step after which, or the number of the commit after which, the run is cancelled. *setup* makes the world new before each
     run. *options* are those of ``Engine.start``, *engine* those of ``Engine``. *wrap* puts something around each store: whoever
-    writes a store can see what becomes of runs when it misbehaves.
+    writes a store can see what becomes of runs when it misbehaves. *people* are called one by one, with the lab and the oldest
+    open gate, when there is one. It all happens in a file of its own, or in *database*, which *clear* empties before each run.
     """
     script = Script(
         workflow, args, dict(kwargs or {}), dict(options or {}), [_signal(one) for one in signals], early, cancel_at,
         setup or _nothing, check or _nothing, dict(engine or {}), wrap or _same,
+        list(people), clear,
     )  # fmt: skip
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="holdfast-crash-") as folder:
-        trial = _Trial(script, os.path.join(folder, "crash.db"), exact=exact and cancel_at is None)
+        trial = _Trial(script, database or os.path.join(folder, "crash.db"), exact=exact and cancel_at is None)
         runs = trial.run(doubles, zombies, random.Random(seed))
     return CrashReport(len(trial.boundaries), runs, time.perf_counter() - began)
 
 
-def _signal(given: Signal) -> tuple[str, Any]:
+def _signal(given: Signal) -> tuple[str, Any] | Callable[[Lab], object]:
     return (given, None) if isinstance(given, str) else given
 
 

@@ -41,7 +41,7 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
     if waiting and not others and _is_idle(worker):
         await asyncio.wait(
-            [one for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED
+            [one.watched() for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED
         )
     else:
         await asyncio.sleep(0)

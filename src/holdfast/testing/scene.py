@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast.authoring.code import registry
+from holdfast.core.gates.records import OPEN, Gate
 from holdfast.core.records import Event, Run
 from holdfast.core.status import FINAL, Status
-from holdfast.errors import EngineClosed, RunFinished
-from holdfast.store.contract import Filter
+from holdfast.errors import AlreadyDecided, EngineClosed, GateClosed, NotYourGate, RunFinished, WaitClosed
+from holdfast.store.contract import EndSession, Filter, GateFilter
 from holdfast.testing.boundaries import Boundaries, Crash, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import HOPS, Lab, NeverEnds, hasty_store
@@ -28,13 +29,15 @@ class Script(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: dict[str, Any]
-    signals: list[tuple[str, Any]]
+    signals: list[tuple[str, Any] | Callable[[Lab], object]]
     early: bool
     cancel_at: int | str | None
     setup: Callable[[], object]
     check: Callable[[Lab], object]
     engine: dict[str, Any]
     wrap: Callable[[Any], Any]
+    people: list[Callable[[Lab, Gate], object]]
+    clear: Callable[[], object] | None
 
 
 class Ending(NamedTuple):
@@ -58,6 +61,8 @@ class Scene:
         self.script, self.path, self._plans = script, path, plans
         self.clock, self.ledger = VirtualClock(), Ledger(script.cancel_at)
         self._sent = 0
+        self._decided = 0
+        self._aims: dict[int, str] = {}
         self._zombies: list[Lab] = []
         self._histories: dict[str, list[Event]] = {}
 
@@ -77,6 +82,9 @@ class Scene:
 
     def _clear(self) -> None:
         """Begin with an empty database: a copy of one, for that is faster than to make it."""
+        if self.script.clear is not None:
+            self.script.clear()
+            return
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
                 os.remove(self.path + suffix)
@@ -94,6 +102,7 @@ class Scene:
         if not self._performed(lab, store):
             if store.dead:
                 lab.abandon()
+                self._bury()
             else:
                 self._zombies.append(lab)
             return None
@@ -102,6 +111,13 @@ class Scene:
             return self._end(lab)
         finally:
             lab.close()
+
+    def _bury(self) -> None:
+        """Beside a file every worker sees at once who has died; elsewhere they would wait, by a clock that stands still."""
+        if self.script.clear is not None:
+            store = hasty_store(self.path, self.clock)
+            store.apply([EndSession(session.id, crashed=True) for session in store.sessions()])
+            store.close()
 
     def _open(self, store: Boundaries, number: int) -> Lab | None:
         known = {**registry.known(), self.script.workflow.name: self.script.workflow}
@@ -146,6 +162,8 @@ class Scene:
             return False
         if self._sent < len(self.script.signals) and any(_awaits_signal(run) for run in unfinished):
             self._send(lab, self._sent + 1)
+        elif self._decided < len(self.script.people) and self._ask_people(lab):
+            self._decided += 1
         elif not lab.hop():
             run = unfinished[-1]
             raise NeverEnds(f"run {run.id} of {run.workflow} cannot end by the mere passing of time: {lab.explain(run.id)}")
@@ -154,10 +172,29 @@ class Scene:
     def _send(self, lab: Lab, until: int) -> None:
         """Send the next signals. The key makes it safe to send again what may have got lost in a crash."""
         while self._sent < until:
-            name, payload = self.script.signals[self._sent]
-            with suppress(RunFinished):
-                lab.signal(RUN, name, payload, key=f"signal {self._sent}")
+            given = self.script.signals[self._sent]
+            with suppress(RunFinished, WaitClosed):
+                if isinstance(given, tuple):
+                    lab.signal(RUN, *given, key=f"signal {self._sent}")
+                else:
+                    given(lab)
             self._sent += 1
+
+    def _ask_people(self, lab: Lab) -> bool:
+        """Let people do the next thing about a gate; what may have got lost in a crash is done again, to the same gate."""
+        gate = self._aimed_at(lab)
+        if gate is None:
+            return False
+        self._aims[self._decided] = gate.id
+        with suppress(GateClosed, AlreadyDecided, NotYourGate):
+            self.script.people[self._decided](lab, gate)
+        return True
+
+    def _aimed_at(self, lab: Lab) -> Gate | None:
+        store = lab.engine._parts.store
+        if self._decided in self._aims:
+            return store.gate(self._aims[self._decided])
+        return next(iter(store.gates(GateFilter(statuses=[OPEN], limit=1))), None)
 
     def _end(self, lab: Lab) -> Ending:
         for zombie in self._zombies:
@@ -183,7 +220,7 @@ class Scene:
 
 def _awaits_signal(run: Run) -> bool:
     waits = msgspec.json.decode(run.waits or b"[]")
-    return run.id == RUN and any(wait.get("kind") == "signal" for wait in waits)
+    return run.id == RUN and any(wait.get("kind") in ("signal", "wait") for wait in waits)
 
 
 def _line(event: Event) -> str:

@@ -7,14 +7,18 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast.authoring.code import children, verbs
+from holdfast.authoring.code import children, gates, verbs, waits
 from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.gates import Names, Options
 from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import Step, current_step
+from holdfast.authoring.code.waits import Wait, Waited
 from holdfast.authoring.code.wish import Wish
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
+from holdfast.core.conditions import Condition
 from holdfast.core.duration import Duration
+from holdfast.core.gates.answer import Answer
 from holdfast.errors import BadOption, NotInWorkflow
 
 A = TypeVar("A")
@@ -44,6 +48,37 @@ def wait_signal(name: str, *, timeout: Duration | None = None, type: Any = Any) 
     """Wait for a signal of that name and return its payload; it may have come before. Raises TimeoutError."""
     program = _here("wait_signal")
     return _fulfil(program, verbs.awaiting_signal(program, name, timeout, type))
+
+
+def gate(
+    prompt: str, *, options: Options | None = None, assignees: Names | None = None, roles: Names | None = None, quorum: int = 1,
+    exclude: Names | None = None, timeout: Duration | None = None, on_timeout: str = "fail", remind: Any = None,
+    escalate: Any = None, form: Any = None, data: Any = None,
+) -> Coroutine[Any, Any, Answer]:  # fmt: skip
+    """Ask people for a decision and return the answer: the text of the choice, and who made it, when and why.
+
+    Raises GateExpired when nobody decided in time, GateRejected when people reject what has no option to, GateWithdrawn."""
+    program = _here("gate")
+    wish = gates.asking(
+        program, prompt, options=options, assignees=assignees, roles=roles, quorum=quorum, exclude=exclude, timeout=timeout,
+        on_timeout=on_timeout, remind=remind, escalate=escalate, form=form, data=data,
+    )  # fmt: skip
+    return _fulfil(program, wish)
+
+
+def wait_for(
+    condition: str | Wait | Condition, *, timeout: Duration | None = None, on_timeout: str = "fail", type: Any = Any
+) -> Coroutine[Any, Any, Waited]:
+    """Wait until a condition is met, and say by which signals. When time is up: "fail" raises WaitTimeout, "cancel" and "expire"
+    end the run like that, "continue" goes on, "escalate" waits on until a person acts."""
+    program = _here("wait_for")
+    return _fulfil(program, waits.awaiting(program, condition, timeout, on_timeout, type))
+
+
+def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any, Any, Wait]:
+    """Open a wait to which others may deliver signals from now on: give them its id and its token, then ``wait_for`` it."""
+    program = _here("create_wait")
+    return _fulfil(program, waits.creating(program, name, expires))
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:

@@ -100,6 +100,7 @@ class AsyncProgram(CodeProgram):
 
     def _leave(self) -> None:
         self.loop.close()
+        self._main = None
 
     def _where(self, waiter: Any) -> FrameType | None:
         _, task = waiter

@@ -118,6 +118,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             except BaseException:  # the workflow objects to leaving; it leaves all the same
                 continue
         self._ready.clear()
+        self._time = self._set_timer = _gone
+
+
+def _gone(*_: object) -> Any:
+    """The workflow has left memory; what it had is not kept alive by its loop."""
+    raise RuntimeError("the workflow has left memory")
 
 
 class _DurableTimer(asyncio.TimerHandle):

@@ -21,7 +21,7 @@ from holdfast.authoring.code.branch import Branch, current_branch
 from holdfast.core.codec import Codec
 from holdfast.core.program import Command, Drop, Finish, Mark, Report
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
-from holdfast.errors import BadData, Diverged, WrongType
+from holdfast.errors import BadData, Diverged, NotInWorkflow, WrongType
 
 current_program: ContextVar[CodeProgram | None] = ContextVar("holdfast_program", default=None)
 
@@ -29,9 +29,12 @@ FAMILY = {
     "RunStep": {Kind.STEP_COMPLETED, Kind.STEP_FAILED},
     "SetTimer": {Kind.TIMER_FIRED},
     "AwaitSignal": {Kind.SIGNAL_RECEIVED, Kind.SIGNAL_TIMED_OUT},
+    "CreateWait": {Kind.WAIT_CREATED},
+    "AwaitCondition": {Kind.WAIT_SATISFIED, Kind.WAIT_RELEASED, Kind.WAIT_TIMED_OUT},
     "StartChild": {Kind.CHILD_STARTED},
     "AwaitChild": {Kind.CHILD_ENDED},
     "StartMap": {Kind.MAP_ENDED},
+    "OpenGate": {Kind.GATE_CLOSED},
     "SendSignal": {Kind.SIGNAL_SENT},
     "CancelRun": {Kind.CANCEL_SENT},
     "Spend": {Kind.BUDGET_SPENT},
@@ -70,6 +73,9 @@ class CodeProgram(ABC):
         self.clock: Callable[[], int] = lambda: self.now
         self.purse: Callable[[str, str | None], Any] | None = None
         self.held_up = False
+        self.handed_out: dict[str, Any] = {}
+        """The waits that it has handed out, by their ids."""
+        self.token: Callable[[str, str], str] = no_token
         self._reachable = reachable
         self._wanted: dict[str, tuple[Command, Any]] = {}
         self._dropped: set[str] = set()
@@ -238,6 +244,11 @@ class CodeProgram(ABC):
         if not self.replaying:
             self.say(Mark(name, value))
         return value
+
+
+def no_token(wait_id: str, kid: str) -> str:
+    """Nobody has told the program how tokens are made."""
+    raise NotInWorkflow(call="token", wait=wait_id)
 
 
 def step_name(identity: str) -> str:

@@ -47,6 +47,8 @@ class Step(Generic[P, R]):
         self.identity: str | None = None
         if transactional and self.is_async:
             raise BadOption(option="transactional", step=name, why="a transactional step must be a plain def")
+        if transactional and timeout is not None:
+            raise BadOption(option="timeout", step=name, why="a transactional step cannot be interrupted: limit its statements")
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,7 +72,7 @@ class Step(Generic[P, R]):
     def command(self, codec: Codec, identity: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunStep:
         """Return the command that makes this call."""
         command = run_step(self.fn, identity, self.name, args, kwargs, self)
-        command.fits = lambda value, data: self._fits(codec, value, data)
+        command.fits = functools.partial(self._fits, codec)
         return command
 
     def _fits(self, codec: Codec, value: Any, data: bytes) -> None:
@@ -122,15 +124,15 @@ class Step(Generic[P, R]):
         return f"<step {self.name}>"
 
 
+@functools.lru_cache(maxsize=1024)
+def _is_async(fn: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(fn)
+
+
 def run_step(fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs: Any, settings: Any) -> RunStep:
     """Return the command that calls *fn* as a step."""
-    is_async = inspect.iscoroutinefunction(fn)
-
-    def call(info: StepInfo, connection: Any) -> Any:
-        if is_async:
-            return _inside_async(fn, args, kwargs, info)
-        return _inside(fn, args, kwargs, info, connection)
-
+    is_async = _is_async(fn)
+    call = functools.partial(_inside_async if is_async else _inside, fn, args, kwargs)
     return RunStep(
         identity, name, call, is_async, settings.policy, timeout=settings.timeout, transactional=settings.transactional,
         under=current_reservation.get(),
@@ -146,7 +148,7 @@ def _inside(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, conn
         current_connection.reset(linked)
 
 
-async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo) -> Any:
+async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: None) -> Any:
     step = current_step.set(info)
     try:
         return await fn(*args, **kwargs)

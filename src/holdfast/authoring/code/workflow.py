@@ -37,6 +37,8 @@ class Workflow(Generic[P, R]):
         self.origin: Callable[..., Any] = fn
         """The function that was decorated."""
         self.signature = Signature(fn)
+        self.schedules: list[tuple[str, dict[str, Any]]] = []
+        """What ``@schedule`` says about it: names and options."""
         self._reachable: frozenset[str] | None = None
         functools.update_wrapper(self, fn)
 

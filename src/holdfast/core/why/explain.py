@@ -9,6 +9,7 @@ from holdfast.core.records import Event, Kind
 from holdfast.core.status import Status
 from holdfast.core.why.claiming import claiming, is_served, nobody
 from holdfast.core.why.facts import Blocker, Facts, Why, away, holder_of, last_at, moment, told, until
+from holdfast.core.why.schedules import started_by
 from holdfast.core.why.serving import Life, Seen
 from holdfast.core.why.waiting import error_of, error_text, is_due, waits
 
@@ -26,6 +27,7 @@ def explain(facts: Facts) -> Why:
     if deadline is not None and facts.run.finished_at is None:
         text = f"its deadline is {until(deadline, facts.now)}"
         found.blockers.append(Blocker(kind="deadline", text=text, until=deadline))
+    found.blockers += started_by(facts.run)
     return found
 
 

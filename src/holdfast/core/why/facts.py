@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.records import Event, Lane, Run
+from holdfast.core.gates.records import Entry, Gate
+from holdfast.core.records import Event, Lane, Run, Signal
 from holdfast.core.why.serving import Seen
 
 
@@ -59,7 +60,11 @@ class Facts(msgspec.Struct, kw_only=True):
     lane: Lane | None = None
     slots: Sequence[Slot] = ()
     signals: frozenset[str] = frozenset()
+    heard: Sequence[Signal] = ()
+    """All signals that no wait has taken."""
     children: Mapping[str, Sequence[Why]] = {}
+    gates: Mapping[str, tuple[Gate, Sequence[Entry]]] = {}
+    """The gates that it waits for, by their ids, with what was done to them."""
 
 
 def told(facts: Facts, blockers: list[Blocker], reason: str | None = None, since: int | None = None) -> Why:

@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 
 from holdfast.core import budgets
+from holdfast.core.conditions import Condition, Handed, Tally, handed_out
+from holdfast.core.gates import rules
+from holdfast.core.gates.records import APPROVE, OPEN, REJECT, Act
 from holdfast.core.records import Kind
 from holdfast.core.why.facts import Blocker, Facts, Why, last_at, until
 
@@ -31,6 +34,11 @@ def _happened(facts: Facts, wait: Wait) -> bool:
         return True
     if wait.get("kind") == "signal":
         return wait.get("name") in facts.signals
+    if wait.get("kind") == "gate":
+        gate, _ = facts.gates.get(str(wait.get("gate")), (None, ()))
+        return gate is not None and gate.status != OPEN
+    if wait.get("kind") == "wait":
+        return tally_of(facts, wait).met or is_released(facts, wait)
     return wait.get("kind") in ("child", "children") and not facts.children.get(str(wait.get("step")))
 
 
@@ -54,6 +62,37 @@ def _signal(facts: Facts, wait: Wait) -> Blocker:
         until=limit,
         remedy=f"holdfast signal {facts.run.id} {shlex.quote(name)}",
     )
+
+
+def _gate(facts: Facts, wait: Wait) -> Blocker:
+    found = facts.gates.get(str(wait.get("gate")))
+    if found is None:
+        return _other(facts, wait)
+    gate, entries = found
+    if gate.status != OPEN:
+        return Blocker(kind="gate", text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on", since=gate.closed_at)
+    needs, left = gate.terms.quorum, rules.missing(gate, entries)
+    people = "" if needs == 1 else f"; {left} of {needs} more must agree"
+    told = [f"{vote.person}: {vote.choice}" for vote in rules.votes(entries)]
+    so_far = f" (so far {', '.join(told)})" if told else ""
+    end = "" if gate.deadline is None else f"; it gives up at {until(gate.deadline, facts.now)}"
+    nudged = [entry.kind for entry in entries if entry.kind in (Act.REMINDED, Act.ESCALATED)]
+    nudges = f"; {', '.join(f'{kind} {nudged.count(kind)} times' for kind in dict.fromkeys(nudged))}" if nudged else ""
+    who = rules.told_who(gate)
+    return Blocker(
+        kind="gate",
+        text=f"it waits for {who} to decide: {gate.prompt!r}{people}{so_far}{end}{nudges}",
+        holder=who,
+        since=gate.opened_at,
+        until=gate.deadline,
+        remedy=_command(gate.id, gate.choices),
+    )
+
+
+def _command(gate_id: str, choices: tuple[str, ...]) -> str:
+    if APPROVE in choices and REJECT in choices:
+        return f"holdfast approve {gate_id} --by NAME"
+    return f"holdfast decide {gate_id} {shlex.quote(choices[0])} --by NAME"
 
 
 def _retry(facts: Facts, wait: Wait) -> Blocker:
@@ -112,9 +151,81 @@ def _other(facts: Facts, wait: Wait) -> Blocker:
     return Blocker(kind=str(wait.get("kind")), text=text, since=last_at(facts), until=limit)
 
 
+_THEN = {
+    "fail": "then it fails",
+    "cancel": "then the run is cancelled",
+    "expire": "then the run expires",
+    "continue": "then it goes on without them",
+    "escalate": "then it is put to a person",
+}
+
+
+def tally_of(facts: Facts, wait: Wait) -> Tally:
+    """Say what of a condition is met by the signals that have come."""
+    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    addressed = [signal for signal in facts.heard if signal.step is None]
+    return Tally(condition, lambda signal: _plain(signal.payload)).offer_all(addressed)
+
+
+def _plain(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return None
+
+
+def is_released(facts: Facts, wait: Wait) -> bool:
+    """Say whether a person has let a wait go."""
+    return any(signal.step == wait.get("step") for signal in facts.heard)
+
+
+def _condition(facts: Facts, wait: Wait) -> Blocker:
+    step, limit, escalated = str(wait["step"]), wait.get("gives_up"), wait.get("escalated_at")
+    tally = tally_of(facts, wait)
+    if tally.met or is_released(facts, wait):
+        came = "all that it waits for has come" if tally.met else "a person has let it go"
+        return Blocker(kind="wait", text=f"{came}, step {step!r}; it is about to go on", since=last_at(facts))
+    text = f"it waits for {', '.join(tally.missing())}, step {step!r}"
+    here = tally.here()
+    text += f"; {', '.join(here)} {'has' if len(here) == 1 else 'have'} come" if here else ""
+    if escalated is not None:
+        text = f"it needs a person since {until(int(escalated), facts.now)}: {text}"
+    elif limit is not None:
+        text += f"; it gives up at {until(int(limit), facts.now)}, {_THEN.get(str(wait.get('on_timeout')), '')}".rstrip(", ")
+    gone = _expired(wait, facts.now)
+    text += f"; expired meanwhile: {', '.join(gone)}" if gone else ""
+    return Blocker(
+        kind="wait" if escalated is None else "person", text=text, holder="whoever sends the signals" if not gone else "a person",
+        since=last_at(facts) if escalated is None else int(escalated), until=limit,
+        remedy=_remedy(facts, wait, tally) if escalated is None and not gone else _release(facts, step),
+    )  # fmt: skip
+
+
+def _expired(wait: Wait, now: int) -> list[str]:
+    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    return [one.label for one in handed_out(condition).values() if one.until is not None and one.until <= now]
+
+
+def _remedy(facts: Facts, wait: Wait, tally: Tally) -> str:
+    leaf = tally.open_leaf()
+    if leaf is None:
+        return _release(facts, str(wait["step"]))
+    name = shlex.quote(leaf.name or (leaf.label if isinstance(leaf, Handed) else ""))
+    payload = "" if leaf.payload is None else " " + shlex.quote(msgspec.json.encode(leaf.payload).decode())
+    to = f" --wait {leaf.wait}" if isinstance(leaf, Handed) else ""
+    return f"holdfast signal {facts.run.id} {name}{payload}{to}"
+
+
+def _release(facts: Facts, step: str) -> str:
+    several = sum(wait.get("kind") == "wait" for wait in facts.waits) > 1
+    return f"holdfast release {facts.run.id}" + (f" --step {shlex.quote(step)}" if several else "")
+
+
 _KINDS: dict[str, Callable[[Facts, Wait], Blocker]] = {
     "timer": _timer,
     "signal": _signal,
+    "gate": _gate,
+    "wait": _condition,
     "retry": _retry,
     "child": _child,
     "children": _children,

@@ -23,6 +23,18 @@ from holdfast.store.contract.flows import (
     PruneFlows,
     WakeFlows,
 )
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    GateChange,
+    GateFilter,
+    GateMove,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     ExpireAttempts,
@@ -33,7 +45,7 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Reader
+from holdfast.store.contract.reading import Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -58,6 +70,16 @@ from holdfast.store.contract.runs import (
     Started,
     StartRuns,
 )
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
+from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
     StartRuns
@@ -80,7 +102,22 @@ RunTransition = (
     | EndCopy
 )
 BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
-Transition = RunTransition | FlowTransition | LeaseTransition | BudgetTransition
+KeyTransition = NeedKey | RotateKey
+GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
+ScheduleTransition = (
+    SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
+)
+WaitTransition = DeliverSignal | ReleaseWait
+Transition = (
+    RunTransition
+    | FlowTransition
+    | LeaseTransition
+    | KeyTransition
+    | GateTransition
+    | ScheduleTransition
+    | WaitTransition
+    | BudgetTransition
+)
 
 
 class Store(Reader, FlowReader, LeaseReader, Protocol):
@@ -120,8 +157,11 @@ class Store(Reader, FlowReader, LeaseReader, Protocol):
 
 
 __all__ = [
+    "MOST_SIGNALS",
+    "WAIT_TOKEN",
     "Advance",
     "Advanced",
+    "BackfillSchedule",
     "Beat",
     "BeginCopy",
     "Changed",
@@ -129,36 +169,57 @@ __all__ = [
     "ClaimLeases",
     "CopyRuns",
     "CreateFlow",
+    "DecideGate",
+    "DelegateGate",
     "DeliverFlowEvent",
+    "DeliverSignal",
+    "Delivery",
     "EndCopy",
     "EndSession",
     "ExpireAttempts",
+    "ExpireGates",
     "ExpireRuns",
     "Filter",
+    "FireSchedules",
     "FlowsWoken",
+    "GateChange",
+    "GateFilter",
+    "GateMove",
+    "GateTransition",
     "GatherStart",
     "Hints",
     "ImportRun",
     "Leased",
+    "Look",
     "MoveFlow",
+    "NeedKey",
     "ObserveFlowStep",
+    "OfferedKey",
     "OpenSession",
     "OverrideRun",
+    "PauseSchedule",
     "Prune",
     "PruneFlows",
     "Pruned",
     "RaiseBudget",
     "Reader",
+    "ReassignGate",
     "Refused",
+    "ReleaseWait",
+    "RemoveSchedule",
     "ReplayRun",
     "RequestCancel",
     "Reserve",
     "ResetBudget",
     "ResumeRun",
+    "ResumeSchedule",
     "RevokeLease",
+    "RotateKey",
+    "Rotated",
     "SetBudget",
     "SetLane",
     "SetPriority",
+    "SetSchedule",
     "SignalRun",
     "Spend",
     "SpendBudget",
@@ -167,5 +228,8 @@ __all__ = [
     "Started",
     "Store",
     "Transition",
+    "TriggerSchedule",
+    "UpdateGate",
     "WakeFlows",
+    "WithdrawGate",
 ]

@@ -7,7 +7,11 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.core.records import Allowance, Budget, Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal
+from holdfast.core.gates.records import Entry, Gate
+from holdfast.core.records import Allowance, Budget, Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal, Wait
+from holdfast.core.schedules.record import Schedule, Tick
+from holdfast.core.tokens import Key
+from holdfast.store.contract.gates import GateFilter
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -34,6 +38,23 @@ class Hints(msgspec.Struct):
     finished: set[str] = msgspec.field(default_factory=set)
 
 
+class Look(msgspec.Struct):
+    """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, and attempts of
+    tasks."""
+
+    work: int | None = None
+    deadline: int | None = None
+    schedule: int | None = None
+    flow: int | None = None
+    attempt: int | None = None
+
+    @property
+    def at(self) -> int | None:
+        """The first of them."""
+        times = (self.work, self.deadline, self.schedule, self.flow, self.attempt)
+        return min((time for time in times if time is not None), default=None)
+
+
 class Reader(Protocol):
     """What can be asked. Every answer is a committed state."""
 
@@ -51,6 +72,13 @@ class Reader(Protocol):
 
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""
+
+    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[Wait]:
+        """The waits of a run, oldest first, open and closed; without a run, the open ones of all runs that live. Of these, only
+        those that need a person, if so asked."""
+
+    def wait(self, wait_id: str) -> Wait | None:
+        """The wait that was handed out under that id, or None."""
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         """The children of a run, in order; of these steps only, if given."""
@@ -82,6 +110,18 @@ class Reader(Protocol):
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
         """Who has set something aside in a budget: run, key, dimension, amount, and since when."""
 
+    def gate(self, gate_id: str) -> Gate | None:
+        """The gate, or None."""
+
+    def gates(self, which: GateFilter) -> list[Gate]:
+        """Gates from old to new."""
+
+    def gate_entries(self, gate_id: str) -> list[Entry]:
+        """What was done to a gate, in order."""
+
+    def keys(self) -> list[Key]:
+        """All keys that sign tokens or did so, oldest first, with their secrets."""
+
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         """The runs a session holds: id, generation, revision."""
 
@@ -89,7 +129,23 @@ class Reader(Protocol):
         """The runs of this session that were touched from outside, each with a growing number, those above *after*."""
 
     def next_wake(self) -> int | None:
-        """When the next timer or deadline is due, or a spent rate lets the next run go: when it is worth while to look again."""
+        """When the next timer, deadline or schedule is due, or a spent rate lets the next run go: when it is worth while to
+        look again."""
+
+    def next_look(self) -> Look:
+        """The same, told apart."""
+
+    def schedule(self, namespace: str, name: str) -> Schedule | None:
+        """The schedule, or None."""
+
+    def schedules(self) -> list[Schedule]:
+        """All schedules, by name."""
+
+    def live_runs(self, schedule: Schedule) -> list[str]:
+        """The runs of a schedule for whose end its other ticks may have to wait."""
+
+    def runs_of_ticks(self, schedule: Schedule, ticks: Sequence[int]) -> list[Tick]:
+        """The ticks, each with the run that it has."""
 
     def counts(self) -> dict[str, int]:
         """How many runs there are of each status."""

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Breach, Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Spending
+from holdfast.core.records import Breach, Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Spending, Wait
 from holdfast.core.status import Status
+from holdfast.store.contract.gates import GateMove
+from holdfast.store.contract.waits import MOST_SIGNALS
 
 
 class StartRuns(msgspec.Struct):
@@ -47,7 +49,8 @@ class Advance(msgspec.Struct, kw_only=True):
     Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the run has been touched from
     outside since, it answers Changed and writes nothing: look again before parking. So it does when the run is to be blocked
     and there is room for all its ``demands`` in its ``budgets``. ``spends`` are facts and counted, ``settles`` are the keys of
-    what was set aside and is no longer.
+    what was set aside and is no longer. Waits are named by their
+    steps; ``closed`` also says by what.
     """
 
     run_id: str
@@ -66,6 +69,10 @@ class Advance(msgspec.Struct, kw_only=True):
     body: Callable[[Any], bytes] | None = None
     signals: Sequence[tuple[str, str, bytes, str]] = ()
     cancels: Sequence[tuple[str, str]] = ()
+    opened: Sequence[Wait] = ()
+    reopened: Sequence[str] = ()
+    escalated: Sequence[str] = ()
+    closed: Sequence[tuple[str, str]] = ()
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
     budgets: tuple[str, ...] = ()
@@ -73,6 +80,9 @@ class Advance(msgspec.Struct, kw_only=True):
     settles: Sequence[str] = ()
     settles_all: bool = False
     demands: Sequence[dict[str, int]] = ()
+    gates: Sequence[GateMove] = ()
+    scheduled: bool = False
+    """It ends a run that a schedule has started: others of its ticks may wait for that."""
 
 
 class Advanced(msgspec.Struct):
@@ -131,13 +141,16 @@ class ExpireRuns(msgspec.Struct):
 
 
 class SignalRun(msgspec.Struct):
-    """Leave a signal for a run and wake it if it waits for that name. Answers True, or False when the key came before.
-    Raises RunNotFound, RunFinished."""
+    """Leave a signal for a run, or for a wait of that run, and wake it if that is what it waits for. Answers Delivery.
+    Raises RunNotFound, RunFinished, TooManySignals; with a wait, WaitNotFound, WaitClosed, WaitExpired."""
 
     run_id: str
     name: str
     payload: bytes
     key: str | None = None
+    source: str | None = None
+    wait_id: str | None = None
+    limit: int = MOST_SIGNALS
 
 
 class RequestCancel(msgspec.Struct):

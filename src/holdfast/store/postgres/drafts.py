@@ -57,6 +57,9 @@ LINES: Kinds = {
 }
 
 
+_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled")
+"""What makes an advance more than a few lines and a place."""
+
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}
 _WRITTEN: Kinds = {"run_id": Texts, "seq": Numbers, "kind": Texts, "at": Numbers}
 _ENDED: Kinds = {"run_id": Texts, "step": Texts, "children": Numbers}
@@ -136,7 +139,7 @@ class Draft:
 def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
     """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
     if type(op) is c.Advance:
-        if op.body is not None or op.children or op.fanouts or op.signals or op.cancels or op.had_children or op.run_id in taken:
+        if op.body is not None or op.run_id in taken or any(getattr(op, name) for name in _RICH):
             return None
         if op.spends or op.settles or op.settles_all or op.demands:
             return None

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable
+from holdfast.store import contract as c
 from holdfast.store.clock import Clock
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
@@ -116,12 +117,15 @@ class PostgresReader(RowReader):
             self._knocked[session_id] = (last, frozenset(one for one in fresh | told if one[0] > last))
         return [(row["id"], row["run_id"]) for row in rows]
 
-    def next_wake(self) -> int | None:
+    def next_look(self) -> c.Look:
         (found,) = self._rows("next_look")
-        times = [found["wake_at"], found["deadline"], found["flow_at"], found["attempt_until"]]
+        work = [found["wake_at"]]
         if found["rated"]:
-            times.append(self._next_admission())
-        return min((time for time in times if time is not None), default=None)
+            work.append(self._next_admission())
+        return c.Look(
+            min((time for time in work if time is not None), default=None),
+            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until")),
+        )
 
     def check(self) -> list[str]:
         return self._broken_laws()

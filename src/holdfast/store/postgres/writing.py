@@ -162,6 +162,7 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
     elif isinstance(
         op,
         c.SignalRun
+        | c.ReleaseWait
         | c.RequestCancel
         | c.ResumeRun
         | c.ReplayRun
@@ -169,7 +170,8 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         | c.SetPriority
         | c.OverrideRun
         | c.Spend
-        | c.Reserve,
+        | c.Reserve
+        | c.GateTransition,
     ):
         yield op.run_id
 

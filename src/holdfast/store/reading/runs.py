@@ -43,8 +43,7 @@ class RunReader(Asking):
         return found
 
     def signals(self, run_id: str) -> list[Signal]:
-        rows = self._rows("signals", run_id=run_id)
-        return [Signal(row["id"], row["name"], bytes(row["payload"]), row["at"]) for row in rows]
+        return [_signal(row) for row in self._rows("signals", run_id=run_id)]
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         if steps is None:
@@ -71,10 +70,13 @@ class RunReader(Asking):
         return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
 
     def next_wake(self) -> int | None:
-        asked = ("next_wake", "next_deadline", "next_flow", "next_attempt_end")
-        times = [values_of(self._rows(query)[0])[0] for query in asked]
-        times.append(self._next_admission())
-        return min((time for time in times if time is not None), default=None)
+        return self.next_look().at
+
+    def next_look(self) -> c.Look:
+        admission = self._next_admission()
+        work = [time for time in (self._rows("next_wake")[0]["wake_at"], admission) if time is not None]
+        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end")
+        return c.Look(min(work, default=None), *(values_of(self._rows(query)[0])[0] for query in others))
 
     def _next_admission(self) -> int | None:
         """When a spent rate, of a lane or of one of its shares, lets the next run go."""
@@ -103,8 +105,8 @@ class RunReader(Asking):
         for row in below["whole_events"]:
             found[row["run_id"]].events.append(_event(row))
         for row in below["whole_signals"]:
-            signal = Signal(row["id"], row["name"], bytes(row["payload"]), row["at"], row["key"], bool(row["taken"]))
-            found[row["run_id"]].signals.append(signal)
+            moving = {"key": row["key"], "taken": bool(row["taken"]), "effect": row["effect"]}
+            found[row["run_id"]].signals.append(msgspec.structs.replace(_signal(row), **moving))
         for row in below["whole_fanouts"]:
             found[row["run_id"]].fanouts.append(Fanout(row["step"], row["remaining"], bool(row["eager"])))
         for table in BELOW_RUNS:
@@ -170,6 +172,13 @@ def _event(row: Any) -> Event:
     return Event(
         kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
         started_at=row["started_at"], at=row["at"], seq=row["seq"],
+    )  # fmt: skip
+
+
+def _signal(row: Any) -> Signal:
+    return Signal(
+        id=row["id"], name=row["name"], payload=bytes(row["payload"]), at=row["at"], number=row["number"],
+        wait_id=row["wait_id"], source=row["source"], step=row["step"],
     )  # fmt: skip
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.records import NewRun, Route, Session
-from holdfast.errors import HoldfastError, StoreBusy, StoreError
+from holdfast.errors import HoldfastError, LeaseLost, StoreBusy, StoreError
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.reading import route_values
 from holdfast.store.sqlite import library, migrate
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
-from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, translate
+from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Values, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
 from holdfast.store.sqlite.sql import SQL, as_list
@@ -111,13 +111,28 @@ class SqliteStore(SqliteReader):
         self._refuse_when_closed()
         with self._lock:
             try:
-                return self._transaction(batch)
+                op = batch[0] if len(batch) == 1 else None
+                return self._append(op) if op is not None and transitions.is_one_event(op) else self._transaction(batch)
             except (HoldfastError, MemoryError):
                 raise
             except Exception:
                 if len(batch) == 1:
                     raise
             return [self._alone(op) for op in batch]
+
+    def _append(self, op: c.Advance) -> list[Any]:
+        """Write one event. The statement is a transaction by itself: there is nothing to begin and nothing to commit."""
+        (event,) = op.events
+        now = self.now()
+        event.at = event.at or now
+        values = {
+            "run_id": op.run_id, "generation": op.generation, "seq": event.seq, "kind": event.kind, "step": event.step,
+            "attempt": event.attempt, "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
+        }  # fmt: skip
+        if not self._lock_patiently(self._db, SQL["append_guarded"], values):
+            return [LeaseLost(run=op.run_id, generation=op.generation)]
+        self.commits += 1
+        return [c.Advanced(now=now)]
 
     def _alone(self, op: c.Transition) -> Any:
         """One of a batch is faulty in an unforeseen way: find out which, so that the others are not harmed."""
@@ -171,12 +186,14 @@ class SqliteStore(SqliteReader):
         return answer
 
     def _begin(self, db: Connection) -> None:
-        """Take the write lock by short tries: SQLite's own waiting lets one of two writers starve."""
+        self._lock_patiently(db, "BEGIN IMMEDIATE")
+
+    def _lock_patiently(self, db: Connection, sql: str, values: Values = ()) -> int:
+        """Take the write lock, with *sql*, by short tries: SQLite's own waiting lets one of two writers starve."""
         began = time.monotonic()
         while True:
             try:
-                db.change("BEGIN IMMEDIATE")
-                return
+                return db.change(sql, values)
             except Busy:
                 waited = time.monotonic() - began
                 if waited > LOCK_PATIENCE:

@@ -7,7 +7,7 @@ its first write and its first hint, or is run inside a savepoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, TypeGuard
 
 from holdfast.core.records import Route
 from holdfast.store import contract as c
@@ -23,13 +23,31 @@ from holdfast.store.transitions.flows import (
     prune_flows,
     wake_flows,
 )
+from holdfast.store.transitions.gates import (
+    decide_gate,
+    delegate_gate,
+    expire_gates,
+    reassign_gate,
+    update_gate,
+    withdraw_gate,
+)
 from holdfast.store.transitions.gathering import gather_start
+from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.schedules import (
+    backfill_schedule,
+    fire_schedules,
+    pause_schedule,
+    remove_schedule,
+    resume_schedule,
+    set_schedule,
+    trigger_schedule,
+)
 from holdfast.store.transitions.sessions import beat, end_session, open_session
+from holdfast.store.transitions.signalling import deliver_signal, release_wait, signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
-from holdfast.store.transitions.touching import signal_run
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -42,6 +60,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.EndSession: end_session,
     c.ExpireRuns: expire_runs,
     c.SignalRun: signal_run,
+    c.DeliverSignal: deliver_signal,
+    c.ReleaseWait: release_wait,
     c.RequestCancel: request_cancel,
     c.ResumeRun: resume_run,
     c.ReplayRun: replay_run,
@@ -68,7 +88,30 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.SpendBudget: budgets.spend_budget,
     c.Spend: budgets.spend,
     c.Reserve: budgets.reserve,
+    c.DecideGate: decide_gate,
+    c.DelegateGate: delegate_gate,
+    c.ReassignGate: reassign_gate,
+    c.UpdateGate: update_gate,
+    c.WithdrawGate: withdraw_gate,
+    c.ExpireGates: expire_gates,
+    c.NeedKey: need_key,
+    c.RotateKey: rotate_key,
+    c.SetSchedule: set_schedule,
+    c.PauseSchedule: pause_schedule,
+    c.ResumeSchedule: resume_schedule,
+    c.RemoveSchedule: remove_schedule,
+    c.FireSchedules: fire_schedules,
+    c.TriggerSchedule: trigger_schedule,
+    c.BackfillSchedule: backfill_schedule,
 }
+
+
+_MORE_THAN_EVENTS = tuple({*c.Advance.__struct_fields__} - {"run_id", "generation", "events", "keep", "revision"})
+
+
+def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
+    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence, what happens most often."""
+    return type(op) is c.Advance and len(op.events) == 1 and not any(getattr(op, name) for name in _MORE_THAN_EVENTS)
 
 
 def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
@@ -77,7 +120,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart)
+    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey)
 
 
-__all__ = ["APPLY", "Row", "Transaction", "may_refuse_late", "run_from", "start_runs"]
+__all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core import claims
-from holdfast.core.records import Breach
+from holdfast.core.records import Breach, Wait
 from holdfast.core.status import FINAL, Move, Status, after
-from holdfast.errors import LeaseLost, RunFinished, RunNotFound
+from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
+from holdfast.store.transitions.gates import move_gates
+from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
-from holdfast.store.transitions.touching import signal_run, tell_parent
+from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
@@ -129,15 +131,21 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
     started = _start_children(tx, op) if op.children or op.fanouts else []
     if op.taken:
         tx.many("take_signal", [{"id": signal} for signal in op.taken])
+    if op.opened or op.closed or op.escalated or op.reopened:
+        _write_waits(tx, op)
     for run_id, name, payload, key in op.signals:
-        _send(tx, run_id, name, payload, key)
+        _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id))
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
+    if op.gates:
+        move_gates(tx, op.gates)
     if op.status in FINAL:
         if op.had_children:
             cancel_children(tx, op.run_id, "its parent ended")
         if op.parent is not None:
             tell_parent(tx, op.parent, completed=op.status == Status.COMPLETED)
+        if op.scheduled:
+            free_schedule(tx, op.run_id)
     return started
 
 
@@ -151,11 +159,28 @@ def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:
     return started
 
 
-def _send(tx: Transaction, run_id: str, name: str, payload: bytes, key: str) -> None:
+def _write_waits(tx: Transaction, op: c.Advance) -> None:
+    mine = {"run_id": op.run_id}
+    steps: dict[str, list[dict[str, object]]] = {
+        "open_wait": [_new_wait(wait) for wait in op.opened],
+        "reopen_wait": [{**mine, "step": step} for step in op.reopened],
+        "escalate_wait": [{**mine, "step": step, "now": tx.now} for step in op.escalated],
+        "close_wait": [{**mine, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
+    }
+    for query, values in steps.items():
+        if values:
+            tx.many(query, values)
+
+
+def _new_wait(wait: Wait) -> dict[str, object]:
+    return {name: getattr(wait, name) for name in ("run_id", "step", "id", "name", "kid", "opened_at", "until")}
+
+
+def _send(tx: Transaction, op: c.SignalRun) -> None:
     try:
-        signal_run(tx, c.SignalRun(run_id, name, payload, key))
-    except (RunNotFound, RunFinished):
-        return  # the one it was meant for is gone; the sender goes on
+        signal_run(tx, op)
+    except (RunNotFound, RunFinished, TooManySignals):
+        return  # the one it was meant for is gone, or hears nothing more; the sender goes on
 
 
 def _cancel_if_live(tx: Transaction, run_id: str, reason: str) -> None:

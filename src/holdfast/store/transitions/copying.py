@@ -24,7 +24,7 @@ _EMPTY = (
     *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
 )  # fmt: skip
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
-_SIGNAL = ("name", "payload", "key", "at")
+_SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step", "effect")
 
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:

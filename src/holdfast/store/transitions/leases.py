@@ -15,6 +15,7 @@ from holdfast.store.contract import leases as c
 from holdfast.store.contract.runs import Claim
 from holdfast.store.transitions.budgets import settle_held, settle_run
 from holdfast.store.transitions.claiming import claim
+from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.stopping import cancel_children
 from holdfast.store.transitions.touching import knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq
@@ -106,7 +107,8 @@ def override_run(tx: Transaction, op: c.OverrideRun) -> Status:
     state = _load(tx, op.run_id, op.namespace)
     _note(tx, op.run_id, Kind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
     kind = Kind.RUN_COMPLETED if op.status is Status.COMPLETED else Kind.RUN_FAILED
-    append(tx, op.run_id, [Event(kind, error=op.error, seq=last_seq(tx, op.run_id) + 1)])
+    seq = withdraw_all(tx, op.run_id, f"the run was ended by hand: {op.reason}", last_seq(tx, op.run_id) + 1)
+    append(tx, op.run_id, [Event(kind, error=op.error, seq=seq)])
     _end(tx, state, op.status, op.result, op.error)
     return op.status
 

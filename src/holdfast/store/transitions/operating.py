@@ -38,6 +38,7 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     status = after(Status(state["status"]), Move.REPLAY)
     _note(tx, op.run_id, Kind.RUN_REPLAYED, {"void": list(op.void)})
     tx.change("replay_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
+    tx.change("reopen_waits", run_id=op.run_id)
     if state["parent_index"] is not None:
         tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
     tx.hints.ready = True

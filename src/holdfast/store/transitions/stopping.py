@@ -10,7 +10,8 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import RunFinished
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
-from holdfast.store.transitions.touching import knock, tell_parent
+from holdfast.store.transitions.gates import withdraw_all
+from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq, load
 
 DEADLINE = "deadline"
@@ -73,10 +74,14 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
     """End a run without its program: nothing ran, nobody holds it, or somebody insists."""
     status = after(Status(state["status"]), move)
     error = msgspec.json.encode({"type": status.value, "message": reason})
-    append(tx, state["id"], [Event(kind=kind, seq=last_seq(tx, state["id"]) + 1, error=error)])
+    seq = last_seq(tx, state["id"]) + 1
+    if state["started_at"] is not None:  # what never ran has opened nothing
+        seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
+    append(tx, state["id"], [Event(kind=kind, seq=seq, error=error)])
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
     tx.hints.finished.add(state["id"])
     settle_run(tx, state["id"])
+    free_schedule(tx, state["id"])
     if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     if state["parent_id"] is not None:

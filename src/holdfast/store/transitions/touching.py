@@ -1,12 +1,10 @@
-"""What reaches a run from outside: a signal, the end of a child, a knock."""
+"""What reaches a run from outside: the end of a child, a knock."""
 
 from __future__ import annotations
 
 from holdfast.core import claims
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import RunFinished
-from holdfast.store import contract as c
-from holdfast.store.transitions.transaction import Row, Transaction, load
+from holdfast.store.transitions.transaction import Row, Transaction
 
 
 def touch(tx: Transaction, state: Row, *, wakes: bool = True) -> None:
@@ -41,14 +39,7 @@ def tell_parent(tx: Transaction, parent: tuple[str, str, int | None], *, complet
         touch(tx, found[0])
 
 
-def signal_run(tx: Transaction, op: c.SignalRun) -> bool:
-    """Leave a signal and wake the run if it waits for it."""
-    state = load(tx, op.run_id)
-    if state["finished_at"] is not None:
-        if op.key is not None and tx.rows("signal_by_key", run_id=op.run_id, key=op.key):
-            return False
-        raise RunFinished(run=op.run_id, status=state["status"])
-    if not tx.change("insert_signal", run_id=op.run_id, name=op.name, payload=op.payload, key=op.key, at=tx.now):
-        return False
-    touch(tx, state, wakes=claims.waits_for_signal(state["waits"], op.name))
-    return True
+def free_schedule(tx: Transaction, run_id: str) -> None:
+    """A run has ended: if a schedule started it, the ticks that waited for it go on."""
+    if tx.change("free_schedule", run_id=run_id, now=tx.now):
+        tx.hints.ready = True

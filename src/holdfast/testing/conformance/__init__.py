@@ -9,6 +9,8 @@ from __future__ import annotations
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.budgets import Budgets
 from holdfast.testing.conformance.flows import ManagedFlows
+from holdfast.testing.conformance.gates import Gates
+from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.runs import (
     Advancing,
@@ -30,7 +32,9 @@ from holdfast.testing.conformance.runs import (
     Time,
     Transactional,
 )
+from holdfast.testing.conformance.schedules import Ticking
 from holdfast.testing.conformance.shares import Gathering, Shares
+from holdfast.testing.conformance.waits import Waiting
 
 
 class StoreContract(
@@ -40,6 +44,7 @@ class StoreContract(
     Lanes,
     Advancing,
     Signals,
+    Waiting,
     Cancelling,
     Deadlines,
     Sessions,
@@ -57,6 +62,9 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Gates,
+    Keys,
+    Ticking,
 ):
     """All promises of a store."""
 
@@ -73,8 +81,10 @@ __all__ = [
     "Copying",
     "Deadlines",
     "ExplicitLeases",
+    "Gates",
     "Gathering",
     "HandClock",
+    "Keys",
     "Lanes",
     "Laws",
     "Looking",
@@ -88,6 +98,8 @@ __all__ = [
     "Starting",
     "StartingWithin",
     "StoreContract",
+    "Ticking",
     "Time",
     "Transactional",
+    "Waiting",
 ]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.core.claims import PRIORITY_STEP
-from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, Limits, NewRun, Route, Run, Signal
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, Limits, NewRun, Route, Run, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.errors import (
     HoldfastError,
@@ -22,6 +22,7 @@ from holdfast.errors import (
 )
 from holdfast.store import contract as c
 from holdfast.store import queries
+from holdfast.testing.conformance import schedules
 from holdfast.testing.conformance.bench import MINUTE, MORNING, ROUTE, SECOND, STUCK, WAITS, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.budgets import BROKEN as BROKEN_BUDGETS
 
@@ -664,8 +665,8 @@ class Signals(Bench):
     """A signal may come at any time, and is never slept through."""
 
     def signal(self, store: c.Store, name: str = "paid", run_id: str = "r1", key: str | None = None) -> bool:
-        answer: bool = self.do(store, c.SignalRun(run_id, name, b'"%s"' % name.encode(), key))
-        return answer
+        answer: c.Delivery = self.do(store, c.SignalRun(run_id, name, b'"%s"' % name.encode(), key))
+        return answer.new
 
     def test_a_signal_wakes_a_run_that_waits_for_it(self, store: c.Store) -> None:
         self.parked(store)
@@ -1062,7 +1063,19 @@ class Sessions(Bench):
 
         self.do(store, c.Beat("s1", MINUTE, seen_knock=knocks[1][0]))
 
-        assert store.knocks("s1", 0) == knocks[2:]
+        assert knocks[0] not in store.knocks("s1", 0)
+        assert store.knocks("s1", knocks[1][0]) == knocks[2:]
+
+    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(self, store: c.Store) -> None:
+        self.hold(store)
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.do(store, c.SignalRun("r1", "paid", b"2"))
+        seen = store.knocks("s1", 0)[-1][0]
+        self.do(store, c.Beat("s1", MINUTE, seen_knock=seen))
+
+        self.do(store, c.SignalRun("r1", "paid", b"3"))
+
+        assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     def test_what_was_at_work_is_pending_and_nobodys(self, store: c.Store, crashed: bool) -> None:
@@ -1552,7 +1565,7 @@ class Copying(Bench):
         for one in (*there, *here):
             one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
         assert (here, store.lanes()) == (there, lanes)
-        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")) is False
+        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")).new is False
         assert self.start(store, "other", key="k").id == "r1"
         (child,) = self.claim(store)
         self.finish(store, child)
@@ -1994,6 +2007,12 @@ class Time(Bench):
         assert times == sorted(times)
 
 
+GATE = (
+    "INSERT INTO holdfast.gate (id, run_id, step, status, prompt, terms, assignees, roles, opened_at, closed_at, choice)"
+    " VALUES ('g', {}, 'gate', {}, 'ok?', '{{}}', '[]', '[]', 1, {}, {})"
+)
+ENTRY = "INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person, at, detail) VALUES"
+
 BROKEN = {
     "a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody": "UPDATE holdfast.run SET rank = 1 WHERE id = 'held'",
     "a_run_that_can_be_claimed_waits_for_nothing": "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'pending'",
@@ -2025,6 +2044,31 @@ BROKEN = {
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
+    "a_gate_belongs_to_a_run": GATE.format("'none'", "'open'", "NULL", "NULL"),
+    "an_open_gate_belongs_to_a_run_that_has_not_ended": GATE.format("'completed'", "'open'", "NULL", "NULL"),
+    "a_gate_is_open_until_it_is_closed": GATE.format("'held'", "'approved'", "NULL", "'yes'"),
+    "a_decided_gate_has_a_choice": GATE.format("'held'", "'approved'", "1", "NULL"),
+    "an_open_gate_is_in_an_inbox_and_a_closed_one_is_not": GATE.format("'held'", "'open'", "NULL", "NULL"),
+    "a_run_opens_a_gate_in_its_history": GATE.format("'held'", "'expired'", "1", "NULL"),
+    "what_was_done_to_a_gate_belongs_to_it": f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')",
+    "a_person_decides_a_gate_once": (
+        f"{ENTRY} ('g', 1, 'held', 'decided', 'ann', 1, '{{}}'), ('g', 2, 'held', 'decided', 'ann', 1, '{{}}')"
+    ),
+    "there_is_one_current_key_if_there_is_any": (
+        "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
+    ),
+    **schedules.BROKEN,
+    "a_wait_belongs_to_a_run": "INSERT INTO holdfast.wait (run_id, step, name, opened_at) VALUES ('none', 'wait', 'paid', 1)",
+    "a_wait_that_is_closed_says_by_what": "UPDATE holdfast.wait SET closed_at = 1",
+    "a_wait_that_was_handed_out_has_a_key": "UPDATE holdfast.wait SET kid = NULL",
+    "only_what_a_run_waits_for_needs_a_person": "UPDATE holdfast.wait SET escalated_at = 1",
+    "a_signal_to_a_wait_belongs_to_the_run_of_that_wait": (
+        "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting', 'paid', '1', 1, 'w1')"
+    ),
+    "no_two_signals_of_a_run_have_the_same_number": (
+        "INSERT INTO holdfast.signal (run_id, name, payload, at, number)"
+        " VALUES ('held', 'a', '1', 1, 1), ('held', 'b', '1', 1, 1)"
+    ),
     **BROKEN_BUDGETS,
 }
 """One way to break each law."""
@@ -2037,10 +2081,12 @@ class Laws(Bench):
         """One run of each kind, all lawful."""
         self.start(store, "pending")
         held = self.hold(store, "held")
-        self.advance(store, held, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)])
+        wait = Wait(run_id="held", step="create w", id="w1", name="w", kid="k1", opened_at=store.now())
+        self.advance(store, held, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)], opened=[wait])
         self.parked(store, "waiting", budgets=("tree:waiting",), limits=Limits({"tokens": 1}))
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
+        self.do(store, c.SetSchedule(schedules.hourly()))
 
     def test_a_lawful_database_breaks_none(self, bare_store: c.Store) -> None:
         self.populate(bare_store)

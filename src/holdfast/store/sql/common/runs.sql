@@ -116,23 +116,29 @@ INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);
 SELECT id, run_id FROM holdfast.knock WHERE session_id = :session_id AND id > :after ORDER BY id;
 
 -- name: delete_knocks
-DELETE FROM holdfast.knock WHERE session_id = :session_id AND id <= :seen;
+-- All but the last: as long as it is there, its number is not given again to a knock that would then count as read.
+DELETE FROM holdfast.knock WHERE session_id = :session_id AND id < :seen;
 
 -- name: forget_knocks
 DELETE FROM holdfast.knock WHERE session_id = :session_id;
 
 -- name: insert_signal
-INSERT INTO holdfast.signal (run_id, name, payload, key, at) VALUES (:run_id, :name, :payload, :key, :at)
-    ON CONFLICT DO NOTHING;
+-- None when its key came before, or when the run has as many as it may have.
+INSERT INTO holdfast.signal (run_id, name, payload, key, at, wait_id, source, step, effect, number)
+SELECT :run_id, :name, :payload, :key, :at, :wait_id, :source, :step, :effect, last.number + 1
+  FROM (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY id DESC LIMIT 1), 0) AS number) AS last
+ WHERE last.number < :limit
+    ON CONFLICT DO NOTHING
+RETURNING number;
 
 -- name: signal_by_key
-SELECT id FROM holdfast.signal WHERE run_id = :run_id AND key = :key;
+SELECT number, effect FROM holdfast.signal WHERE run_id = :run_id AND key = :key;
 
 -- name: take_signal
 UPDATE holdfast.signal SET taken = 1 WHERE id = :id;
 
 -- name: signals
-SELECT id, name, payload, at FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
+SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
 
 -- name: due
 SELECT 1 AS due FROM holdfast.run WHERE wake_at <= :now AND session_id IS NULL LIMIT 1;
@@ -289,7 +295,8 @@ VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank,
     ON CONFLICT DO NOTHING;
 
 -- name: import_signal
-INSERT INTO holdfast.signal (run_id, name, payload, key, at, taken) VALUES (:run_id, :name, :payload, :key, :at, :taken)
+INSERT INTO holdfast.signal (run_id, name, payload, key, at, taken, number, wait_id, source, step, effect)
+VALUES (:run_id, :name, :payload, :key, :at, :taken, :number, :wait_id, :source, :step, :effect)
     ON CONFLICT DO NOTHING;
 
 -- name: weights
@@ -318,7 +325,7 @@ SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
  ORDER BY run_id, seq;
 
 -- name: whole_signals
-SELECT run_id, id, name, payload, at, key, taken
+SELECT run_id, id, name, payload, at, key, taken, number, wait_id, source, step, effect
   FROM holdfast.signal
  WHERE run_id > :after AND run_id <= :last
  ORDER BY run_id, id;

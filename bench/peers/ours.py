@@ -1,0 +1,122 @@
+"""Holdfast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import holdfast
+from bench.peers.notes import note
+from bench.place import Place
+from holdfast import sleep, step, wait_signal, workflow
+
+
+@step
+async def one(number: int) -> int:
+    return number
+
+
+@workflow
+async def steps(count: int) -> int:
+    for number in range(count):
+        await one(number)
+    return count
+
+
+@step
+async def cpu() -> float:
+    return time.process_time()
+
+
+@workflow
+async def marked(count: int, every: int) -> list[float]:
+    """Make many steps and return the CPU time of the process at each of some."""
+    marks = []
+    for number in range(count):
+        if number % every == 0:
+            marks.append(await cpu())
+        await one(number)
+    return [*marks, await cpu()]
+
+
+@step
+async def payload(size: int) -> str:
+    return "x" * size
+
+
+@workflow
+async def carry(size: int, times: int) -> int:
+    for _ in range(times):
+        await payload(size)
+    return times
+
+
+@workflow
+async def sleeper(seconds: int) -> int:
+    await sleep(seconds)
+    return seconds
+
+
+@workflow
+async def job(number: int) -> int:
+    return number
+
+
+@workflow
+async def parent(count: int) -> int:
+    return len(await holdfast.map(job, range(count)))
+
+
+@step
+async def clock() -> int:
+    return time.monotonic_ns()
+
+
+@workflow
+async def waiter() -> int:
+    await wait_signal("go")
+    return await clock()
+
+
+log_path = ""
+
+
+@step
+async def logged(run: int, number: int) -> int:
+    note(log_path, run, number)
+    return number
+
+
+@workflow
+async def logged_steps(run: int) -> int:
+    for number in range(5):
+        await logged(run, number)
+    return 5
+
+
+def counter(place: Place, sql: str) -> Callable[[], int]:
+    """Return a function that asks the database by SQL, past the engine."""
+    db = connect(place)
+    return lambda: int(db.execute(spelled(place, sql)).fetchone()[0])
+
+
+def spelled(place: Place, sql: str) -> str:
+    """Write the names of tables as the database has them."""
+    return sql if place.store == "postgres" else sql.replace("holdfast.", "holdfast_")
+
+
+def connect(place: Place) -> Any:
+    """Return a connection of the driver."""
+    if place.store == "postgres":
+        import psycopg
+
+        return psycopg.connect(place.url, autocommit=True)
+    import sqlite3
+
+    return sqlite3.connect(place.url, timeout=30, isolation_level=None)
+
+
+def forever() -> None:
+    while True:
+        time.sleep(3600)

@@ -1,0 +1,79 @@
+"""How Holdfast's own cost grows: with the number of runs, the steps of a run, the size of a payload, the number of workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+from bench.place import Place, check, wait_until
+from bench.scenario import Scenario
+from bench.scenarios.s2 import run_at_once
+from bench.scenarios.s3 import DONE
+
+SCENARIO = Scenario(
+    "growth", "how the cost grows", "steps_10000_cpu_ms", "ms CPU per step", rounds=1, timeout=600,
+    size={
+        "runs": [10, 100, 1000, 10_000], "steps": [10, 100, 1000, 10_000], "bytes": [100, 10_000, 100_000, 1_000_000, 10_000_000],
+        "workers": [1, 2, 4],
+    },
+)  # fmt: skip
+
+
+def holdfast(place: Place) -> dict[str, float]:
+    from bench.peers import ours
+    from holdfast import Engine
+
+    found: dict[str, float] = {}
+    with Engine(place.url) as engine:
+        run_at_once(engine, ours.steps, 100, 5)
+        for runs in place.size["runs"]:
+            _note(found, place, f"runs_{runs}", runs, lambda runs=runs: run_at_once(engine, ours.steps, runs, 5))
+        for steps in place.size["steps"]:
+            work = lambda steps=steps: check(engine.start(ours.steps, steps).result(timeout=120), steps)  # noqa: E731
+            _note(found, place, f"steps_{steps}", steps, work)
+        for size in place.size["bytes"]:
+            times = max(2, min(50, 2_000_000 // size))
+            _note(found, place, f"bytes_{size}", times, lambda size=size, times=times: _carry(engine, ours.carry, size, times))
+    for workers in place.size["workers"]:
+        found[f"workers_{workers}_rate"] = _drain(place, workers)
+    return found
+
+
+def _note(found: dict[str, float], place: Place, name: str, count: int, work: Any) -> None:
+    with place.meter() as meter:
+        work()
+    found[f"{name}_cpu_ms"], found[f"{name}_ms"] = meter.cpu / count * 1e3, meter.wall / count * 1e3
+
+
+def _carry(engine: Any, workflow: Any, size: int, times: int) -> None:
+    check(engine.start(workflow, size, times).result(timeout=120), times)
+
+
+def _drain(place: Place, workers: int, count: int = 4000) -> float:
+    from bench.peers import ours
+    from holdfast import Engine
+
+    if place.store == "sqlite":
+        place = dataclasses.replace(place, url=os.path.join(place.folder, f"drain-{workers}.db"))
+    engine = Engine(place.url)
+    engine.start_many(ours.steps, [5] * count)
+    done = ours.counter(place, DONE)
+    before = done()
+    helpers = [place.spawn("holdfast_worker") for _ in range(workers)]
+    began = time.perf_counter()
+    for helper in helpers:
+        helper.go()
+    wait_until(done, before + count)
+    taken = time.perf_counter() - began
+    for helper in helpers:
+        helper.kill()
+    engine.close()
+    return count / taken
+
+
+def holdfast_worker(place: Place) -> None:
+    from bench.scenarios import s3
+
+    s3.holdfast_worker(place)

@@ -1,0 +1,82 @@
+"""S2: a thousand runs of five steps at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.place import Place, check, wait_until
+from bench.scenario import Scenario, Target
+
+SCENARIO = Scenario(
+    "s2", "1,000 runs of 5 steps at once", "rate", "runs/s", size={"n": 1000, "steps": 5},
+    share={"dbos": 0.3, "procrastinate": 0.3},
+    targets=(
+        Target("sqlite", "rate", 40, "dbos"), Target("sqlite", "cpu_ms_per_run", 0.7, at_most=True),
+        Target("postgres", "rate", 30, "dbos"), Target("postgres", "rate", 6, "absurd"),
+        Target("postgres", "cpu_ms_per_run", 0.7, at_most=True),
+    ),
+)  # fmt: skip
+
+
+def holdfast(place: Place) -> dict[str, float]:
+    from bench.peers import ours
+    from holdfast import Engine
+
+    with Engine(place.url) as engine:
+        run_at_once(engine, ours.steps, 100, place.steps)
+        with place.meter() as meter:
+            run_at_once(engine, ours.steps, place.n, place.steps)
+        return place.per(meter, place.n, "run")
+
+
+def run_at_once(engine: Any, workflow: Any, count: int, steps: int) -> None:
+    """Start many and see that each has its result."""
+    for run in engine.start_many(workflow, [steps] * count):
+        check(run.result(timeout=60), steps)
+
+
+def dbos(place: Place) -> dict[str, float]:
+    from bench.peers import dbos as peer
+
+    peer.launch(place)
+    peer.at_once(place, 10, place.steps)
+    with place.meter() as meter:
+        peer.at_once(place, place.n, place.steps)
+    check(peer.finished(place)(), place.n + 10)
+    return place.per(meter, place.n, "run")
+
+
+def absurd(place: Place) -> dict[str, float]:
+    from bench.peers import absurd as peer
+
+    client, count = peer.install(place), peer.finished(place)
+    stop = peer.work(place)
+    with place.meter() as meter:
+        for _ in range(place.n):
+            client.spawn("steps", {"count": place.steps})
+        wait_until(count, place.n)
+    stop()
+    return place.per(meter, place.n, "run")
+
+
+def procrastinate(place: Place) -> dict[str, float]:
+    import asyncio
+
+    from bench.peers import procrastinate as peer
+
+    async def main() -> dict[str, float]:
+        made = await peer.opened(place)
+        worker = peer.work(made)
+        await peer.chain(made, "warm", 10)
+        gate = asyncio.Semaphore(100)  # an unbounded burst exhausts its pool and fails the jobs themselves
+
+        async def one(number: int) -> None:
+            async with gate:
+                await peer.chain(made, str(number), place.steps)
+
+        with place.meter() as meter:
+            await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(place.n))), 120)
+        await peer.stop(made, worker)
+        return place.per(meter, place.n, "run")
+
+    return asyncio.run(main())

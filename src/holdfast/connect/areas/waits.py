@@ -1,0 +1,76 @@
+"""Waits that others may resume, as an engine is asked about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.core.tokens import Token
+from holdfast.engine import waits
+from holdfast.engine.waits import Delivered, WaitInfo
+
+
+class Waits(Calls):
+    """Waits, for ``Engine``."""
+
+    def deliver(
+        self, wait_id: str, token: str, name: str | None = None, payload: Any = None, *, source: str | None = None,
+        key: str | None = None,
+    ) -> Delivered:  # fmt: skip
+        """Deliver a signal to a wait that was handed out, and say what it came to. Without the token that was made for this wait
+        nothing is told, not even whether there is one: TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
+        client = self._parts.client
+        request = waits.deliver(
+            client.codec, wait_id, token, name, payload, source=source, key=key, limit=client.max_signals
+        )  # fmt: skip
+        found: Delivered = self._do(request)
+        return found
+
+    def release(self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None) -> str:
+        """Let a run that waits with ``wait_for`` go on without its signals; return the step. Raises WaitNotFound."""
+        parts = self._parts
+        run = parts.client.get(run_id)
+        step = self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
+        return step
+
+    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[WaitInfo]:
+        """Return the waits of a run, or the open ones of all runs; of these, only those that need a person, if so asked."""
+        found = None if run_id is None else self._parts.client.get(run_id).id
+        return waits.listed(self._parts.store, found, escalated=escalated, limit=limit)
+
+    def wait_token(self, wait_id: str) -> Token:
+        """Return the token of a wait once more, for whoever operates this database. Raises WaitNotFound."""
+        return waits.token(self._parts.store, wait_id)
+
+
+class AsyncWaits(AsyncCalls):
+    """Waits, for ``AsyncEngine``."""
+
+    async def deliver(
+        self, wait_id: str, token: str, name: str | None = None, payload: Any = None, *, source: str | None = None,
+        key: str | None = None,
+    ) -> Delivered:  # fmt: skip
+        """Deliver a signal to a wait that was handed out, and say what it came to. Without the token that was made for this wait
+        nothing is told, not even whether there is one: TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
+        client = self._parts.client
+        request = waits.deliver(
+            client.codec, wait_id, token, name, payload, source=source, key=key, limit=client.max_signals
+        )  # fmt: skip
+        found: Delivered = await self._do(request)
+        return found
+
+    async def release(self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None) -> str:
+        """Let a run that waits with ``wait_for`` go on without its signals; return the step. Raises WaitNotFound."""
+        parts = self._parts
+        run = parts.client.get(run_id)
+        found: str = await self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
+        return found
+
+    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[WaitInfo]:
+        """Return the waits of a run, or the open ones of all runs; of these, only those that need a person, if so asked."""
+        found = None if run_id is None else self._parts.client.get(run_id).id
+        return waits.listed(self._parts.store, found, escalated=escalated, limit=limit)
+
+    def wait_token(self, wait_id: str) -> Token:
+        """Return the token of a wait once more, for whoever operates this database. Raises WaitNotFound."""
+        return waits.token(self._parts.store, wait_id)

@@ -1,0 +1,1 @@
+"""Gates: decisions that are asked of people. The rules, pure."""

@@ -1,0 +1,157 @@
+"""Tokens that prove who made them: what they say is signed with a key, and keys are replaced in time.
+
+A token is ``kid.body.mac``: the name of its key, what it says as JSON, and the HMAC-SHA256 of both. The body names the purpose,
+so that a token made for one thing is worth nothing for another. Pure: whoever makes a key brings its secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.errors import BadOption, KeyExists, TokenExpired, TokenRefused
+
+KID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+SHORTEST_SECRET, LONGEST_SECRET = 16, 256
+"""Bytes of a secret."""
+
+LONGEST_GRACE = duration.parse("3650d")
+LONGEST_TOKEN = 16_384
+"""Characters of what is looked at, at most: whoever sends more sends no token."""
+
+_NOBODY = b"a secret for those who name a key that is not there"
+
+
+class Key(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """A key that signs tokens. The current one has no ``expires_at``; one that was replaced is good until then."""
+
+    kid: str
+    secret: bytes
+    created_at: int
+    expires_at: int | None = None
+
+    @property
+    def current(self) -> bool:
+        """Whether new tokens are signed with it."""
+        return self.expires_at is None
+
+    def is_good(self, now: int) -> bool:
+        """Say whether tokens that it signed are taken."""
+        return self.expires_at is None or self.expires_at >= now
+
+    def __repr__(self) -> str:
+        return f"<key {self.kid}>"
+
+
+class Token(str):
+    """A signed text, to be handed to whoever may use it. Its repr does not tell it, so that it does not end in a log."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<token {self.split('.', 1)[0]}.***>"
+
+
+class Rotation(msgspec.Struct):
+    """What a rotation comes to: the key to be added, if it is new, and the names of those whose time is over."""
+
+    added: Key | None
+    dropped: list[str]
+
+
+def sign(key: Key, purpose: str, claims: Mapping[str, Any], *, until: int | None = None) -> Token:
+    """Return a token that says *claims* for one purpose, good until an instant if one is given."""
+    body = _text(msgspec.json.encode({"for": purpose, "until": until, **claims}))
+    return Token(f"{key.kid}.{body}.{_text(_mac(key.secret, key.kid, body))}")
+
+
+def check(token: str, purpose: str, keys: Iterable[Key], *, now: int) -> dict[str, Any]:
+    """Return what a token says.
+
+    Raises TokenRefused for whatever was not signed for this purpose with a key that is good; it never says what was wrong,
+    and takes as long for an unknown key as for a wrong signature. Raises TokenExpired for a true one that is too old."""
+    kid, body, mac = _parts(token)
+    key = next((key for key in keys if key.kid == kid and key.is_good(now)), None)
+    right = _mac(_NOBODY if key is None else key.secret, kid, body)
+    if not hmac.compare_digest(right, mac) or key is None:
+        raise TokenRefused()
+    claims: dict[str, Any] = msgspec.json.decode(_bytes(body))
+    if claims.pop("for", None) != purpose:
+        raise TokenRefused()
+    until = claims.pop("until", None)
+    if until is not None and until < now:
+        raise TokenExpired(purpose=purpose)
+    return claims
+
+
+def current(keys: Iterable[Key]) -> Key | None:
+    """Return the key that signs, if there is one yet."""
+    return next((key for key in keys if key.current), None)
+
+
+def rotate(keys: Iterable[Key], kid: str, secret: bytes, *, now: int) -> Rotation:
+    """Decide what becomes of the keys when *kid* shall be the current one. The same again changes nothing.
+
+    Raises KeyExists when a key of that name has another secret."""
+    known = {key.kid: key for key in keys}
+    dropped = sorted(key.kid for key in known.values() if not key.is_good(now))
+    same = known.get(kid)
+    if same is not None and not hmac.compare_digest(same.secret, secret):
+        raise KeyExists(kid=kid)
+    if same is not None and kid not in dropped:
+        return Rotation(None, dropped)
+    return Rotation(Key(kid, secret, now), dropped)
+
+
+def checked_kid(kid: object) -> str:
+    """Return the name of a key; refuse what is none."""
+    if not isinstance(kid, str) or not KID.fullmatch(kid):
+        raise BadOption(option="kid", value=kid, why="it is 1 to 64 letters, digits, - and _")
+    return kid
+
+
+def checked_secret(secret: object) -> bytes:
+    """Return a secret; refuse one that is too short to be one. The message does not tell it."""
+    if not isinstance(secret, bytes) or not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET:
+        raise BadOption(option="secret", why=f"it is {SHORTEST_SECRET} to {LONGEST_SECRET} bytes")
+    return secret
+
+
+def checked_grace(grace: Duration) -> int:
+    """Return for how long a replaced key stays good; refuse what is too long to be meant."""
+    found = duration.parse(grace)
+    if not 0 <= found <= LONGEST_GRACE:
+        raise BadOption(option="grace", value=grace, why=f"it is at most {duration.show(LONGEST_GRACE)}")
+    return found
+
+
+def _mac(secret: bytes, kid: str, body: str) -> bytes:
+    return hmac.new(secret, f"holdfast\0{kid}\0{body}".encode(), hashlib.sha256).digest()
+
+
+def _parts(token: object) -> tuple[str, str, bytes]:
+    """Return the three parts of a token; whatever has none is refused like any other."""
+    if not isinstance(token, str) or len(token) > LONGEST_TOKEN or not token.isascii() or token.count(".") != 2:
+        raise TokenRefused()
+    kid, body, mac = token.split(".")
+    try:
+        return kid, body, _bytes(mac)
+    except (NotBase64, ValueError):
+        raise TokenRefused() from None
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

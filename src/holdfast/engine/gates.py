@@ -1,0 +1,109 @@
+"""Gates of a held run: opening them, looking what people have decided, and what time does about them.
+
+Only a closed gate is an outcome, and it is closed in the store before the program hears of it: by a decision, by its deadline or
+by whoever withdraws it. Reminders and escalations are written together with their events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.core.gates import rules
+from holdfast.core.gates.answer import failure_of, outcome_of
+from holdfast.core.gates.records import OPEN, WITHDRAWN, Act, Gate, hash_of
+from holdfast.core.program import OpenGate
+from holdfast.core.records import Event, Kind
+from holdfast.engine.failure import as_data
+from holdfast.engine.held import Held
+from holdfast.engine.ids import new_id
+from holdfast.engine.wants import Gated
+from holdfast.store.contract import Advance, ExpireGates, GateChange
+
+
+def open_gate(held: Held, command: OpenGate) -> None:
+    """Ask people, or go on waiting for those who were asked before."""
+    known = held.progress.gates.pop(command.id, None)
+    gate = held.host.store.gate(known) if known is not None else None
+    if gate is not None:
+        held.wants[command.id] = want = Gated(command, gate)
+        held.knock()  # it may have been decided before anybody looked
+    else:
+        held.wants[command.id] = want = Gated(command, _new(held, command))
+        held.batch.gates.append(want.gate)
+        data = {"gate": want.gate.id, "prompt": command.prompt, "until": want.gate.deadline}
+        held.batch.events.append(_event(Kind.GATE_OPENED, want, data))
+    held.due_at(want.until)
+
+
+def _new(held: Held, command: OpenGate) -> Gate:
+    now = held.now()
+    return Gate(
+        id=new_id(), run_id=held.run.id, step=command.id, prompt=command.prompt, terms=command.terms, assignees=command.assignees,
+        roles=command.roles, data=command.data, hash=hash_of(command.data), opened_at=now,
+        deadline=None if command.timeout is None else now + command.timeout,
+    )  # fmt: skip
+
+
+def look(held: Held, want: Gated) -> Event | None:
+    """See how a gate stands; return what it came to, if it is closed."""
+    gate = held.host.store.gate(want.gate.id)
+    if gate is None or gate.status == OPEN:
+        if gate is not None and gate.reminded >= want.gate.reminded and gate.escalated >= want.gate.escalated:
+            want.gate = gate
+        held.due_at(want.until)
+        return None
+    outcome = outcome_of(gate, held.host.store.gate_entries(gate.id))
+    failure = failure_of(gate, outcome)
+    return Event(Kind.GATE_CLOSED, want.command.id, msgspec.json.encode(outcome), None if failure is None else as_data(failure))
+
+
+def tend(held: Held, want: Gated, events: list[Event]) -> None:
+    """Something is due: people are reminded, others may decide too, or time is over."""
+    now = held.now()
+    if want.gate.deadline is not None and want.gate.deadline <= now:
+        held.gate_is_over = True
+        return
+    step = rules.next_escalation(want.gate)
+    while step is not None and step <= now:
+        added = want.gate.terms.escalate[want.gate.escalated]
+        want.gate = rules.escalated(want.gate)
+        held.batch.gates.append(GateChange(kind=Act.ESCALATED, gate_id=want.gate.id))
+        told = {"gate": want.gate.id, "assignees": added.assignees, "roles": added.roles}
+        events.append(_event(Kind.GATE_ESCALATED, want, told))
+        step = rules.next_escalation(want.gate)
+    due = rules.next_reminder(want.gate)
+    if due is not None and due <= now:
+        want.gate = rules.reminded(want.gate, now)
+        held.batch.gates.append(GateChange(kind=Act.REMINDED, gate_id=want.gate.id))
+        events.append(_event(Kind.GATE_REMINDED, want, {"gate": want.gate.id, "reminder": want.gate.reminded}))
+    held.due_at(want.until)
+
+
+async def close_overdue(held: Held, persist: Callable[[ExpireGates], Awaitable[object]]) -> None:
+    """Close the gates whose time is over before the program hears of it: a decision may come at the very same time."""
+    held.gate_is_over = False
+    await persist(ExpireGates(held.run.id))
+    held.knock()
+
+
+def withdraw(held: Held, want: Gated, reason: str) -> None:
+    """Nobody needs this gate any more: close it with the next commit."""
+    held.batch.gates.append(GateChange(kind=Act.WITHDRAWN, gate_id=want.gate.id, reason=reason))
+    held.batch.events.append(_event(Kind.GATE_WITHDRAWN, want, {"gate": want.gate.id, "reason": reason}))
+
+
+def withdraw_all(held: Held, op: Advance) -> None:
+    """The run ends: close whatever gate of it is still open."""
+    left = [want for want in held.wants.values() if isinstance(want, Gated)]
+    if not left:
+        return
+    reason = f"the run is {op.status.value if op.status is not None else WITHDRAWN}"
+    op.gates = [*op.gates, *(GateChange(kind=Act.WITHDRAWN, gate_id=want.gate.id, reason=reason) for want in left)]
+    op.events.extend(_event(Kind.GATE_WITHDRAWN, want, {"gate": want.gate.id, "reason": reason}) for want in left)
+
+
+def _event(kind: str, want: Gated, data: dict[str, Any]) -> Event:
+    return Event(kind, want.command.id, msgspec.json.encode(data))

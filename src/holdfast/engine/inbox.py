@@ -1,0 +1,221 @@
+"""What people do about gates: find them, decide them, hand them on, answer them by a link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core import tokens
+from holdfast.core.codec import JsonCodec
+from holdfast.core.gates import rules
+from holdfast.core.gates.records import APPROVE, OPEN, REJECT, STATUSES, Gate
+from holdfast.core.gates.rules import Decision
+from holdfast.core.tokens import Key, Token
+from holdfast.engine.client import Moment, Request, instant
+from holdfast.errors import BadOption, GateNotFound, TokenRefused
+from holdfast.store import contract as c
+
+LINK = "gate"
+"""The purpose of the tokens that answer gates."""
+
+LINK_LIVES = "7d"
+LONGEST_NAME, LONGEST_TEXT = 1000, 100_000
+Which = Gate | str
+"""A gate, its id, or the id of a run that has one open gate."""
+
+Names = str | Iterable[str]
+
+
+class Inbox:
+    """Turns what people ask about gates into transitions, and reads what there is."""
+
+    def __init__(self, store: c.Store) -> None:
+        self.store, self.codec = store, JsonCodec()
+
+    # Looking
+
+    def find(
+        self, *, status: Names = OPEN, mine: str | None = None, role: Names = (), run: str | None = None,
+        workflow: str | None = None, namespace: str | None = None, overdue: bool = False, after: str | None = None,
+        limit: int = 100,
+    ) -> list[Gate]:  # fmt: skip
+        """Return the gates that match, oldest first."""
+        statuses = () if status == "any" else names("status", status)
+        unknown = [one for one in statuses if one not in (*STATUSES, "closed")]
+        if unknown:
+            raise BadOption(option="status", value=unknown[0], known=", ".join((*STATUSES, "closed", "any")))
+        wanted = [one for word in statuses for one in (STATUSES[1:] if word == "closed" else [word])]
+        return self.store.gates(
+            c.GateFilter(
+                statuses=wanted, person=name("mine", mine), roles=names("role", role), run_id=run, workflow=workflow,
+                namespace=namespace, late=self.store.now() if overdue else None, after=after, limit=limit,
+            )
+        )  # fmt: skip
+
+    def get(self, which: Which) -> Gate:
+        """Return a gate by its id, or the one open gate of a run. Raises GateNotFound."""
+        wanted = which.id if isinstance(which, Gate) else which
+        if not isinstance(wanted, str):
+            raise GateNotFound(gate=wanted)
+        found = self.store.gate(wanted)
+        if found is not None:
+            return found
+        open_now = self.store.gates(c.GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
+        if len(open_now) == 1:
+            return open_now[0]
+        why = {"why": "this run has several open gates: name one of them"} if open_now else {}
+        raise GateNotFound(gate=wanted, **why)
+
+    # Deciding
+
+    def decide(
+        self, which: Which, choice: str, *, by: str | None = None, roles: Names = (), feedback: str | None = None,
+        selections: Names = (), form: Any = None, expect: str | None = None,
+    ) -> Request:  # fmt: skip
+        """Decide, as one person; the answer is the Gate as it is then."""
+        gate = self.get(which)
+        if not isinstance(choice, str):
+            raise BadOption(option="choice", value=choice, why="it is one of the texts to choose from")
+        value = None if form is None else self.codec.encode(form, what="the form")
+        decision = Decision(
+            choice=choice, by=name("by", by), roles=names("roles", roles), feedback=_text("feedback", feedback),
+            selections=names("selections", selections), value=value, expect=expect,
+        )  # fmt: skip
+        return Request(c.DecideGate(gate.run_id, gate.id, decision), _same)
+
+    def approve(self, which: Which, **options: Any) -> Request:
+        """Choose what means yes."""
+        return self.decide(which, APPROVE, **options)
+
+    def reject(self, which: Which, **options: Any) -> Request:
+        """Choose what means no."""
+        return self.decide(which, REJECT, **options)
+
+    # Handing on
+
+    def delegate(self, which: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None) -> Request:
+        """Let somebody else decide in one's place."""
+        gate = self.get(which)
+        return Request(
+            c.DelegateGate(
+                gate.run_id, gate.id, needed("by", by), needed("to", to), names("roles", roles), _text("reason", reason)
+            ),
+            _same,
+        )
+
+    def reassign(
+        self, which: Which, *, assignees: Names = (), roles: Names = (), by: str | None = None, reason: str | None = None
+    ) -> Request:
+        """Name others who may decide, in place of those who could."""
+        gate = self.get(which)
+        people, all_roles = names("assignees", assignees), names("roles", roles)
+        if not people and not all_roles:
+            raise BadOption(option="assignees", why="say who may decide from now on: name people, or roles")
+        return Request(c.ReassignGate(gate.run_id, gate.id, people, all_roles, name("by", by), _text("reason", reason)), _same)
+
+    def update(self, which: Which, data: Any, *, by: str | None = None, reason: str | None = None) -> Request:
+        """Change what is decided on; decisions made so far lapse."""
+        gate = self.get(which)
+        encoded = self.codec.encode(data, what="data of the gate")
+        return Request(c.UpdateGate(gate.run_id, gate.id, encoded, name("by", by), _text("reason", reason)), _same)
+
+    def withdraw(self, which: Which, *, by: str | None = None, reason: str | None = None) -> Request:
+        """Close a gate undecided."""
+        gate = self.get(which)
+        return Request(c.WithdrawGate(gate.run_id, gate.id, name("by", by), _text("reason", reason)), _same)
+
+    # Links
+
+    def link(self, key: Key, which: Which, choice: str, *, by: str, roles: Names, expires: Moment) -> Token:
+        """Return a token that answers one gate in one way, once, as one person. What could not be decided so is refused now."""
+        gate = self.get(which)
+        now, entries = self.store.now(), self.store.gate_entries(gate.id)
+        given = names("roles", roles)
+        person = needed("by", by)
+        decision = Decision(choice=choice, by=person, roles=given, expect=gate.hash or "")
+        rules.decide(gate, entries, decision, now=now)
+        until = instant(expires, now)
+        if until <= now:
+            raise BadOption(option="expires", value=expires, why="it lies in the past")
+        if gate.deadline is not None:
+            until = min(until, gate.deadline)
+        says = {"run": gate.run_id, "gate": gate.id, "choice": choice, "by": person, "roles": given, "hash": gate.hash or ""}
+        return tokens.sign(key, LINK, says, until=until)
+
+    def answer(self, token: str, feedback: str | None) -> Request:
+        """Answer a gate as its link says; the answer is the Gate. Raises TokenRefused, TokenExpired, and what ``decide`` does."""
+        says = tokens.check(token, LINK, self.store.keys(), now=self.store.now())
+        decision = Decision(
+            choice=says["choice"], by=says["by"], roles=tuple(says["roles"]), feedback=_text("feedback", feedback),
+            expect=says["hash"],
+        )  # fmt: skip
+        if self.store.gate(says["gate"]) is None:
+            raise TokenRefused()  # it was pruned: to whoever asks, that is as if it never was
+        return Request(c.DecideGate(says["run"], says["gate"], decision), _same)
+
+
+def as_data(gate: Gate, store: c.Store) -> dict[str, Any]:
+    """Return a gate as plain data, with what was done to it. Times are microseconds since 1970."""
+    entries = store.gate_entries(gate.id)
+    return {
+        "id": gate.id,
+        "run": gate.run_id,
+        "step": gate.step,
+        "status": gate.status,
+        "prompt": gate.prompt,
+        "options": [msgspec.structs.asdict(option) for option in gate.terms.options],
+        "choices": list(gate.choices),
+        "assignees": list(gate.assignees),
+        "roles": list(gate.roles),
+        "exclude": list(gate.terms.exclude),
+        "quorum": gate.terms.quorum,
+        "missing": max(rules.missing(gate, entries), 0) if gate.status == OPEN else 0,
+        "data": None if gate.data is None else msgspec.json.decode(gate.data),
+        "hash": gate.hash,
+        "form": gate.terms.form,
+        "opened_at": gate.opened_at,
+        "deadline": gate.deadline,
+        "on_timeout": gate.terms.on_timeout,
+        "reminded": gate.reminded,
+        "escalated": gate.escalated,
+        "closed_at": gate.closed_at,
+        "choice": gate.choice,
+        "reason": gate.reason,
+        "entries": [_entry(msgspec.to_builtins(entry)) for entry in entries],
+    }
+
+
+def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in told.items() if value not in (None, [], False) or field == "person"}
+
+
+def _same(answer: Any) -> Any:
+    return answer
+
+
+def name(option: str, given: str | None) -> str | None:
+    """Return a name; refuse what is none."""
+    return None if given is None else needed(option, given)
+
+
+def needed(option: str, given: object) -> str:
+    """Return a name that must be there; refuse what is none."""
+    if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_NAME or "\0" in given:
+        raise BadOption(option=option, value=given, why="it must be a name")
+    return given
+
+
+def names(option: str, given: Names) -> tuple[str, ...]:
+    """Return names, each once; refuse what is none."""
+    found: Sequence[str] = [given] if isinstance(given, str) else list(given)
+    return tuple(dict.fromkeys(needed(option, one) for one in found))
+
+
+def _text(option: str, given: str | None) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str) or len(given) > LONGEST_TEXT or "\0" in given:
+        raise BadOption(option=option, why="it must be a text that is not too long")
+    return given

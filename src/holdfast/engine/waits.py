@@ -1,0 +1,106 @@
+"""Waits, as whoever is no worker asks about them: deliver a signal, let one go, list them, hand a token out again."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.conditions import Effect
+from holdfast.core.records import Wait
+from holdfast.core.tokens import Token
+from holdfast.engine.client import Request, checked_text
+from holdfast.engine.listening import token_of
+from holdfast.errors import BadOption, WaitNotFound
+from holdfast.store import contract as c
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A signal was delivered: its number among those of the run, and what it came to. Repeated, it is answered the same."""
+
+    signal: int
+    effect: Effect
+
+
+class WaitInfo(msgspec.Struct, kw_only=True):
+    """A wait, without its token. One that has no ``id`` was not handed out: it is what the run's code waits for."""
+
+    run_id: str
+    step: str
+    id: str | None
+    name: str
+    state: str
+    opened_at: int
+    until: int | None
+    escalated_at: int | None
+    closed_at: int | None
+    closed_by: str | None
+    kid: str | None
+    fingerprint: str | None
+
+
+def deliver(
+    codec: Codec, wait_id: str, token: str, name: str | None, payload: Any, *, source: str | None, key: str | None, limit: int
+) -> Request:
+    """Deliver a signal to a wait, from outside; the answer is Delivered."""
+    if not isinstance(wait_id, str) or not isinstance(token, str):
+        raise BadOption(option="token", why="a wait is known by its id, and opened by its token: both are texts")
+    op = c.DeliverSignal(
+        wait_id=wait_id, token=token, name=checked_text("name", name), payload=codec.encode(payload, what="the payload"),
+        key=checked_text("key", key), source=checked_text("source", source), limit=limit,
+    )  # fmt: skip
+    return Request(op, lambda answer: Delivered(answer.number, Effect(answer.effect)))
+
+
+def release(store: c.Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None) -> Request:
+    """Let what a run waits for go; the answer is the step."""
+    if step is None:
+        step = _only_step(store, run_id)
+    data = codec.encode(payload, what="the payload")
+    found = step
+    return Request(c.ReleaseWait(run_id=run_id, step=step, payload=data, by=checked_text("by", by)), lambda answer: found)
+
+
+def _only_step(store: c.Store, run_id: str) -> str:
+    """Return the step of the only thing that the code of a run waits for."""
+    steps = [wait.step for wait in store.waits(run_id, limit=10_000) if wait.id is None and wait.closed_at is None]
+    if not steps:
+        why = "it waits for nothing that a person could let go; a plain wait for a signal ends by that signal"
+        raise WaitNotFound(run=run_id, why=why)
+    if len(steps) > 1:
+        raise BadOption(option="step", why=f"the run waits for several things; choose one of {', '.join(map(repr, steps))}")
+    return steps[0]
+
+
+def listed(store: c.Store, run_id: str | None, *, escalated: bool, limit: int) -> list[WaitInfo]:
+    """Return waits, with the name of the key and a fingerprint of the token, never the token."""
+    found = store.waits(run_id, escalated=escalated, limit=limit)
+    keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
+    ended = run_id is not None and (run := store.run(run_id)) is not None and run.finished_at is not None
+    good = {key.kid for key in keys if key.is_good(now)}
+    return [_info(wait, _fingerprint(keys, wait) if wait.kid in good else None, now, ended=ended) for wait in found]
+
+
+def _info(wait: Wait, fingerprint: str | None, now: int, *, ended: bool) -> WaitInfo:
+    if wait.closed_at is not None or ended:
+        state = "closed"
+    elif wait.id is not None and wait.until is not None and wait.until <= now:
+        state = "expired"
+    else:
+        state = "open" if wait.escalated_at is None else "escalated"
+    return WaitInfo(**msgspec.structs.asdict(wait), state=state, fingerprint=fingerprint)
+
+
+def _fingerprint(keys: Any, wait: Wait) -> str | None:
+    return None if wait.id is None else hashlib.sha256(token_of(keys, wait.id, wait.kid).encode()).hexdigest()[:16]
+
+
+def token(store: c.Store, wait_id: str) -> Token:
+    """Return the token of a wait once more."""
+    wait = store.wait(wait_id) if isinstance(wait_id, str) else None
+    if wait is None or wait.id is None:
+        raise WaitNotFound(wait=wait_id)
+    good = [key for key in store.keys() if key.is_good(store.now())]
+    return token_of(good, wait.id, wait.kid)

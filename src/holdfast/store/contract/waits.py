@@ -1,0 +1,46 @@
+"""What can be done to waits from outside: signals to them, and a person who lets one go."""
+
+from __future__ import annotations
+
+import msgspec
+
+MOST_SIGNALS = 10_000
+"""How many signals a run may have had, unless told otherwise."""
+
+WAIT_TOKEN = "wait"
+"""The purpose of the tokens that waits are handed out with."""
+
+
+class Delivery(msgspec.Struct):
+    """A signal that is there: its number within the run, and what it came to. ``new`` is false when its key came before; then
+    the rest is what was answered the first time."""
+
+    number: int
+    effect: str
+    new: bool = True
+
+
+class DeliverSignal(msgspec.Struct, kw_only=True):
+    """Leave a signal for a wait, as somebody from outside. Answers Delivery. Whoever has no good token for this very wait gets
+    TokenRefused, whether or not there is such a wait; whoever has gets WaitClosed, WaitExpired or TooManySignals."""
+
+    wait_id: str
+    token: str
+    name: str | None
+    payload: bytes
+    key: str | None = None
+    source: str | None = None
+    limit: int = MOST_SIGNALS
+
+    def __repr__(self) -> str:
+        return f"<signal {self.name!r} to the wait {self.wait_id}>"
+
+
+class ReleaseWait(msgspec.Struct, kw_only=True):
+    """Let what a run waits for at a step go, without its signals. Answers Delivery. Raises RunNotFound, RunFinished,
+    WaitNotFound."""
+
+    run_id: str
+    step: str
+    payload: bytes
+    by: str | None = None

@@ -1,0 +1,32 @@
+"""What can be asked about schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.schedules.record import Schedule, Tick, key_of
+from holdfast.store.reading.asking import Asking
+from holdfast.store.transitions.schedules import schedule_from
+from holdfast.store.transitions.starting import stored_key
+
+
+class ScheduleReader(Asking):
+    """What can be asked about schedules and their ticks."""
+
+    def schedule(self, namespace: str, name: str) -> Schedule | None:
+        found = self._rows("schedule", namespace=namespace, name=name)
+        return schedule_from(found[0]) if found else None
+
+    def schedules(self) -> list[Schedule]:
+        return [schedule_from(row) for row in self._rows("schedules")]
+
+    def live_runs(self, schedule: Schedule) -> list[str]:
+        rows = self._rows("live_runs", namespace=schedule.namespace, schedule=schedule.name)
+        return [row["run_id"] for row in rows]
+
+    def runs_of_ticks(self, schedule: Schedule, ticks: Sequence[int]) -> list[Tick]:
+        return [Tick(at, self._run_of(schedule, at)) for at in ticks]
+
+    def _run_of(self, schedule: Schedule, at: int) -> str | None:
+        found = self._rows("run_by_key", key=stored_key(schedule.route, key_of(schedule.name, at)))
+        return found[0]["id"] if found else None

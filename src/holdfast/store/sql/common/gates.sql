@@ -1,0 +1,42 @@
+-- Gates: decisions that are asked of people.
+
+-- name: gate
+SELECT id, run_id, step, status, prompt, terms, assignees, roles, data, hash, opened_at, deadline, reminded, reminded_at, escalated,
+       closed_at, choice, reason
+  FROM holdfast.gate AS gate
+ WHERE id = :gate_id;
+
+-- name: open_gates
+SELECT id, step, deadline FROM holdfast.gate WHERE run_id = :run_id AND closed_at IS NULL ORDER BY id;
+
+-- name: gate_entries
+SELECT kind, person, at, lapsed, detail FROM holdfast.gate_entry WHERE gate_id = :gate_id ORDER BY number;
+
+-- name: insert_gate
+INSERT INTO holdfast.gate (id, run_id, step, status, prompt, terms, assignees, roles, data, hash, opened_at, deadline)
+VALUES (:id, :run_id, :step, :status, :prompt, :terms, :assignees, :roles, :data, :hash, :opened_at, :deadline);
+
+-- name: save_gate
+UPDATE holdfast.gate
+   SET assignees = :assignees, roles = :roles, data = :data, hash = :hash, reminded = :reminded, reminded_at = :reminded_at,
+       escalated = :escalated
+ WHERE id = :id AND closed_at IS NULL;
+
+-- name: close_gate
+UPDATE holdfast.gate SET status = :status, closed_at = :now, choice = :choice, reason = :reason
+ WHERE id = :gate_id AND closed_at IS NULL;
+
+-- name: insert_gate_entry
+INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person, at, detail)
+SELECT CAST(:gate_id AS TEXT), COALESCE(MAX(number), 0) + 1, :run_id, :kind, :person, :at, :detail
+  FROM holdfast.gate_entry
+ WHERE gate_id = :gate_id;
+
+-- name: lapse_decisions
+UPDATE holdfast.gate_entry SET lapsed = 1 WHERE gate_id = :gate_id AND kind = 'decided';
+
+-- name: insert_seat
+INSERT INTO holdfast.gate_seat (kind, name, gate_id, run_id) VALUES (:kind, :name, :gate_id, :run_id);
+
+-- name: delete_seats
+DELETE FROM holdfast.gate_seat WHERE gate_id = :gate_id;

@@ -1,0 +1,18 @@
+-- The keys that sign tokens.
+
+-- name: keys
+SELECT kid, secret, created_at, expires_at FROM holdfast.key ORDER BY created_at, (expires_at IS NULL), expires_at, kid;
+
+-- name: insert_key
+INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES (:kid, :secret, :created_at, :expires_at)
+    ON CONFLICT DO NOTHING;
+
+-- name: retire_key
+UPDATE holdfast.key SET expires_at = :expires_at WHERE expires_at IS NULL;
+
+-- name: delete_one_key
+DELETE FROM holdfast.key WHERE kid = :kid;
+
+-- name: lock_keys
+-- Nobody else writes while a transaction is open.
+SELECT kid FROM holdfast.key ORDER BY kid;

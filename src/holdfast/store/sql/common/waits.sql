@@ -1,0 +1,59 @@
+-- Waits: what runs wait for, and what is handed out so that others may deliver signals.
+
+-- name: open_wait
+-- A step that is done again, after a replay, opens its wait anew.
+INSERT INTO holdfast.wait (run_id, step, id, name, kid, opened_at, until)
+VALUES (:run_id, :step, :id, :name, :kid, :opened_at, :until)
+    ON CONFLICT (run_id, step) DO UPDATE
+   SET id = excluded.id, name = excluded.name, kid = excluded.kid, opened_at = excluded.opened_at, until = excluded.until,
+       escalated_at = NULL, closed_at = NULL, closed_by = NULL;
+
+-- name: reopen_wait
+UPDATE holdfast.wait SET closed_at = NULL, closed_by = NULL WHERE run_id = :run_id AND step = :step;
+
+-- name: reopen_waits
+-- Those that were closed because the run ended, or had waited long enough, when it goes on after all.
+UPDATE holdfast.wait SET closed_at = NULL, closed_by = NULL
+ WHERE run_id = :run_id AND closed_by IN ('the end of the run', 'timeout');
+
+-- name: escalate_wait
+UPDATE holdfast.wait SET escalated_at = :now, until = NULL WHERE run_id = :run_id AND step = :step AND closed_at IS NULL;
+
+-- name: close_wait
+UPDATE holdfast.wait SET closed_at = :now, closed_by = :by WHERE run_id = :run_id AND step = :step AND closed_at IS NULL;
+
+-- name: wait_by_id
+SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, closed_by FROM holdfast.wait WHERE id = :wait_id;
+
+-- name: wait_of_step
+SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
+  FROM holdfast.wait
+ WHERE run_id = :run_id AND step = :step;
+
+-- name: waits_of_run
+SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
+  FROM holdfast.wait
+ WHERE run_id = :run_id
+ ORDER BY opened_at, step LIMIT :limit;
+
+-- name: open_waits
+SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
+  FROM holdfast.wait AS wait JOIN holdfast.run AS run ON run.id = wait.run_id
+ WHERE closed_at IS NULL AND run.finished_at IS NULL
+ ORDER BY opened_at, wait.run_id, step LIMIT :limit;
+
+-- name: escalated_waits
+SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
+  FROM holdfast.wait AS wait JOIN holdfast.run AS run ON run.id = wait.run_id
+ WHERE escalated_at IS NOT NULL AND closed_at IS NULL AND run.finished_at IS NULL
+ ORDER BY escalated_at, wait.run_id, step LIMIT :limit;
+
+-- name: signals_by_kind
+-- Without what they say, and without their order: most conditions care for neither.
+SELECT name, wait_id, source, COUNT(*) AS times
+  FROM holdfast.signal
+ WHERE run_id = :run_id AND taken = 0 AND step IS NULL
+ GROUP BY name, wait_id, source;
+
+-- name: signals_to_judge
+SELECT name, wait_id, source, payload FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 AND step IS NULL ORDER BY id;

@@ -1,0 +1,21 @@
+-- Laws about waits and signals.
+
+-- name: a_wait_belongs_to_a_run
+SELECT DISTINCT run_id FROM holdfast.wait AS wait
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = wait.run_id);
+
+-- name: a_wait_that_is_closed_says_by_what
+SELECT run_id FROM holdfast.wait WHERE (closed_at IS NULL) <> (closed_by IS NULL);
+
+-- name: a_wait_that_was_handed_out_has_a_key
+SELECT run_id FROM holdfast.wait WHERE (id IS NULL) <> (kid IS NULL);
+
+-- name: only_what_a_run_waits_for_needs_a_person
+SELECT run_id FROM holdfast.wait WHERE escalated_at IS NOT NULL AND (id IS NOT NULL OR until IS NOT NULL);
+
+-- name: a_signal_to_a_wait_belongs_to_the_run_of_that_wait
+SELECT signal.run_id FROM holdfast.signal AS signal JOIN holdfast.wait AS wait ON wait.id = signal.wait_id
+ WHERE signal.run_id <> wait.run_id;
+
+-- name: no_two_signals_of_a_run_have_the_same_number
+SELECT run_id FROM holdfast.signal WHERE number > 0 GROUP BY run_id, number HAVING COUNT(*) > 1;

@@ -1,0 +1,177 @@
+"""Signals: to a run, to a wait that was handed out, or a person's, which lets a wait go.
+
+What the run is parked on is judged here, together with the new signal, so that a run is not woken for nothing: only when a
+condition is whole. Whoever holds the run judges again, from the same signals, and records which of them it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core import conditions, tokens
+from holdfast.core.conditions import Condition, Effect
+from holdfast.errors import RunFinished, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
+from holdfast.store import contract as c
+from holdfast.store.transitions.keys import key_from
+from holdfast.store.transitions.touching import touch
+from holdfast.store.transitions.transaction import Row, Transaction, load
+
+
+class _Heard(msgspec.Struct):
+    """A signal that no wait has taken, as far as conditions care."""
+
+    name: str
+    wait_id: str | None
+    source: str | None
+    payload: bytes = b"null"
+
+
+class _Letter(msgspec.Struct):
+    """A signal to be left."""
+
+    name: str
+    payload: bytes
+    limit: int
+    key: str | None = None
+    source: str | None = None
+    wait_id: str | None = None
+    step: str | None = None
+
+
+def signal_run(tx: Transaction, op: c.SignalRun) -> c.Delivery:
+    """Leave a signal and wake the run if it waits for it."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is not None or op.wait_id is not None:
+        known = _repeated(tx, op.run_id, op.key)  # what was answered once is answered again, whatever has come since
+        if known is not None:
+            return known
+    if state["finished_at"] is not None:
+        raise RunFinished(run=op.run_id, status=state["status"])
+    if op.wait_id is not None:
+        wait = _wait(tx, op.wait_id)
+        if wait is None or wait["run_id"] != op.run_id:
+            raise WaitNotFound(run=op.run_id, wait=op.wait_id)
+        _check_open(tx, wait)
+    return _leave(tx, state, _Letter(op.name, op.payload, op.limit, op.key, op.source, op.wait_id))
+
+
+def deliver_signal(tx: Transaction, op: c.DeliverSignal) -> c.Delivery:
+    """Leave a signal for a wait. Nothing is looked up before the token has proved that it was made for this very wait."""
+    claims = tokens.check(op.token, c.WAIT_TOKEN, [key_from(row) for row in tx.rows("keys")], now=tx.now)
+    if claims.get("wait") != op.wait_id:
+        raise TokenRefused()
+    wait = _wait(tx, op.wait_id)
+    if wait is None:
+        raise WaitClosed(wait=op.wait_id, why="its run is gone, or has asked anew")
+    state = load(tx, wait["run_id"])
+    key = None if op.key is None else f"{op.wait_id} {op.key}"  # the keys of outsiders are nobody else's
+    known = _repeated(tx, wait["run_id"], key)
+    if known is not None:
+        return known
+    if state["finished_at"] is not None:
+        raise WaitClosed(wait=op.wait_id, why="its run has ended")
+    _check_open(tx, _wait(tx, op.wait_id))  # again, now that the run is locked
+    return _leave(tx, state, _Letter(op.name or wait["name"], op.payload, op.limit, key, op.source, op.wait_id))
+
+
+def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
+    """Let a wait go: a signal to nothing but that step, which whoever holds the run finds."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is not None:
+        raise RunFinished(run=op.run_id, status=state["status"])
+    found = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
+    if not found or found[0]["id"] is not None or found[0]["closed_at"] is not None:
+        raise WaitNotFound(run=op.run_id, step=op.step)
+    letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step)  # a person is always heard
+    return _insert(tx, state, letter, Effect.SATISFIED, wakes=True)
+
+
+def _wait(tx: Transaction, wait_id: str) -> Row | None:
+    found = tx.rows("wait_by_id", wait_id=wait_id)
+    return found[0] if found else None
+
+
+def _check_open(tx: Transaction, wait: Row | None) -> None:
+    if wait is None or wait["closed_at"] is not None:
+        raise WaitClosed(wait=None if wait is None else wait["id"], why=f"by {wait['closed_by'] if wait else 'its run'}")
+    if wait["until"] is not None and wait["until"] <= tx.now:
+        raise WaitExpired(wait=wait["id"])
+
+
+def _repeated(tx: Transaction, run_id: str, key: str | None) -> c.Delivery | None:
+    """Return what was answered when this key came first."""
+    found = [] if key is None else tx.rows("signal_by_key", run_id=run_id, key=key)
+    return c.Delivery(found[0]["number"], found[0]["effect"] or Effect.KEPT.value, new=False) if found else None
+
+
+def _leave(tx: Transaction, state: Row, letter: _Letter) -> c.Delivery:
+    effect, wakes = _judge(tx, state, letter)
+    return _insert(tx, state, letter, effect, wakes=wakes)
+
+
+def _insert(tx: Transaction, state: Row, letter: _Letter, effect: Effect, *, wakes: bool) -> c.Delivery:
+    run_id = state["id"]
+    written = tx.rows(
+        "insert_signal", run_id=run_id, name=letter.name, payload=letter.payload, key=letter.key, at=tx.now,
+        wait_id=letter.wait_id, source=letter.source, step=letter.step, effect=effect.value, limit=letter.limit,
+    )  # fmt: skip
+    if not written:
+        known = _repeated(tx, run_id, letter.key)
+        if known is None:
+            raise TooManySignals(run=run_id, limit=letter.limit)
+        return known
+    if state["session_id"] is not None and state["waits"] is not None and not wakes:
+        tx.change("bump_revision", run_id=run_id)  # it is parked, and this changes nothing: its holder need not look
+    else:
+        touch(tx, state, wakes=wakes)
+    return c.Delivery(written[0]["number"], effect.value)
+
+
+def _judge(tx: Transaction, state: Row, letter: _Letter) -> tuple[Effect, bool]:
+    """Say what a signal comes to, and whether the run must look because of it."""
+    if state["waits"] is None:
+        return Effect.KEPT, False
+    found = [_effect(tx, state["id"], wait, letter) for wait in msgspec.json.decode(state["waits"])]
+    for effect in (Effect.SATISFIED, Effect.KEPT, Effect.DUPLICATE, Effect.IGNORED):
+        if any(one == effect for one, _ in found):
+            return effect, any(wakes for _, wakes in found)
+    return Effect.KEPT, False
+
+
+def _effect(tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _Letter) -> tuple[Effect | None, bool]:
+    """Say what a signal is to one wait; None when it is nothing to it."""
+    if wait.get("kind") == "signal":
+        mine = letter.wait_id is None and wait.get("name") == letter.name
+        return (Effect.SATISFIED, True) if mine else (None, False)
+    if wait.get("kind") != "wait":
+        return None, False
+    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    new = _Heard(letter.name, letter.wait_id, letter.source, letter.payload)
+    if not conditions.concerns(condition, new):
+        return None, False
+    if wait.get("sealed") and conditions.reads_payloads(condition):
+        return Effect.KEPT, True  # only whoever has the codec can read it
+    tally = conditions.Tally(condition, _read)
+    for heard, times in _heard(tx, run_id, condition):
+        tally.offer(heard, times)
+    if tally.met:
+        return Effect.KEPT, True
+    effect = tally.offer(new)
+    return effect, effect is Effect.SATISFIED
+
+
+def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple[_Heard, int]]:
+    """The signals that no wait has taken; whoever cares for no payload is told how many there are of each kind."""
+    if conditions.reads_payloads(condition):
+        for row in tx.rows("signals_to_judge", run_id=run_id):
+            yield _Heard(row["name"], row["wait_id"], row["source"], bytes(row["payload"])), 1
+    else:
+        for row in tx.rows("signals_by_kind", run_id=run_id):
+            yield _Heard(row["name"], row["wait_id"], row["source"]), row["times"]
+
+
+def _read(signal: _Heard) -> Any:
+    return msgspec.json.decode(signal.payload)

@@ -1,0 +1,95 @@
+"""Keys that sign tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.records import Lane
+from holdfast.errors import KeyExists
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
+
+OFFERED = c.OfferedKey("k1", b"a secret of 16 bytes or more")
+OTHER = c.OfferedKey("k2", b"another secret, just as long")
+
+
+class Keys(Bench):
+    """Making and replacing keys."""
+
+    def rotated(self, store: c.Store, key: c.OfferedKey, grace: int = 0) -> c.Rotated:
+        found: c.Rotated = self.do(store, c.RotateKey(key, grace))
+        return found
+
+    def test_the_first_key_is_made_when_it_is_needed_and_stays(self, store: c.Store) -> None:
+        assert store.keys() == []
+
+        made = self.do(store, c.NeedKey(OFFERED))
+
+        assert (made.kid, made.secret, made.current) == ("k1", OFFERED.secret, True)
+        assert self.do(store, c.NeedKey(OTHER)) == made
+        assert store.keys() == [made]
+
+    def test_a_rotation_lets_the_new_key_sign_and_the_old_one_be_good_for_a_while(self, store: c.Store) -> None:
+        self.do(store, c.NeedKey(OFFERED))
+
+        done = self.rotated(store, OTHER, 10 * SECOND)
+
+        until = store.now() + 10 * SECOND
+        assert done == c.Rotated("k2", True, "k1", until, [])
+        assert [(one.kid, one.expires_at) for one in store.keys()] == [("k1", until), ("k2", None)]
+
+    def test_a_rotation_may_make_the_first_key(self, store: c.Store) -> None:
+        assert self.rotated(store, OFFERED, SECOND) == c.Rotated("k1", True)
+
+    def test_the_same_key_again_changes_nothing(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+        self.rotated(store, OTHER, SECOND)
+        before = store.keys()
+
+        assert not self.rotated(store, OTHER).changed
+        assert not self.rotated(store, OFFERED).changed
+        assert store.keys() == before
+
+    def test_the_name_of_a_key_with_another_secret_is_refused(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+        before = store.keys()
+
+        with pytest.raises(KeyExists):
+            self.rotated(store, c.OfferedKey("k1", b"not the secret of that key"))
+
+        assert store.keys() == before
+
+    def test_keys_whose_time_is_over_go_with_the_next_rotation(self, store: c.Store, clock: HandClock) -> None:
+        self.rotated(store, OFFERED)
+        self.rotated(store, OTHER, SECOND)
+        clock.move(SECOND)
+        assert self.rotated(store, c.OfferedKey("k3", b"yet another of these secrets"), SECOND).dropped == []  # good to the last
+        clock.move(1)
+
+        done = self.rotated(store, c.OfferedKey("k4", b"yet another of those secrets"), SECOND)
+
+        assert done.dropped == ["k1"]
+        assert [one.kid for one in store.keys()] == ["k2", "k3", "k4"]
+
+    def test_keys_move_with_the_installation(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+        before, rows = store.keys(), store.standing()
+
+        self.do(store, c.BeginCopy([Lane(name="mail")], rows))
+        self.do(store, c.EndCopy())
+
+        assert store.keys() == before
+
+    def test_a_refused_rotation_leaves_its_neighbours_alone(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+
+        wrong = c.RotateKey(c.OfferedKey("k1", b"not the secret of that key"), 0)
+        answers = store.apply([wrong, c.NeedKey(OTHER), c.RotateKey(OTHER, 0)])
+
+        assert isinstance(answers[0], KeyExists)
+        assert (answers[1].kid, answers[2].kid) == ("k1", "k2")
+
+    def test_a_key_is_there_for_whoever_opens_the_store_next(self, store: c.Store, reopen: OpenStore) -> None:
+        made = self.do(store, c.NeedKey(OFFERED))
+
+        assert reopen().keys() == [made]

@@ -1,0 +1,240 @@
+"""Schedules and crashes: whoever dies before or after whichever commit, each tick has its run, and none has two."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+
+import pytest
+
+import holdfast
+from holdfast import Engine, sleep, step, workflow
+from holdfast.connect.store import open_store
+from holdfast.core.schedules.record import tick_of
+from holdfast.errors import EngineClosed
+from holdfast.store import contract as c
+from holdfast.testing import Lab
+from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Boundaries, Crash, Plan, has_effect
+from holdfast.testing.clock import VirtualClock
+from holdfast.testing.harness import hasty_store
+from holdfast.testing.ledger import Ledger
+from tests.crash.test_processes import Workers, until
+
+NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
+OURS = (
+    c.SetSchedule, c.PauseSchedule, c.ResumeSchedule, c.RemoveSchedule, c.FireSchedules, c.TriggerSchedule, c.BackfillSchedule,
+)  # fmt: skip
+
+
+@step
+async def work(text: str) -> str:
+    return text
+
+
+@workflow(name="crash_tick")
+async def ticked() -> str:
+    moment = holdfast.scheduled_time()
+    first = await work(f"{moment:%H:%M}")
+    await sleep("90m")
+    return first
+
+
+Act = Callable[[Lab], object]
+
+
+def made(**options) -> Act:
+    return lambda lab: lab.engine.schedule("hourly", ticked, **{"cron": "0 * * * *", **options})
+
+
+def at(hour: float) -> Act:
+    """Let it be so many hours past noon."""
+    return lambda lab: lab.clock.advance_to(int(NOON.timestamp() * 1_000_000) + int(hour * 3_600_000_000))
+
+
+def hours(*which: float) -> list[Act]:
+    return [at(hour) for hour in which]
+
+
+HALVES = hours(*(half / 2 for half in range(1, 9)))
+MISSED = hours(6.5, 7, 7.5, 8, 8.5)
+
+SCRIPTS: dict[str, list[Act]] = {
+    "skip": [made(overlap="skip"), *HALVES],
+    "queue": [made(overlap="queue", queue_limit=2), *HALVES],
+    "cancel": [made(overlap="cancel"), *HALVES],
+    "allow": [made(overlap="allow"), *HALVES],
+    "once": [made(misfire="once", overlap="allow"), *MISSED],
+    "all": [made(misfire="all", catch_up=3, overlap="queue"), *MISSED],
+    "none": [made(misfire="none", overlap="allow"), *MISSED],
+    "pause and resume": [
+        made(overlap="allow"),
+        *hours(1),
+        lambda lab: lab.engine.pause_schedule("hourly", "holidays"),
+        *hours(2, 3.5),
+        lambda lab: lab.engine.resume_schedule("hourly"),
+        *hours(4, 5, 6.5),
+        lambda lab: lab.engine.unschedule("hourly") if lab.engine.schedules() else None,
+        *hours(8),
+    ],
+    "backfill": [
+        made(overlap="allow"),
+        *hours(1),
+        lambda lab: lab.engine.backfill("hourly", "5h", "0s"),
+        *hours(2, 4),
+    ],
+    "another rule": [made(overlap="skip"), *hours(1, 1.5), made(cron="30 * * * *", overlap="skip"), *hours(2, 2.5, 3, 4, 4.5, 6)],
+}
+
+
+UNHINDERED = ("allow", "once", "none", "backfill")
+"""Here no tick depends on how far the runs of others are."""
+
+
+class Stage:
+    """A database, and engines on it, one after another."""
+
+    def __init__(self, database: str, script: list[Act], plans: list[Plan]) -> None:
+        self.database, self.script, self.plans = database, script, plans
+        self.clock, self.ledger, self.done = VirtualClock(NOON), Ledger(), 0
+        self.zombies: list[Lab] = []
+
+    def play(self) -> dict[str, tuple[str, bytes | None]]:
+        """Return the runs by their keys, with how they ended."""
+        try:
+            for number, plan in enumerate([*self.plans, None]):
+                if self._live(number, plan):
+                    break
+        finally:
+            for zombie in self.zombies:
+                zombie.close()
+        with closing(open_store(self.database, clock=self.clock)) as store:
+            runs = store.runs(c.Filter(limit=1000))
+            assert store.check() == []
+            assert len({run.key for run in runs}) == len(runs)
+            return {run.key or run.id: (run.status.value, run.result) for run in runs}
+
+    def _live(self, number: int, plan: Plan | None) -> bool:
+        open_it = open_store if self.database.startswith("postgresql:") else hasty_store
+        store = Boundaries(open_it(self.database, clock=self.clock), self.ledger, plan, engine=number)
+        try:
+            lab = Lab(self.database, clock=self.clock, store=store, workflows=[ticked])
+        except EngineClosed:
+            assert store.dead
+            self._notice()
+            return False
+        with suppress(Crash, EngineClosed):
+            lab.settle()
+            while self.done < len(self.script) and not (store.dead or store.lost):
+                self.script[self.done](lab)
+                lab.settle()
+                self.done += not (store.dead or store.lost)
+        if store.dead:
+            lab.abandon()
+            self._notice()
+        elif store.lost:
+            self.zombies.append(lab)
+        else:
+            lab.close()
+        return not (store.dead or store.lost)
+
+    def _notice(self) -> None:
+        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
+        with closing(open_store(self.database, clock=self.clock)) as store:
+            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
+
+
+@contextmanager
+def databases(kind: str, request, tmp_path):
+    """Yield what gives out empty databases."""
+    if kind == "sqlite":
+        numbers = iter(range(10_000))
+        yield lambda: str(tmp_path / f"{next(numbers)}.db")
+        return
+    server = request.getfixturevalue("postgres_server")
+    lent = []
+
+    def lend() -> str:
+        lent.append(server.lend())
+        return lent[-1].__enter__()
+
+    try:
+        yield lend
+    finally:
+        for one in lent:
+            one.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.timeout(300)
+def test_each_tick_has_its_run_wherever_whoever_dies(kind, name, request, tmp_path):
+    with databases(kind, request, tmp_path) as fresh:
+        undisturbed = Stage(fresh(), SCRIPTS[name], [])
+        expected = undisturbed.play()
+        assert expected or name == "none"
+        commits = list(enumerate(undisturbed.ledger.commits, start=1))
+        boundaries = [
+            number
+            for number, commit in commits
+            if has_effect(commit.batch, commit.answers) and any(isinstance(op, OURS) for op in commit.batch)
+        ]
+        assert boundaries
+        for number in boundaries:
+            for side in (BEFORE, AFTER, ZOMBIE) if kind == "sqlite" else (BEFORE, AFTER):
+                found = Stage(fresh(), SCRIPTS[name], [Plan(number, side)]).play()
+                if side != ZOMBIE:
+                    assert found == expected, f"{side} commit {number}"
+                elif name in UNHINDERED:  # else it matters how far runs are, and zombies do not wait for us
+                    assert found.keys() == expected.keys(), f"{side} commit {number}"
+
+
+def test_a_trigger_that_was_committed_is_not_lost(tmp_path):
+    def trigger(lab: Lab) -> None:
+        if lab.engine.find_schedule("hourly").started == 0:
+            lab.engine.trigger("hourly")
+
+    script = [made(), trigger, *hours(0.5, 1, 1.5, 2)]
+    expected = Stage(str(tmp_path / "a.db"), script, [])
+    assert len(expected.play()) == 2
+    for number in range(1, len(expected.ledger.commits) + 1):
+        for side in (BEFORE, AFTER):
+            found = Stage(str(tmp_path / f"{number}{side}.db"), script, [Plan(number, side)]).play()
+            assert len(found) == 2, f"{side} commit {number}"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals of POSIX")
+def test_ticks_are_neither_lost_nor_doubled_when_real_workers_are_killed(kind, request, tmp_path):
+    with databases(kind, request, tmp_path) as fresh:
+        workers = Workers(tmp_path)
+        workers.database = fresh()
+        with closing(Engine(workers.database, workflows=[])) as engine:
+            try:
+                _kill_and_count(workers, engine)
+            finally:
+                for worker in list(workers.running):
+                    workers.kill(worker)
+
+
+def _kill_and_count(workers: Workers, engine: Engine) -> None:
+    pause = threading.Event()
+    workers.start(crash_limit=50)
+    workers.start(crash_limit=50)
+    engine.schedule(
+        "each second", "five_steps", interval="1s", args=(1,), misfire="all", catch_up=1000, overlap="allow"
+    )  # fmt: skip
+    made = engine.find_schedule("each second")
+    for _ in range(6):
+        pause.wait(0.9)
+        workers.kill(workers.running[0])
+        workers.start(crash_limit=50)
+    until(lambda: len(engine.runs(limit=1000)) >= 8, seconds=30)
+    engine.pause_schedule("each second")
+    until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)), seconds=60)
+    ticks = sorted(int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs(limit=1000))
+    assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
+    assert engine.find_schedule("each second").started == len(ticks)
+    assert engine.check() == []

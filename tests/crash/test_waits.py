@@ -1,0 +1,250 @@
+"""Waits with conditions, killed before and after each commit that has to do with them, in a file and in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from holdfast import (
+    all_of,
+    any_of,
+    compensate,
+    count,
+    create_wait,
+    first,
+    gather,
+    matching,
+    sleep,
+    step,
+    sync,
+    wait_for,
+    wait_signal,
+    workflow,
+)
+from holdfast.errors import BadOption, WaitNotFound, WaitTimeout
+from holdfast.testing import crash_everywhere
+from holdfast.testing.ledger import RUN
+from holdfast.testing.postgres import _WIPE
+
+world: Counter[str] = Counter()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def everywhere(request):
+    if request.param == "sqlite":
+        yield partial(crash_everywhere, setup=world.clear, doubles=3)
+        return
+    server = request.getfixturevalue("postgres_server")
+    with server.lend() as url:
+        clear = partial(server.execute, _WIPE, url)
+        yield partial(crash_everywhere, setup=world.clear, doubles=0, zombies=False, database=url, clear=clear)
+
+
+@step
+async def ship(what: str) -> str:
+    world[f"ship {what}"] += 1
+    return what
+
+
+@step
+async def unship(what: str) -> None:
+    world[f"unship {what}"] += 1
+
+
+def delivers(name, payload=None, **options):
+    """Deliver a signal, as an outsider with the token, to the wait of that name."""
+
+    def deliver(lab):
+        wait = next(wait for wait in lab.engine.waits(RUN) if wait.id is not None and wait.name == name)
+        lab.engine.deliver(wait.id, lab.engine.wait_token(wait.id), payload=payload, key=f"{name} {payload}", **options)
+
+    return deliver
+
+
+def releases(lab):
+    """Let go what the run waits for, as a person would who looks first."""
+    with suppress(WaitNotFound, BadOption):
+        lab.engine.release(RUN, payload="go", by="ann")
+
+
+def releases_when_asked(lab):
+    """The same, but only when the wait was put to a person."""
+    if not lab.engine.waits(RUN, escalated=True):
+        lab.hop()
+        lab.settle()
+    releases(lab)
+
+
+def all_is_closed(lab):
+    assert [wait for wait in lab.engine.waits(RUN) if wait.closed_at is None] == []
+
+
+# Signals
+
+
+@workflow
+async def ready(x: int) -> list[object]:
+    before = await ship("first")
+    found = await wait_for(all_of("paid", any_of("shipped", count(2, matching("vote", {"ok": True}), distinct="signals"))))
+    return [before, [(one.id, one.name, one.payload) for one in found.signals], await ship("second")]
+
+
+@workflow
+def ready_blocking(x: int) -> list[object]:
+    found = sync.wait_for(sync.all_of("paid", sync.count(2, "vote")))
+    return [[(one.id, one.name, one.payload) for one in found.signals], ship.sync("second")]
+
+
+VOTES = [("vote", {"ok": True}), ("other", 1), ("paid", 5), ("vote", {"ok": True}), ("vote", {"ok": True})]
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["when waited for", "before"])
+@pytest.mark.parametrize("shape", [ready, ready_blocking], ids=lambda shape: shape.name)
+def test_a_condition_is_met_once_and_by_the_same_signals(everywhere, shape, early):
+    everywhere(shape, 1, signals=VOTES, early=early, check=all_is_closed)
+
+
+@workflow
+async def side_by_side(x: int) -> list[object]:
+    async def one() -> list[int]:
+        return [signal.id for signal in (await wait_for(count(2, "vote"))).signals]
+
+    return await gather(one(), sleep("1h"), one(), ship("something"))
+
+
+def test_waits_side_by_side_share_no_signal(everywhere):
+    everywhere(side_by_side, 1, signals=[("vote", n) for n in range(4)])
+
+
+# Handed out
+
+
+@workflow
+async def asking(x: int) -> list[object]:
+    wait = await create_wait("callback", expires="30d")
+    await ship("question")
+    found = await wait_for(wait, timeout="3d")
+    return [found.how, found.payload, await ship("answer")]
+
+
+@workflow
+def asking_blocking(x: int) -> list[object]:
+    wait = sync.create_wait("callback")
+    ship.sync("question")
+    return [sync.wait_for(wait).payload, ship.sync("answer")]
+
+
+@pytest.mark.parametrize("shape", [asking, asking_blocking], ids=lambda shape: shape.name)
+def test_what_an_outsider_delivers_arrives_once(everywhere, shape):
+    everywhere(shape, 1, signals=[delivers("callback", 7)], check=all_is_closed)
+
+
+@workflow
+async def asking_early(x: int) -> list[object]:
+    waits = [await create_wait(name) for name in ("ann", "bob", "cy")]
+    await wait_signal("go")
+    found = await wait_for(count(2, *waits, distinct="waits"))
+    return [(one.name, one.payload) for one in found.signals]
+
+
+def test_early_answers_are_kept(everywhere):
+    signals = [delivers("cy", 1), delivers("ann", 2), ("go", None)]
+
+    everywhere(asking_early, 1, signals=signals, check=all_is_closed)
+
+
+@workflow
+async def asking_twice(x: int) -> list[object]:
+    wait = await create_wait("callback")
+
+    async def answer() -> object:
+        return (await wait_for(wait)).payload
+
+    async def nobody() -> object:
+        await sleep("1h")
+        return None
+
+    return [await first(answer(), nobody()), (await wait_for(wait)).payload]
+
+
+def test_a_wait_that_was_dropped_can_be_taken_up_again(everywhere):
+    def later(lab):
+        lab.hop()
+        lab.settle()
+        delivers("callback", 4)(lab)
+
+    def is_right(lab):
+        assert lab.engine.run(RUN).result()[-1] == 4
+
+    everywhere(asking_twice, 1, signals=[later], check=is_right, exact=False, zombies=False)
+
+
+# Time
+
+
+@workflow
+async def too_late(on_timeout: str) -> list[object]:
+    compensate(unship, "first")
+    wait = await create_wait("callback")
+    await ship("first")
+    try:
+        found = await wait_for(all_of(wait, "word"), timeout="3d", on_timeout=on_timeout)
+    except WaitTimeout:
+        return ["late", await ship("apology")]
+    return [found.how, [one.name for one in found.signals], found.by, await ship("rest")]
+
+
+@workflow
+def too_late_blocking(on_timeout: str) -> list[object]:
+    compensate(unship, "first")
+    try:
+        found = sync.wait_for("never", timeout="3d", on_timeout=on_timeout)
+    except WaitTimeout:
+        return ["late", ship.sync("apology")]
+    return [found.how, found.by, ship.sync("rest")]
+
+
+@pytest.mark.parametrize("on_timeout", ["fail", "cancel", "expire", "continue"])
+@pytest.mark.parametrize("shape", [too_late, too_late_blocking], ids=lambda shape: shape.name)
+def test_time_is_up_once_and_the_same_comes_of_it(everywhere, shape, on_timeout):
+    ends = {"fail": "completed", "cancel": "cancelled", "expire": "expired", "continue": "completed"}
+
+    def ended(lab):
+        assert lab.engine.run(RUN).status == ends[on_timeout]
+        all_is_closed(lab)
+
+    everywhere(shape, on_timeout, signals=[("word", 1)], check=ended)
+
+
+@workflow
+async def expiring(x: int) -> list[object]:
+    wait = await create_wait("callback", expires="1h")
+    found = await wait_for(wait, timeout="3d", on_timeout="continue")
+    return [found.how, await ship("rest")]
+
+
+def test_a_wait_that_expires_is_given_up(everywhere):
+    everywhere(expiring, 1, check=all_is_closed)
+
+
+# People
+
+
+@pytest.mark.parametrize("shape", [too_late, too_late_blocking], ids=lambda shape: shape.name)
+def test_what_was_put_to_a_person_waits_for_that_person(everywhere, shape):
+    def released(lab):
+        assert "release" in lab.engine.run(RUN).result()
+        all_is_closed(lab)
+
+    everywhere(shape, "escalate", signals=[releases_when_asked], check=released)
+
+
+def test_a_person_lets_a_wait_go_once(everywhere):
+    everywhere(asking, 1, signals=[releases], check=all_is_closed)
+
+
+def test_a_person_and_a_signal_may_come_together(everywhere):
+    everywhere(ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed)
