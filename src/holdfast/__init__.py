@@ -15,6 +15,7 @@ from holdfast.authoring.code.aio import (
     wait_signal,
 )
 from holdfast.authoring.code.alchemy import sqlalchemy_connection
+from holdfast.authoring.code.output import Stream, emit, null, progress, stream
 from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
@@ -28,8 +29,9 @@ from holdfast.errors import Fail, HoldfastError, Retry
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Wait",
-    "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "first", "gate", "gather", "info", "map",
-    "matching", "now", "patched", "random", "schedule", "scheduled_time", "sleep", "sqlalchemy_connection", "start", "step",
-    "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "Answer", "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream",
+    "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather",
+    "info", "map", "matching", "now", "null", "patched", "progress", "random", "schedule", "scheduled_time", "sleep",
+    "sqlalchemy_connection", "start", "step", "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal",
+    "workflow",
 ]  # fmt: skip

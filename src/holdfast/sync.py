@@ -13,6 +13,7 @@ from holdfast.authoring.code.blocking import (
     wait_for,
     wait_signal,
 )
+from holdfast.authoring.code.output import Stream, emit, null, progress, stream
 from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
@@ -24,8 +25,8 @@ from holdfast.core.gates.answer import Answer
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
-    "Answer", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Wait", "Waited", "all_of", "any_of",
-    "compensate", "connection", "count", "create_wait", "first", "gate", "gather", "info", "map", "matching", "now", "patched",
-    "random", "schedule", "scheduled_time", "sleep", "start", "step", "task", "timeout", "uuid", "version", "wait_for",
-    "wait_signal", "workflow",
+    "Answer", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of",
+    "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "info", "map", "matching",
+    "now", "null", "patched", "progress", "random", "schedule", "scheduled_time", "sleep", "start", "step", "stream", "task",
+    "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, info, sleep, step, wait_signal, workflow
+from holdfast import Engine, emit, info, sleep, step, wait_signal, workflow
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 
@@ -64,6 +64,23 @@ async def wait_for_file(name: str) -> int:
 @workflow
 async def patient(name: str) -> int:
     return await wait_for_file(name)
+
+
+@step
+async def talk(name: str) -> int:
+    """Talk until the test says so."""
+    said = 0
+    while not (folder / name).exists():
+        emit({"said": said, "pid": os.getpid()})
+        said += 1
+        await sleep("5ms")
+    return os.getpid()
+
+
+@workflow
+async def talking(name: str) -> int:
+    emit("begins")
+    return await talk(name)
 
 
 @workflow

@@ -92,7 +92,7 @@ def test_a_run_has_the_columns_of_its_table(db):
     ("table", "record", "only_in_the_table"),
     [
         ("route", records.Route, {"id"}),
-        ("event", records.Event, {"id", "run_id"}),
+        ("event", records.Event, {"run_id"}),
         ("signal", records.Signal, {"run_id"}),
         ("session", records.Session, set()),
         ("lane", records.Lane, set()),

@@ -41,6 +41,7 @@ def _as_data(store: Store, run: Run) -> dict[str, Any]:
     children = [{"id": child.id, "step": child.parent_step, "status": child.status.value} for child in store.children(run.id)]
     return {
         **as_data(store, run),
+        "progress": _progress_data(store, run),
         "children": children,
         "history": [_event(event, void=event.seq not in counted) for event in history],
     }
@@ -79,6 +80,7 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
         ("created", seconds(run.created_at)),
         ("started", seconds(run.started_at)),
         ("finished", seconds(run.finished_at)),
+        ("progress", _progress(store, run)),
         ("wakes", seconds(run.wake_at)),
         ("deadline", seconds(run.deadline)),
         ("worker", worker),
@@ -93,6 +95,19 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
         ("result", "" if run.result is None else short(run.result, 200)),
         ("error", error_line(run.error, 300)),
     ]
+
+
+def _progress_data(store: Store, run: Run) -> dict[str, Any] | None:
+    found = store.progress(run.id)
+    return None if found is None else {"percent": found.percent, "message": found.message, "at": iso(found.at)}
+
+
+def _progress(store: Store, run: Run) -> str:
+    found = store.progress(run.id)
+    if found is None:
+        return ""
+    percent = "" if found.percent is None else f"{found.percent:g} %"
+    return " ".join(part for part in (percent, found.message or "") if part)
 
 
 def _lane(run: Run) -> str:

@@ -13,6 +13,8 @@ from holdfast.connect.areas.gates import AsyncGates
 from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
 from holdfast.connect.areas.schedules import AsyncScheduleCalls
+from holdfast.connect.areas.streams import AsyncStreams
+from holdfast.connect.areas.subscriptions import AsyncSubscriptions
 from holdfast.connect.areas.waits import AsyncWaits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
@@ -76,7 +78,7 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, AsyncWaits):
+class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, AsyncWaits, AsyncStreams, AsyncSubscriptions):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:

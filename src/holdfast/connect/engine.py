@@ -15,6 +15,8 @@ from holdfast.connect.areas.gates import Gates
 from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
 from holdfast.connect.areas.schedules import ScheduleCalls
+from holdfast.connect.areas.streams import Streams
+from holdfast.connect.areas.subscriptions import Subscriptions
 from holdfast.connect.areas.waits import Waits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
@@ -80,7 +82,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits):
+class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptions):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.

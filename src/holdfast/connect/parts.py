@@ -18,8 +18,11 @@ from holdfast.core.duration import Duration
 from holdfast.core.records import NewRun, Route
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
+from holdfast.engine.frames import Frames
+from holdfast.engine.news import News
 from holdfast.engine.results import Results
 from holdfast.engine.scheduling import Schedules
+from holdfast.engine.subscriptions import Subscriptions
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, UnknownWorkflow
@@ -54,6 +57,10 @@ class Parts:
         self.writer = Writer(self.store)
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
+        self.news = News()
+        self.writer.listeners.append(self.news.hinted)
+        self.frames = Frames(self.store, self.codec)
+        self.subscriptions = Subscriptions(self.store)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
         self.schedules = Schedules(self.client)
         self.client.max_signals = limit
@@ -87,7 +94,8 @@ class Parts:
         self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn)
         self.worker.watchers.append(self.results.changed)
         self.worker.declare = self._declarations
-        self.results.watched = True
+        self.worker.watchers.append(self.news.changed)
+        self.results.watched = self.news.watched = True
         return self.worker
 
     def _declarations(self) -> list[Transition]:
@@ -123,7 +131,7 @@ def settings_from(options: dict[str, Any]) -> Settings:
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
     found = {name: value for name, value in options.items() if value is not None}
-    for name in ("lifetime", "linger", "poll"):
+    for name in ("lifetime", "linger", "poll", "stream_window"):
         if name in found:
             found[name] = duration.parse(found[name])
     if "grace" in found:

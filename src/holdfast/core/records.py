@@ -122,6 +122,7 @@ class Kind:
     LEASE_REVOKED = "lease_revoked"
     PRIORITY_CHANGED = "priority_changed"
     RUN_OVERRIDDEN = "run_overridden"
+    LEASE_LOST = "lease_lost"
 
 
 OUTCOMES = frozenset(
@@ -148,7 +149,8 @@ OUTCOMES = frozenset(
 
 
 class Event(msgspec.Struct):
-    """One line of a run's history. ``step`` is the stable identity of the command that it belongs to."""
+    """One line of a run's history. ``step`` is the stable identity of the command that it belongs to. ``id`` is its number among
+    the events of all runs; it is told only where an event moves with its run."""
 
     kind: str
     step: str | None = None
@@ -158,6 +160,7 @@ class Event(msgspec.Struct):
     started_at: int | None = None
     at: int = 0
     seq: int = 0
+    id: int = 0
 
 
 class Signal(msgspec.Struct):

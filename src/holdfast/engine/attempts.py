@@ -9,8 +9,10 @@ from typing import Any
 from holdfast.core import duration
 from holdfast.core.program import RunStep, StepInfo
 from holdfast.engine.held import Held
+from holdfast.engine.outcomes import encoded
 from holdfast.engine.wants import Step
 from holdfast.errors import StepTimeout
+from holdfast.store.contract import Advance
 
 NOTE_AFTER = 1_000_000
 """Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
@@ -58,7 +60,17 @@ async def attempt(held: Held, want: Step) -> None:
 
 
 async def _call(held: Held, command: RunStep, number: int) -> Any:
-    info = StepInfo(held.run.id, held.run.workflow, command.id, number, held.run.generation)
+    info = StepInfo(held.run.id, held.run.workflow, command.id, number, held.run.generation, held.outlet)
     if command.is_async:
         return await command.call(info, None)
     return await held.host.threads.run(partial(command.call, info, None))
+
+
+def transact(held: Held, want: Step, op: Advance, connection: Any) -> bytes:
+    """Run a step inside the transaction that records it, and let what it puts out be part of that, too."""
+    command = want.command
+    info = StepInfo(held.run.id, held.run.workflow, command.id, want.attempt, held.run.generation, held.outlet)
+    held.outlet.begin_anew(command.id, want.attempt)
+    data = encoded(command, command.call(info, connection), held.host.codec)
+    op.output = held.outlet.take_attempt(command.id, want.attempt)
+    return data

@@ -10,24 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.core import tokens
-from holdfast.core.program import Command, CreateWait, Definition, Finish, Program, RunStep, StepInfo
+from holdfast.core.program import Command, CreateWait, Definition, Finish, Program
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
+from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
-from holdfast.engine.attempts import attempt
+from holdfast.engine.attempts import attempt, transact
 from holdfast.engine.commands import handle, start_more
 from holdfast.engine.failure import as_data
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
 from holdfast.engine.listening import Listening
-from holdfast.engine.outcomes import encoded
 from holdfast.engine.past import DEADLINE
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, until
@@ -99,10 +100,12 @@ class Driver(Listening):
         self._cancel_seen = self.progress.cancelled is not None
         self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
         self.waited = self.progress.waited
+        self.outlet.life += sum(event.kind == Kind.RUN_REPLAYED for event in history)
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
         program.report, program.clock, program.token = self.reported, self.now, self.token_of
+        program.sink, self.outlet.speculative = self.outlet, program.speculative
         commands = await program.begin(events)
         if not fresh:
             if self.run.revision:  # else nothing has ever reached it
@@ -167,6 +170,7 @@ class Driver(Listening):
             self.due_at(want.again_at)
         elif event.kind != Kind.STEP_STARTED:
             del self.wants[event.step or ""]
+        self.outlet.ended(event)
         events.append(event)
 
     def _collect_due(self, events: list[Event]) -> None:
@@ -253,6 +257,8 @@ class Driver(Listening):
 
     async def _commit(self, *, rest: bool) -> None:
         """Write what the batch says and, when the program rests, where the run stands."""
+        if self.outlet.writing is not None:
+            await self.outlet.writing  # what was put out before is written before
         batch, self.batch = self.batch, Batch()
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
@@ -260,12 +266,13 @@ class Driver(Listening):
         parks = rest and batch.finish is None and not self._knocked and self._only_waits()
         op = self._operation(batch, parks=parks)
         if op is None:
+            self.outlet.release()
             return
         answer = await self._write(op)
         if isinstance(answer, Changed):
             self._revision = answer.revision
             self.knock()
-            if not batch.says_something():
+            if not batch.says_something() and op.output is None:
                 return
             answer = await self._write(self._without_parking(op))
         self._settle(op, batch, answer)
@@ -288,6 +295,8 @@ class Driver(Listening):
         for event in op.events:
             self._seq += 1
             event.seq = self._seq
+        if self.outlet.is_used:
+            op.output = self.outlet.take(op.status.value if op.status in FINAL else None)
         return op
 
     def _at_work(self) -> Status:
@@ -364,7 +373,7 @@ class Driver(Listening):
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
         """A child that was asked for under the id of another run cannot be: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
-        failed = Advance(run_id=op.run_id, generation=op.generation)
+        failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
         self._conclude(failed, Finish("failed", error=error))
         for event in failed.events:
             self._seq += 1
@@ -400,6 +409,7 @@ class Driver(Listening):
         op.keep = False
         if not self.wants:
             op.status, op.waits = self._at_work(), None
+        op.output = self.outlet.take()
         answer = await self._write(op)
         if isinstance(answer, Changed):
             self._revision = answer.revision
@@ -430,7 +440,9 @@ class Driver(Listening):
 
     async def _release(self) -> None:
         status = Status.CANCELLING if self._cancelling else Status.PENDING
-        await self._write(Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False))
+        op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
+        op.output = self.outlet.take(Reason.RELEASED, only_steps=True)
+        await self._write(op)
         self._over = True
 
     async def _give_back(self, error: Exception) -> None:
@@ -446,7 +458,8 @@ class Driver(Listening):
         command, started_at = want.command, self.now()
         event = Event(Kind.STEP_COMPLETED, command.id, attempt=want.attempt, started_at=started_at, seq=self._seq + 1)
         event.at = started_at
-        op = Advance(run_id=self.run.id, generation=self.run.generation, events=[event], body=self._body(want))
+        op = Advance(run_id=self.run.id, generation=self.run.generation, events=[event])
+        op.body = partial(transact, self, want, op)
         try:
             answer = await self._persist(op)
         except (LeaseLost, EngineClosed):
@@ -461,11 +474,6 @@ class Driver(Listening):
         assert self._program is not None
         await self._do(await self._program.feed([event]))
 
-    def _body(self, want: Step) -> Any:
-        command: RunStep = want.command
-        info = StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
-        return lambda connection: encoded(command, command.call(info, connection), self.host.codec)
-
     async def _stick(self, error: Exception) -> None:
         """The run cannot go on without a person: say why, and lose nothing."""
         foreseen = isinstance(error, HoldfastError)
@@ -474,7 +482,7 @@ class Driver(Listening):
         data = as_data(error)
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,
-            events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)],
+            events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)], output=self.outlet.take(Reason.STUCK, only_steps=True),
         )  # fmt: skip
         with suppress(LeaseLost, EngineClosed):
             await self._write(op)

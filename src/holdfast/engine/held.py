@@ -13,6 +13,7 @@ from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
+from holdfast.engine.outlet import Outlet
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Want
 from holdfast.store.contract import GateMove
@@ -79,6 +80,7 @@ class Held:
         self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
+        self.outlet = Outlet(self)
 
     def now(self) -> int:
         return self.host.store.now()

@@ -27,6 +27,10 @@ class Host(Protocol):
     stopping: bool
     linger: int
     """Microseconds for which a waiting run stays in memory."""
+    stream_window: float
+    """Seconds for which output waits for company."""
+    captures: bool
+    """Whether what steps print and log is part of their output."""
 
     def learn(self, definition: Definition) -> None:
         """Remember a workflow that is started as a child: then it can be run here."""

@@ -22,8 +22,10 @@ from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
+from holdfast.engine.news import News
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
+from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
@@ -52,6 +54,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     watch: float = 0.002
     idle_watch: float = 0.02
     grace: float = 30.0
+    stream_window: int = 10_000
+    """How long output waits for company before it is written."""
+    capture: bool = False
+    """Whether what steps print and log is part of their output."""
 
 
 class Worker:
@@ -66,12 +72,15 @@ class Worker:
         self.session_id = ""
         self.stopping = False
         self.linger = settings.linger
+        self.stream_window, self.captures = settings.stream_window / 1_000_000, settings.capture
         self.drivers: dict[str, Driver] = {}
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
         self.declare: Callable[[], list[Transition]] = list
         """Says what the code declares and the store may not know."""
         self.threads = Threads()
+        self.news = News()
+        self.couriers = Couriers(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
         self._strands: set[Strand] = set()
@@ -100,7 +109,9 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
-        self.writer.listeners.append(self._hinted)
+        self.writer.listeners += [self._hinted, self.news.hinted]
+        self.watchers.append(self.news.changed)
+        self.news.watched = True
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
@@ -110,7 +121,7 @@ class Worker:
         except BaseException:  # nobody works here: others must not take this session for a living one
             self._forget()
             raise
-        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self.duties.forever)
+        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self.duties.forever, self.couriers.forever)
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
@@ -144,8 +155,9 @@ class Worker:
 
     def _forget(self) -> None:
         """Let go of all that makes others believe that somebody works here."""
-        if self._hinted in self.writer.listeners:
-            self.writer.listeners.remove(self._hinted)
+        for listener in (self._hinted, self.news.hinted):
+            if listener in self.writer.listeners:
+                self.writer.listeners.remove(listener)
         self.store.free_slot(self._slot)
         self.alarms.close()
         self.threads.close()
@@ -201,9 +213,11 @@ class Worker:
 
     def _hinted(self, hints: Hints) -> None:
         """A commit of this process touched something. May come from any thread."""
-        if not (hints.ready or hints.runs):
+        if not (hints.ready or hints.runs or hints.subscriptions):
             return
         try:
+            if hints.subscriptions:
+                self.loop.call_soon_threadsafe(self.couriers.look)
             self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs))
         except RuntimeError:  # the loop is closed: nobody is here to look
             return

@@ -35,6 +35,16 @@ BELOW_RUNS: tuple[Table, ...] = (
         ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
         order="opened_at, step",
     ),
+    Table("output", ("last_seq", "streams", "percent", "message", "progress_at"), "run_id"),
+    Table(
+        "stream",
+        (
+            "number", "step", "attempt", "generation", "supersedes", "frames", "said", "kept_durable", "kept_summary",
+            "kept_best_effort", "first_seq", "summary", "version", "opened_at", "written_at", "closed_at", "reason",
+        ),
+        "number",
+    ),
+    Table("frame", ("seq", "stream", "kind", "mode", "name", "data", "nulls", "version", "at"), "seq"),
 )  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
@@ -61,6 +71,19 @@ STANDING: tuple[Table, ...] = (
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
     Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     Table("schedule", _SCHEDULE, "namespace, name"),
+    Table(
+        "subscription",
+        (
+            "name", "kind", "which", "after_tx", "after_id", "created_at", "moved_at", "url", "secret", "attempts",
+            "attempt_limit", "next_at", "error",
+        ),
+        "name",
+    ),
+    Table(
+        "dead_letter",
+        ("subscription", "run_id", "seq", "body", "attempts", "error", "at", "again"),
+        "subscription, run_id, seq",
+    ),
 )  # fmt: skip
 """What belongs to the installation."""
 

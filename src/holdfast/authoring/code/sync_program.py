@@ -212,7 +212,7 @@ class SyncProgram(CodeProgram):
     def _run_here(self, command: RunStep) -> None:
         assert self.report is not None
         started = self.clock()
-        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation)
+        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation, self.sink)
         try:
             value = command.call(info, None)
         except Exception as error:

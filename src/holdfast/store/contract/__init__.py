@@ -77,6 +77,19 @@ from holdfast.store.contract.schedules import (
     SetSchedule,
     TriggerSchedule,
 )
+from holdfast.store.contract.streams import Appended, AppendFrames, StoredFrame, StreamReader
+from holdfast.store.contract.subscriptions import (
+    ClaimWebhooks,
+    Consume,
+    Consumed,
+    EventReader,
+    MoveCursor,
+    ReplayLetters,
+    SettleDelivery,
+    Subscribe,
+    SubscriptionTransition,
+    Unsubscribe,
+)
 from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
@@ -104,12 +117,21 @@ ScheduleTransition = (
     SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
 )
 WaitTransition = DeliverSignal | ReleaseWait
+StreamTransition = AppendFrames
 Transition = (
-    RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition | ScheduleTransition | WaitTransition
+    RunTransition
+    | FlowTransition
+    | LeaseTransition
+    | KeyTransition
+    | GateTransition
+    | ScheduleTransition
+    | WaitTransition
+    | StreamTransition
+    | SubscriptionTransition
 )
 
 
-class Store(Reader, FlowReader, LeaseReader, Protocol):
+class Store(Reader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -150,12 +172,17 @@ __all__ = [
     "WAIT_TOKEN",
     "Advance",
     "Advanced",
+    "AppendFrames",
+    "Appended",
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
     "Changed",
     "Claim",
     "ClaimLeases",
+    "ClaimWebhooks",
+    "Consume",
+    "Consumed",
     "CopyRuns",
     "CreateFlow",
     "DecideGate",
@@ -165,6 +192,7 @@ __all__ = [
     "Delivery",
     "EndCopy",
     "EndSession",
+    "EventReader",
     "ExpireAttempts",
     "ExpireGates",
     "ExpireRuns",
@@ -179,6 +207,7 @@ __all__ = [
     "ImportRun",
     "Leased",
     "Look",
+    "MoveCursor",
     "MoveFlow",
     "NeedKey",
     "ObserveFlowStep",
@@ -193,6 +222,7 @@ __all__ = [
     "ReassignGate",
     "ReleaseWait",
     "RemoveSchedule",
+    "ReplayLetters",
     "ReplayRun",
     "RequestCancel",
     "ResumeRun",
@@ -203,12 +233,17 @@ __all__ = [
     "SetLane",
     "SetPriority",
     "SetSchedule",
+    "SettleDelivery",
     "SignalRun",
     "StartRuns",
     "Started",
     "Store",
+    "StoredFrame",
+    "StreamReader",
+    "Subscribe",
     "Transition",
     "TriggerSchedule",
+    "Unsubscribe",
     "UpdateGate",
     "WakeFlows",
     "WithdrawGate",

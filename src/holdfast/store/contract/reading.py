@@ -36,6 +36,20 @@ class Hints(msgspec.Struct):
     ready: bool = False
     runs: set[str] = msgspec.field(default_factory=set)
     finished: set[str] = msgspec.field(default_factory=set)
+    frames: set[str] = msgspec.field(default_factory=set)
+    subscriptions: bool = False
+
+    def add(self, others: Hints) -> None:
+        """Add others to these."""
+        self.ready |= others.ready
+        self.runs |= others.runs
+        self.finished |= others.finished
+        self.frames |= others.frames
+        self.subscriptions |= others.subscriptions
+
+    def copy(self) -> Hints:
+        """Return the same, to go back to."""
+        return Hints(self.ready, set(self.runs), set(self.finished), set(self.frames), self.subscriptions)
 
 
 class Look(msgspec.Struct):

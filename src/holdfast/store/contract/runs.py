@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Wait
 from holdfast.core.status import Status
+from holdfast.core.streams import Output
 from holdfast.store.contract.gates import GateMove
 from holdfast.store.contract.waits import MOST_SIGNALS
 
@@ -63,6 +64,7 @@ class Advance(msgspec.Struct, kw_only=True):
     gates: Sequence[GateMove] = ()
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
+    output: Output | None = None
 
 
 class Advanced(msgspec.Struct):

@@ -141,6 +141,8 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
     if type(op) is c.Advance:
         if op.body is not None or op.run_id in taken or any(getattr(op, name) for name in _RICH):
             return None
+        if op.output is not None:
+            return None
         alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
         alone = op

@@ -8,10 +8,14 @@ from holdfast.store.reading.keys import KeyReader
 from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 from holdfast.store.reading.schedules import ScheduleReader
+from holdfast.store.reading.streams import StreamReader
+from holdfast.store.reading.subscriptions import EventReader
 from holdfast.store.reading.waits import WaitReader
 
 
-class RowReader(RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader):
+class RowReader(
+    RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader, EventReader
+):
     """What can be asked of a store, one base for each capability."""
 
 

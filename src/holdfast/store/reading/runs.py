@@ -90,7 +90,9 @@ class RunReader(Asking):
         for row in below["whole_tags"]:
             found[row["run_id"]].tags[row["name"]] = row["value"]
         for row in below["whole_events"]:
-            found[row["run_id"]].events.append(_event(row))
+            event = _event(row)
+            event.id = row["id"]
+            found[row["run_id"]].events.append(event)
         for row in below["whole_signals"]:
             moving = {"key": row["key"], "taken": bool(row["taken"]), "effect": row["effect"]}
             found[row["run_id"]].signals.append(msgspec.structs.replace(_signal(row), **moving))

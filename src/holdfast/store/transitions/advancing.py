@@ -13,6 +13,7 @@ from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
+from holdfast.store.transitions.streaming import write as put_out
 from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
@@ -34,6 +35,8 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
+    if op.output is not None:
+        put_out(tx, [(op.run_id, op.output)])  # what comes too late for its stream must not hold up the run
     return c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
 
 

@@ -20,7 +20,7 @@ MARK = "half_copied"
 """The setting of a store that a copy into it has begun and not ended."""
 
 _EMPTY = (
-    "empty_events", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
+    "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
     *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
 )  # fmt: skip
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
@@ -29,7 +29,8 @@ _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step"
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:
     """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
-    _write(tx, [Dossier(op.run, op.tags, list(op.events), list(op.signals), below=op.below)])
+    events = [msgspec.structs.replace(event, id=0) for event in op.events]
+    _write(tx, [Dossier(op.run, op.tags, events, list(op.signals), below=op.below)])
 
 
 def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
@@ -54,13 +55,16 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
 def end_copy(tx: Transaction, op: c.EndCopy) -> None:
     """Take the mark off."""
     tx.change("delete_setting", name=MARK)
+    tx.rows("settle_numbers")
     tx.hints.ready = True
 
 
 def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:
     if tx.many("import_run", [_columns(tx, one) for one in runs]) < len(runs):
         raise RunExists(run=runs[0].run.id if len(runs) == 1 else f"one of {runs[0].run.id} to {runs[-1].run.id}")
-    below: dict[str, list[Row]] = {"insert_tag": [], "append": [], "import_signal": [], "insert_fanout": []}
+    below: dict[str, list[Row]] = {
+        "insert_tag": [], "append": [], "copy_event": [], "import_signal": [], "insert_fanout": [],
+    }  # fmt: skip
     for one in runs:
         for query, row in _belongings(one):
             below[query].append({"run_id": one.run.id, **row})
@@ -81,7 +85,8 @@ def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:
     for name, value in one.tags.items():
         yield "insert_tag", {"name": name, "value": value}
     for event in one.events:
-        yield "append", {name: getattr(event, name) for name in _EVENT}
+        row = {name: getattr(event, name) for name in _EVENT}
+        yield ("copy_event", {**row, "id": event.id}) if event.id else ("append", row)
     for signal in one.signals:
         yield "import_signal", {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)}
     for fanout in one.fanouts:

@@ -10,7 +10,7 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import IllegalMove, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
-from holdfast.store.transitions.transaction import Transaction, append, last_seq, load
+from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq, load
 
 
 def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
@@ -47,7 +47,7 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
     told = None if data is None else msgspec.json.encode(data)
-    append(tx, run_id, [Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told)])
+    append_from_outside(tx, [(run_id, Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told))])
 
 
 _BELOW = (

@@ -32,6 +32,8 @@ from holdfast.testing.conformance.runs import (
     Transactional,
 )
 from holdfast.testing.conformance.schedules import Ticking
+from holdfast.testing.conformance.streams import Streaming
+from holdfast.testing.conformance.subscriptions import Subscribing
 from holdfast.testing.conformance.waits import Waiting
 
 
@@ -60,6 +62,8 @@ class StoreContract(
     Gates,
     Keys,
     Ticking,
+    Streaming,
+    Subscribing,
 ):
     """All promises of a store."""
 
@@ -90,6 +94,8 @@ __all__ = [
     "Starting",
     "StartingWithin",
     "StoreContract",
+    "Streaming",
+    "Subscribing",
     "Ticking",
     "Time",
     "Transactional",
