@@ -42,6 +42,9 @@ HoldfastError
 │   ├── WaitClosed             the wait takes no more signals
 │   │   └── WaitExpired        its time is over
 │   ├── TooManySignals         the run has as many signals as it may have
+│   ├── HistoryGone            the history of the run was deleted
+│   ├── RetentionNotFound      no such retention rule
+│   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -263,6 +266,18 @@ class WaitExpired(WaitClosed):
 
 class TooManySignals(UsageError):
     """The run has as many signals as it may have: nothing was written."""
+
+
+class HistoryGone(UsageError):
+    """The history of this run was deleted by a retention rule: it can be neither replayed nor forked."""
+
+
+class RetentionNotFound(UsageError):
+    """There is no such retention rule: `holdfast retention` lists what there is."""
+
+
+class KeyMissing(UsageError):
+    """This is encrypted with a key that is not known here: nothing is lost; give the key, and try again."""
 
 
 class EngineClosed(UsageError):

@@ -44,7 +44,20 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Look, Reader
+from holdfast.store.contract.payloads import (
+    Change,
+    CopyPayloads,
+    Doomed,
+    EndUpkeep,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeUpkeep,
+    Upkeep,
+)
+from holdfast.store.contract.reading import Checked, Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -98,6 +111,7 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
+PayloadTransition = CopyPayloads | Reseal | Forget | SaveRetention | RemoveRetention | TakeUpkeep | EndUpkeep | SaveSetting
 KeyTransition = NeedKey | RotateKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
 ScheduleTransition = (
@@ -105,7 +119,14 @@ ScheduleTransition = (
 )
 WaitTransition = DeliverSignal | ReleaseWait
 Transition = (
-    RunTransition | FlowTransition | LeaseTransition | KeyTransition | GateTransition | ScheduleTransition | WaitTransition
+    RunTransition
+    | FlowTransition
+    | LeaseTransition
+    | KeyTransition
+    | GateTransition
+    | ScheduleTransition
+    | WaitTransition
+    | PayloadTransition
 )
 
 
@@ -153,9 +174,12 @@ __all__ = [
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
+    "Change",
     "Changed",
+    "Checked",
     "Claim",
     "ClaimLeases",
+    "CopyPayloads",
     "CopyRuns",
     "CreateFlow",
     "DecideGate",
@@ -163,14 +187,17 @@ __all__ = [
     "DeliverFlowEvent",
     "DeliverSignal",
     "Delivery",
+    "Doomed",
     "EndCopy",
     "EndSession",
+    "EndUpkeep",
     "ExpireAttempts",
     "ExpireGates",
     "ExpireRuns",
     "Filter",
     "FireSchedules",
     "FlowsWoken",
+    "Forget",
     "GateChange",
     "GateFilter",
     "GateMove",
@@ -192,14 +219,18 @@ __all__ = [
     "Reader",
     "ReassignGate",
     "ReleaseWait",
+    "RemoveRetention",
     "RemoveSchedule",
     "ReplayRun",
     "RequestCancel",
+    "Reseal",
     "ResumeRun",
     "ResumeSchedule",
     "RevokeLease",
     "RotateKey",
     "Rotated",
+    "SaveRetention",
+    "SaveSetting",
     "SetLane",
     "SetPriority",
     "SetSchedule",
@@ -207,9 +238,11 @@ __all__ = [
     "StartRuns",
     "Started",
     "Store",
+    "TakeUpkeep",
     "Transition",
     "TriggerSchedule",
     "UpdateGate",
+    "Upkeep",
     "WakeFlows",
     "WithdrawGate",
 ]

@@ -169,6 +169,7 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         | c.RevokeLease
         | c.SetPriority
         | c.OverrideRun
+        | c.Reseal
         | c.GateTransition,
     ):
         yield op.run_id
