@@ -48,6 +48,9 @@ HoldfastError
 │   ├── BadCursor              a cursor is of another database, or is none
 │   ├── SubscriptionNotFound   no such subscription
 │   ├── SubscriptionExists     the name belongs to a subscription to other events
+│   ├── HistoryGone            the history of the run was deleted
+│   ├── RetentionNotFound      no such retention rule
+│   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -293,6 +296,18 @@ class SubscriptionNotFound(UsageError):
 
 class SubscriptionExists(UsageError):
     """This name belongs to a subscription to other events, or of another kind: choose another one, or remove it first."""
+
+
+class HistoryGone(UsageError):
+    """The history of this run was deleted by a retention rule: it can be neither replayed nor forked."""
+
+
+class RetentionNotFound(UsageError):
+    """There is no such retention rule: `holdfast retention` lists what there is."""
+
+
+class KeyMissing(UsageError):
+    """This is encrypted with a key that is not known here: nothing is lost; give the key, and try again."""
 
 
 class EngineClosed(UsageError):

@@ -96,7 +96,7 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     wrong = next((one for one in workflows or () if not isinstance(one, Workflow)), None)
     if wrong is not None:
         raise click.ClickException(f"{target} holds a {type(wrong).__name__}, which is no workflow")
-    return Parts(desk().url, workflows=workflows, **options)
+    return Parts(desk().url, workflows=workflows, codec=desk().codec(), **options)
 
 
 def _parts_of(engine: Engine | AsyncEngine, target: str, options: dict[str, Any]) -> Parts:
@@ -205,6 +205,7 @@ class _Teller:
         run = self._parts.store.run(run_id)
         if run is None:
             return
+        run = self._parts.vault.shown(run)
         took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
         error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
         log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

@@ -91,6 +91,7 @@ def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index
         parent_index=index,
         on_parent_end=options.get("on_parent_end", "cancel"),
         root_id=run.root_id or run.id,
+        same=held.host.vault.is_same,
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.core import tokens
 from holdfast.core.program import Command, CreateWait, Definition, Finish, Program
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
+from holdfast.core.sealed import digest_of, is_sealed
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
@@ -93,6 +94,8 @@ class Driver(Listening):
             self.close()
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
+        if not fresh:
+            history = await self._opened(history)
         events = past.valid(history)
         self.replayed = not fresh
         self._seq = history[-1].seq if history else 0
@@ -113,6 +116,19 @@ class Driver(Listening):
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
+
+    async def _opened(self, history: list[Event]) -> list[Event]:
+        """Open what is sealed of the run and its history; what is kept apart is fetched without holding others up."""
+        heads = [self.run.input, *(value for event in history for value in (event.data, event.error))]
+        if not any(map(is_sealed, heads)):
+            return history
+
+        def open_all() -> tuple[Run, list[Event]]:
+            return self.host.vault.run(self.run), self.host.vault.events(self.run.id, history)
+
+        apart = any(digest_of(value) is not None for value in heads)
+        self.run, events = await self.host.threads.run(open_all) if apart else open_all()
+        return events
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
@@ -227,10 +243,10 @@ class Driver(Listening):
             return self.judge(want)
         if isinstance(want, ChildEnd):
             children = self.host.store.children(self.run.id, [want.command.start])
-            return want.outcome(children[0]) if children else None
+            return want.outcome(children[0], self.host.vault.children) if children else None
         if isinstance(want, MapEnd):
             children = self.host.store.children(self.run.id, [step])
-            outcome = want.outcome(children)
+            outcome = want.outcome(children, self.host.vault.children)
             if outcome is None:
                 start_more(self, want, want.room(children))
             elif want.ended < len(want.command.inputs):
@@ -360,7 +376,9 @@ class Driver(Listening):
     async def _persist(self, op: Advance | ExpireGates) -> Advanced | Changed:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
-        pause = 0.05
+        vault, pause = self.host.vault, 0.05
+        if isinstance(op, Advance) and not vault.is_light(op):
+            op = await self.host.threads.run(partial(vault.seal, op)) if vault.is_heavy(op) else vault.seal(op)
         while True:
             try:
                 answer: Advanced | Changed = await self.host.writer.post(op)
@@ -380,8 +398,7 @@ class Driver(Listening):
             event.seq = self._seq
         op.children, op.status = (), failed.status
         self._over = True
-        answer: Advanced | Changed = await self.host.writer.post(failed)
-        return answer
+        return await self._persist(failed)
 
     def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:
         """The write stands: take note of where the run is now."""

@@ -138,7 +138,8 @@ class Held:
             if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
-                return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)
+                payload = self.host.vault.open(signal.payload, f"signal {name!r} to run {self.run.id}")
+                return Event(Kind.SIGNAL_RECEIVED, step, payload)
         return None
 
     def cancel_map(self, step: str, reason: str) -> None:

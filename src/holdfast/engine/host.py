@@ -9,6 +9,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
 from holdfast.core.records import NewRun, Route
 from holdfast.engine.alarms import Alarms
+from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.store.contract import Store
@@ -20,6 +21,7 @@ class Host(Protocol):
     store: Store
     writer: Writer
     codec: Codec
+    vault: Vault
     alarms: Alarms
     threads: Threads
     loop: asyncio.AbstractEventLoop

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
 from holdfast.engine.news import News
+from holdfast.engine.payloads import duties as house
+from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.webhooks import Couriers
@@ -58,6 +61,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     """How long output waits for company before it is written."""
     capture: bool = False
     """Whether what steps print and log is part of their output."""
+    retain: int = 60_000_000
+    """How often a worker looks whether retention rules have something to delete."""
 
 
 class Worker:
@@ -65,10 +70,11 @@ class Worker:
 
     def __init__(
         self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock,
-        settings: Settings, learn: Callable[[Definition], None],
+        settings: Settings, learn: Callable[[Definition], None], vault: Vault | None = None,
     ) -> None:  # fmt: skip
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
         self.definitions, self.clock, self.learn = definitions, clock, learn
+        self.vault = vault or Vault(store)
         self.session_id = ""
         self.stopping = False
         self.linger = settings.linger
@@ -118,10 +124,18 @@ class Worker:
             await self._declare()
             await self.duties.look_after_all()
             await self.duties.look()
+            await house.unlock(self)
         except BaseException:  # nobody works here: others must not take this session for a living one
             self._forget()
             raise
-        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self.duties.forever, self.couriers.forever)
+        jobs = (
+            self._claim_forever,
+            self._watch_forever,
+            self._beat_forever,
+            self.duties.forever,
+            self.couriers.forever,
+            partial(house.keep_house_forever, self),
+        )
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
@@ -280,6 +294,11 @@ class Worker:
             for run in runs:
                 self.hold(run, histories.get(run.id, []), fresh=False)
             await asyncio.sleep(0)
+
+    @property
+    def pause(self) -> int:
+        """Microseconds between two looks at the retention rules."""
+        return self.settings.retain
 
     def room(self) -> int:
         """Say how many more runs may be held at work; those that wait take no room."""

@@ -114,8 +114,8 @@ class SyncProgram(CodeProgram):
         with self._guard:
             if self._active == 0:
                 return
-            self._settled = self._loop.create_future()
-        await self._settled
+            settled = self._settled = self._loop.create_future()
+        await settled  # not by its name: the last thread to rest takes it away
 
     def _where(self, waiter: _Waiter | _Limit) -> FrameType | None:
         frame = sys._current_frames().get(waiter.thread)

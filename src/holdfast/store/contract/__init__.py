@@ -44,7 +44,20 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Look, Reader
+from holdfast.store.contract.payloads import (
+    Change,
+    CopyPayloads,
+    Doomed,
+    EndUpkeep,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeUpkeep,
+    Upkeep,
+)
+from holdfast.store.contract.reading import Checked, Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -111,6 +124,7 @@ RunTransition = (
     | CopyRuns
     | EndCopy
 )
+PayloadTransition = CopyPayloads | Reseal | Forget | SaveRetention | RemoveRetention | TakeUpkeep | EndUpkeep | SaveSetting
 KeyTransition = NeedKey | RotateKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
 ScheduleTransition = (
@@ -128,6 +142,7 @@ Transition = (
     | WaitTransition
     | StreamTransition
     | SubscriptionTransition
+    | PayloadTransition
 )
 
 
@@ -177,12 +192,15 @@ __all__ = [
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
+    "Change",
     "Changed",
+    "Checked",
     "Claim",
     "ClaimLeases",
     "ClaimWebhooks",
     "Consume",
     "Consumed",
+    "CopyPayloads",
     "CopyRuns",
     "CreateFlow",
     "DecideGate",
@@ -190,8 +208,10 @@ __all__ = [
     "DeliverFlowEvent",
     "DeliverSignal",
     "Delivery",
+    "Doomed",
     "EndCopy",
     "EndSession",
+    "EndUpkeep",
     "EventReader",
     "ExpireAttempts",
     "ExpireGates",
@@ -199,6 +219,7 @@ __all__ = [
     "Filter",
     "FireSchedules",
     "FlowsWoken",
+    "Forget",
     "GateChange",
     "GateFilter",
     "GateMove",
@@ -221,15 +242,19 @@ __all__ = [
     "Reader",
     "ReassignGate",
     "ReleaseWait",
+    "RemoveRetention",
     "RemoveSchedule",
     "ReplayLetters",
     "ReplayRun",
     "RequestCancel",
+    "Reseal",
     "ResumeRun",
     "ResumeSchedule",
     "RevokeLease",
     "RotateKey",
     "Rotated",
+    "SaveRetention",
+    "SaveSetting",
     "SetLane",
     "SetPriority",
     "SetSchedule",
@@ -241,10 +266,12 @@ __all__ = [
     "StoredFrame",
     "StreamReader",
     "Subscribe",
+    "TakeUpkeep",
     "Transition",
     "TriggerSchedule",
     "Unsubscribe",
     "UpdateGate",
+    "Upkeep",
     "WakeFlows",
     "WithdrawGate",
 ]

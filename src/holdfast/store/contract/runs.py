@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Wait
+from holdfast.core.records import Cell, Dossier, Event, Fanout, Lane, NewRun, Payload, Run, Session, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.core.streams import Output
 from holdfast.store.contract.gates import GateMove
@@ -65,6 +65,10 @@ class Advance(msgspec.Struct, kw_only=True):
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
     output: Output | None = None
+    payloads: Sequence[Payload] = ()
+    """What is kept apart of the values here, the signals among them."""
+    seal: Callable[[bytes, list[Payload]], bytes] | None = None
+    """What seals the data that ``body`` returns."""
 
 
 class Advanced(msgspec.Struct):
@@ -132,6 +136,7 @@ class SignalRun(msgspec.Struct):
     source: str | None = None
     wait_id: str | None = None
     limit: int = MOST_SIGNALS
+    payloads: Sequence[Payload] = ()
 
 
 class RequestCancel(msgspec.Struct):
@@ -166,6 +171,7 @@ class Prune(msgspec.Struct):
     limit: int = 500
     namespace: str | None = None
     after: str = ""
+    workflow: str | None = None
 
 
 class Pruned(msgspec.Struct):
@@ -189,6 +195,7 @@ class ImportRun(msgspec.Struct):
     events: Sequence[Event]
     signals: Sequence[Signal] = ()
     below: dict[str, list[list[Cell]]] = {}
+    payloads: Sequence[Payload] = ()
 
 
 class BeginCopy(msgspec.Struct):

@@ -57,7 +57,7 @@ LINES: Kinds = {
 }
 
 
-_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled")
+_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads")
 """What makes an advance more than a few lines and a place."""
 
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}

@@ -184,6 +184,7 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         | c.RevokeLease
         | c.SetPriority
         | c.OverrideRun
+        | c.Reseal
         | c.GateTransition,
     ):
         yield op.run_id

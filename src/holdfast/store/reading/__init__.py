@@ -6,6 +6,7 @@ from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.gates import GateReader
 from holdfast.store.reading.keys import KeyReader
 from holdfast.store.reading.leases import RowLeaseReader
+from holdfast.store.reading.payloads import PayloadReader
 from holdfast.store.reading.runs import RunReader, lane_from, route_values, values_of
 from holdfast.store.reading.schedules import ScheduleReader
 from holdfast.store.reading.streams import StreamReader
@@ -14,8 +15,9 @@ from holdfast.store.reading.waits import WaitReader
 
 
 class RowReader(
-    RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader, EventReader
-):
+    PayloadReader, RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader,
+    EventReader,
+):  # fmt: skip
     """What can be asked of a store, one base for each capability."""
 
 

@@ -33,6 +33,16 @@ from holdfast.store.transitions.gates import (
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.payloads import (
+    copy_payloads,
+    end_upkeep,
+    forget,
+    remove_retention,
+    reseal,
+    save_retention,
+    save_setting,
+    take_upkeep,
+)
 from holdfast.store.transitions.schedules import (
     backfill_schedule,
     fire_schedules,
@@ -112,6 +122,14 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ClaimWebhooks: claim_webhooks,
     c.SettleDelivery: settle_delivery,
     c.ReplayLetters: replay_letters,
+    c.CopyPayloads: copy_payloads,
+    c.Reseal: reseal,
+    c.Forget: forget,
+    c.SaveRetention: save_retention,
+    c.RemoveRetention: remove_retention,
+    c.TakeUpkeep: take_upkeep,
+    c.EndUpkeep: end_upkeep,
+    c.SaveSetting: save_setting,
 }
 
 
@@ -129,7 +147,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns, c.RotateKey, c.Subscribe, c.Consume)
+    return type(op) in (c.ImportRun, c.CopyRuns, c.RotateKey, c.Subscribe, c.Consume, c.Reseal)
 
 
 __all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

@@ -8,11 +8,13 @@ import msgspec
 
 from holdfast.core import claims
 from holdfast.core.records import Cell, Dossier, Route
+from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.errors import RunExists, StoreNotEmpty
+from holdfast.errors import RunExists, RunNotFound, StoreNotEmpty
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions.operating import set_lane
+from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -21,7 +23,7 @@ MARK = "half_copied"
 
 _EMPTY = (
     "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
-    *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
+    "empty_payloads", "empty_payload_parts", *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
 )  # fmt: skip
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
 _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step", "effect")
@@ -29,8 +31,21 @@ _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step"
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:
     """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
+    below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
-    _write(tx, [Dossier(op.run, op.tags, events, list(op.signals), below=op.below)])
+    one = Dossier(op.run, op.tags, events, list(op.signals), below=below)
+    _write(tx, [one])
+    for payload in op.payloads:
+        insert_payload(tx, payload)
+    if not refer(tx, op.run.id, _referred(one)):
+        raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
+
+
+def _referred(one: Dossier) -> set[bytes]:
+    """Return the digests of all values of a run that are kept apart."""
+    run = one.run
+    events = [value for event in one.events for value in (event.data, event.error)]
+    return digests_of(run.input, run.result, run.error, *events, *(signal.payload for signal in one.signals))
 
 
 def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:

@@ -16,6 +16,7 @@ from holdfast.store.contract import leases as c
 from holdfast.store.contract.runs import Claim
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.gates import withdraw_all
+from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import cancel_children
 from holdfast.store.transitions.touching import knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
@@ -109,6 +110,7 @@ def override_run(tx: Transaction, op: c.OverrideRun) -> Status:
     kind = Kind.RUN_COMPLETED if op.status is Status.COMPLETED else Kind.RUN_FAILED
     seq = withdraw_all(tx, op.run_id, f"the run was ended by hand: {op.reason}", last_seq(tx, op.run_id) + 1)
     append_from_outside(tx, [(op.run_id, Event(kind, error=op.error, seq=seq))])
+    keep(tx, op.run_id, op.payloads)
     _end(tx, state, op.status, op.result, op.error)
     return op.status
 

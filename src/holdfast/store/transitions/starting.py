@@ -8,6 +8,7 @@ from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import RunExists
 from holdfast.store import contract as c
+from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -16,6 +17,9 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     leases: dict[tuple[str, str], bool] = {}
     rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
     new = tx.insert_runs(rows)
+    for run in op.runs:
+        if run.payloads and run.id in new:
+            keep(tx, run.id, run.payloads)
     _tag(tx, [run for run in op.runs if run.id in new])
     agreed = [run for run in op.runs if run.policy is not None and run.id in new]
     if agreed:
@@ -90,6 +94,11 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     old = (found or tx.rows("run_identity", id=run.id))[0]
     route = tx.rows("route", route_id=old["route_id"])[0]
     same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
-    if bytes(old["input"]) != run.input or not same_workflow:
+    if not same_workflow or not _is_same(tx, run, bytes(old["input"])):
         raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))
     return c.Started(id=old["id"], created=False, leased=False, now=tx.now)
+
+
+def _is_same(tx: Transaction, run: NewRun, old: bytes) -> bool:
+    """Say whether a run that is there was started with the same input, whatever seal each of them is in."""
+    return old == run.input or (run.same is not None and run.same(run, old, lambda digest: fetch(tx.rows, digest)))

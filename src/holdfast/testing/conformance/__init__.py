@@ -11,6 +11,7 @@ from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
+from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
 from holdfast.testing.conformance.runs import (
     Advancing,
     Batches,
@@ -64,6 +65,10 @@ class StoreContract(
     Ticking,
     Streaming,
     Subscribing,
+    KeptApart,
+    Resealing,
+    Retaining,
+    PayloadLaws,
 ):
     """All promises of a store."""
 
@@ -81,6 +86,7 @@ __all__ = [
     "ExplicitLeases",
     "Gates",
     "HandClock",
+    "KeptApart",
     "Keys",
     "Lanes",
     "Laws",
@@ -88,7 +94,10 @@ __all__ = [
     "ManagedFlows",
     "OpenStore",
     "Operating",
+    "PayloadLaws",
     "Pruning",
+    "Resealing",
+    "Retaining",
     "Sessions",
     "Signals",
     "Starting",

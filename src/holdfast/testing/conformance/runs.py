@@ -2062,6 +2062,15 @@ BROKEN = {
         "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
     ),
     **schedules.BROKEN,
+    "a_payload_that_a_run_refers_to_is_there": "INSERT INTO holdfast.payload_use (run_id, digest) VALUES ('held', 'x')",
+    "whoever_refers_to_a_payload_is_a_run": "INSERT INTO holdfast.payload_use (run_id, digest) VALUES ('nobody', 'x')",
+    "a_part_belongs_to_a_payload": "INSERT INTO holdfast.payload_part (digest, part, data) VALUES ('x', 0, 'y')",
+    "a_payload_has_all_its_parts": (
+        "INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at) VALUES ('x', '', 'p', 1, 1, 1, 1)"
+    ),
+    "somebody_refers_to_a_payload": (
+        "INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at) VALUES ('x', '', 'p', 0, 0, 0, 1)"
+    ),
     "a_wait_belongs_to_a_run": "INSERT INTO holdfast.wait (run_id, step, name, opened_at) VALUES ('none', 'wait', 'paid', 1)",
     "a_wait_that_is_closed_says_by_what": "UPDATE holdfast.wait SET closed_at = 1",
     "a_wait_that_was_handed_out_has_a_key": "UPDATE holdfast.wait SET kid = NULL",
