@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -59,12 +60,21 @@ def worker(target: str, quiet: bool, **options: Any) -> None:
     at work begins its step again elsewhere."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     parts = _parts(target, {name: value for name, value in options.items() if value is not None})
+    _spare_the_collector()
     try:
         code = asyncio.run(_work(parts))
     finally:
         parts.close()
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _spare_the_collector() -> None:
+    """Let the garbage collector look less often, and not at what was there before the work: with many runs in memory it took a
+    third of the CPU. Runs leave no cycles behind. Only here, where the process is ours alone."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _log_to_stderr(level: int) -> None:
