@@ -95,7 +95,8 @@ def set_priority(tx: Transaction, op: c.SetPriority) -> int:
     state = _load(tx, op.run_id, op.namespace)
     old: int = state["priority"]
     if old != op.priority:
-        _note(tx, op.run_id, Kind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
+        if state["session_id"] is None:  # the history of a run that is held is its holder's to write
+            _note(tx, op.run_id, Kind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
         tx.change(
             "save_priority", run_id=op.run_id, priority=op.priority, shift=(old - op.priority) * claims.PRIORITY_STEP
         )  # fmt: skip
