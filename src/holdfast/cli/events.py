@@ -26,9 +26,9 @@ def filtering(command: F) -> F:
     """Let a command take the filters of events."""
     for option in (
         click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only runs with this tag. E.g. --tag customer=7"),
-        click.option("--run", "run", metavar="RUN", help="Only this run."),
-        click.option("--namespace", metavar="NAME", help="Only runs of this namespace."),
-        click.option("--workflow", metavar="NAME", help="Only runs of this workflow."),
+        click.option("--run", "run", metavar="RUN", help="Only this run. E.g. --run last"),
+        click.option("--namespace", metavar="NAME", help="Only runs of this namespace. E.g. --namespace shop"),
+        click.option("--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"),
         click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only these events. E.g. --kind completions"),
     ):
         command = option(command)
@@ -50,9 +50,9 @@ def filters_from(kinds: tuple[str, ...], tags: tuple[str, ...], **named: str | N
 
 @click.command(short_help="Show the events of all runs.", epilog=EPILOG)
 @click.option("-f", "--follow", is_flag=True, help="Wait for more, until interrupted.")
-@click.option("--after", metavar="CURSOR", help="Begin after this cursor, or 'now'. Default: the beginning.")
-@click.option("--name", metavar="NAME", help="Go on where this name has come, and remember how far it comes now.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option("--after", metavar="CURSOR", help="Begin after this cursor, or 'now'. E.g. --after now. [default: the beginning]")
+@click.option("--name", metavar="NAME", help="Go on where this name has come, and remember how far it comes. E.g. --name mirror")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after so many. E.g. --limit 10")
 @filtering
 @printing
 def events(

@@ -153,7 +153,9 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.option("--db", metavar="URL", help="The database: a path or a URL. [env: HOLDFAST_DB; default: holdfast.db]")
 @click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")
 @click.option(
-    "--codec", metavar="MODULE:NAME", help="The codec of the data, or what makes it. [env: HOLDFAST_CODEC, HOLDFAST_KEYS]"
+    "--codec",
+    metavar="MODULE:NAME",
+    help="The codec of the data, or what makes it. E.g. --codec keys.py:codec [env: HOLDFAST_CODEC, HOLDFAST_KEYS]",
 )
 @click.version_option(version(), prog_name="holdfast")
 @click.pass_context

@@ -34,11 +34,20 @@ def subscriptions(ctx: click.Context) -> None:
 @subscriptions.command("add", epilog="Example: holdfast subscriptions add billing https://example.org/hook --kind completions")
 @click.argument("name", metavar="NAME")
 @click.argument("url", metavar="URL")
-@click.option("--after", metavar="CURSOR", help="Begin after this cursor, or at the 'beginning'. Default: now.")
 @click.option(
-    "--attempts", type=click.IntRange(1, 1000), metavar="N", help="After so many an event is a dead letter. [default: 12]"
+    "--after", metavar="CURSOR", help="Begin after this cursor, or at the 'beginning'. E.g. --after beginning. [default: now]"
 )
-@click.option("--secret-file", type=click.Path(exists=True, dir_okay=False), help="A file with the secret. Default: a new one.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="After so many an event is a dead letter. E.g. --attempts 5. [default: 12]",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file with the secret. E.g. --secret-file key.txt. [default: a new one]",
+)
 @filtering
 @printing
 def add(
