@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from bench.scenario import PEERS, STORES, scenarios
 
 def main() -> int:
     given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the door: the server and the folder go, too
     found = scenarios()
     chosen = [name for name in found if not given.scenario or name in given.scenario]
     if not chosen:

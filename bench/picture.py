@@ -21,13 +21,15 @@ text { fill: #e6edf3 } .dim { fill: #9198a1 } .ours { fill: #3bc9db } .theirs { 
 </style>"""
 
 PANELS = (
-    ("s1", "sqlite", "rate", "Steps in sequence, SQLite", "steps/s"),
-    ("s1", "postgres", "rate", "Steps in sequence, PostgreSQL", "steps/s"),
-    ("s2", "sqlite", "rate", "1,000 runs of 5 steps at once, SQLite", "runs/s"),
-    ("s2", "postgres", "rate", "1,000 runs of 5 steps at once, PostgreSQL", "runs/s"),
-    ("s3", "postgres", "drain", "Jobs done by one worker, PostgreSQL", "jobs/s"),
-    ("s4", "postgres", "rate", "Fan-out to 1,000 children and join, PostgreSQL", "children/s"),
+    ("s1", "sqlite", "step", "One step of many in sequence, SQLite"),
+    ("s1", "postgres", "step", "One step of many in sequence, PostgreSQL"),
+    ("s2", "sqlite", "run", "One run of 5 steps among 1,000 at once, SQLite"),
+    ("s2", "postgres", "run", "One run of 5 steps among 1,000 at once, PostgreSQL"),
+    ("s4", "sqlite", "child", "One child of a fan-out to 1,000, SQLite"),
+    ("s4", "postgres", "child", "One child of a fan-out to 1,000, PostgreSQL"),
 )
+"""CPU of client and server, because it is steady where time by the clock is not."""
+
 NAMES = {"holdfast": "Holdfast", "raw": "bare driver", "dbos": "DBOS", "absurd": "absurd", "procrastinate": "procrastinate"}
 SERIES = (
     ("runs", "_cpu_ms", "CPU per run, by runs at once", "runs", "ms"),
@@ -48,23 +50,23 @@ def draw(results: dict[str, Any], folder: pathlib.Path) -> None:
         (folder / "growth.svg").write_text(_growth(medians["growth"]))
 
 
-def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str, str]]) -> str:
-    drawn, y = [], 24.0
-    for scenario, store, metric, title, unit in panels:
+def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> str:
+    drawn, y = [_text(16, 24, "CPU, client and server together; shorter is better", "dim")], 56.0
+    for scenario, store, unit, title in panels:
         bars = {
-            name.split("/")[0]: figures[metric]
+            name.split("/")[0]: figures[f"cpu_ms_per_{unit}"] + figures.get(f"server_cpu_ms_per_{unit}", 0)
             for name, figures in medians[scenario].items()
-            if name.endswith(store) and metric in figures
+            if name.endswith(store)
         }
         drawn.append(_text(16, y, title, "title"))
         longest = max(bars.values(), default=1)
-        for peer, value in sorted(bars.items(), key=lambda bar: -bar[1]):
+        for peer, value in sorted(bars.items(), key=lambda bar: bar[1]):
             y += 22
             width = max(440 * value / longest, 2)
             drawn.append(_text(120, y + 1, NAMES[peer], "dim", anchor="end"))
             kind = {"holdfast": "ours", "raw": "raw"}.get(peer, "theirs")
             drawn.append(f'<rect class="{kind}" x="130" y="{y - 12:.0f}" width="{width:.0f}" height="16" rx="2"/>')
-            drawn.append(_text(138 + width, y + 1, f"{number(value)} {unit}", "small"))
+            drawn.append(_text(138 + width, y + 1, f"{number(value)} ms", "small"))
         y += 38
     return _svg(720, y - 14, drawn)
 

@@ -57,7 +57,9 @@ class Place:
     def per(self, meter: Meter, count: int, unit: str) -> dict[str, float]:
         """Return what a meter says, for each of *count* units of work."""
         found = {"rate": count / meter.wall, f"cpu_ms_per_{unit}": meter.cpu / count * 1e3, "seconds": meter.wall}
-        return found | ({f"server_cpu_ms_per_{unit}": meter.server / count * 1e3} if self.server_pid else {})
+        if self.server_pid:
+            found[f"server_cpu_ms_per_{unit}"] = meter.server / count * 1e3
+        return found | {f"all_cpu_ms_per_{unit}": (meter.cpu + meter.server) / count * 1e3}
 
     def spawn(self, function: str, **more: Any) -> Helper:
         """Start a process of the same contestant that calls *function* of the same scenario; it is gone when this one is."""

@@ -16,6 +16,7 @@ from holdfast.authoring.code.aio import (
 )
 from holdfast.authoring.code.alchemy import sqlalchemy_connection
 from holdfast.authoring.code.budgets import reserve, spend
+from holdfast.authoring.code.output import Stream, emit, null, progress, stream
 from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
 from holdfast.authoring.code.task import task
@@ -25,12 +26,14 @@ from holdfast.authoring.code.workflow import workflow
 from holdfast.connect.aio import AsyncEngine, AsyncRun
 from holdfast.connect.engine import Engine, Run
 from holdfast.core.gates.answer import Answer
+from holdfast.engine.payloads.codecs import Compressed, Encrypted
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncEngine", "AsyncRun", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Wait",
-    "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "first", "gate", "gather", "info", "map",
-    "matching", "now", "patched", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection",
-    "start", "step", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Handle", "HoldfastError", "Received",
+    "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit",
+    "first", "gate", "gather", "info", "map", "matching", "now", "null", "patched", "progress", "random", "reserve",
+    "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start", "step", "stream", "sync", "task", "timeout",
+    "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

@@ -45,6 +45,15 @@ HoldfastError
 │   ├── WaitClosed             the wait takes no more signals
 │   │   └── WaitExpired        its time is over
 │   ├── TooManySignals         the run has as many signals as it may have
+│   ├── FrameTooBig            a frame holds too much
+│   ├── BadPatch               a patch of a summary is no JSON object, or too deep
+│   ├── StreamClosed           the attempt has ended; nothing can be appended to its stream
+│   ├── BadCursor              a cursor is of another database, or is none
+│   ├── SubscriptionNotFound   no such subscription
+│   ├── SubscriptionExists     the name belongs to a subscription to other events
+│   ├── HistoryGone            the history of the run was deleted
+│   ├── RetentionNotFound      no such retention rule
+│   ├── KeyMissing             data is encrypted with a key that is not known here
 │   └── EngineClosed           the engine was closed
 ├── RunFailed                  what ``result()`` raises when a run did not complete
 │   ├── RunCancelled
@@ -279,6 +288,42 @@ class WaitExpired(WaitClosed):
 
 class TooManySignals(UsageError):
     """The run has as many signals as it may have: nothing was written."""
+
+
+class FrameTooBig(UsageError):
+    """A frame holds at most 65536 bytes: write it in pieces, or store it elsewhere and emit where."""
+
+
+class BadPatch(UsageError):
+    """This cannot change a summary: give a JSON object, nested at most 16 deep."""
+
+
+class StreamClosed(UsageError):
+    """The attempt at this step has ended: nothing can be appended to its stream any more."""
+
+
+class BadCursor(UsageError):
+    """This cursor cannot be read on from: begin without one, or with one that this database gave out."""
+
+
+class SubscriptionNotFound(UsageError):
+    """There is no such subscription: `holdfast subscriptions` lists what there is."""
+
+
+class SubscriptionExists(UsageError):
+    """This name belongs to a subscription to other events, or of another kind: choose another one, or remove it first."""
+
+
+class HistoryGone(UsageError):
+    """The history of this run was deleted by a retention rule: it can be neither replayed nor forked."""
+
+
+class RetentionNotFound(UsageError):
+    """There is no such retention rule: `holdfast retention` lists what there is."""
+
+
+class KeyMissing(UsageError):
+    """This is encrypted with a key that is not known here: nothing is lost; give the key, and try again."""
 
 
 class EngineClosed(UsageError):

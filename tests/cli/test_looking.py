@@ -225,7 +225,7 @@ def test_db_check_and_info(call, database):
     call.run("shop.py:parcel", '"a"')
 
     assert call.text("db", "check") == "the database is sound: every law holds\n"
-    assert call.json("db", "check") == {"ok": True, "broken": []}
+    assert call.json("db", "check") == {"ok": True, "broken": [], "payloads": 0, "keys": {}, "unreadable": {}}
     info = call.json("db", "info")
     assert info["runs"] == {"completed": 1}
     assert info["database"] == str(database)

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
-from holdfast import Engine, info, reserve, sleep, spend, step, wait_signal, workflow
+from holdfast import Engine, emit, info, reserve, sleep, spend, step, wait_signal, workflow
 
 folder = Path(os.environ.get("VICTIM_FOLDER", "."))
 
@@ -80,6 +80,23 @@ async def hold_tokens(name: str) -> int:
 @workflow(lane="narrow")
 async def holder(name: str) -> int:
     return await hold_tokens(name)
+
+
+@step
+async def talk(name: str) -> int:
+    """Talk until the test says so."""
+    said = 0
+    while not (folder / name).exists():
+        emit({"said": said, "pid": os.getpid()})
+        said += 1
+        await sleep("5ms")
+    return os.getpid()
+
+
+@workflow
+async def talking(name: str) -> int:
+    emit("begins")
+    return await talk(name)
 
 
 @workflow

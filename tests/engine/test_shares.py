@@ -119,3 +119,13 @@ def test_limits_that_make_no_sense_are_refused(lab, settings):
         lab.engine.lane("shared", **settings)
 
     assert lab.engine.lanes() == []
+
+
+def test_items_that_are_too_large_for_a_row_are_gathered_too(lab):
+    large = "x" * 200_000
+    runs = [lab.start(indexed, large, key="index", batch=2, within="2s") for _ in range(2)]
+    drafts = [lab.start(noted, large + str(n), key="doc 7", debounce="5s") for n in range(2)]
+
+    assert len({run.id for run in runs}) == 1
+    assert lab.finish(runs[0]) == 2
+    assert lab.finish(drafts[1]) == large + "1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 
 import pytest
@@ -17,7 +18,7 @@ from tests.engine.waiting import wait_for
 
 @step
 async def fill(size: int) -> str:
-    return "x" * size
+    return random.Random(size).randbytes(size // 2).hex()  # nothing that gets much smaller when it is compressed
 
 
 @step

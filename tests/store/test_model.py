@@ -270,6 +270,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         for run in held:
             fate = claims.fate(run.as_state(), last_seq=len(run.kinds), crashed=crashed, limit=CRASH_LIMIT, now=self.clock.now())
+            lost = crashed and fate.stuck is None and not claims.is_parked(run.as_state())
             run.status, run.crashes, run.crash_seq, run.session = fate.status, fate.crashes, fate.crash_seq, None
             run.generation += 1
             if fate.rank is not None:
@@ -277,6 +278,9 @@ class StoreMachine(RuleBasedStateMachine):
             elif fate.stuck is not None:
                 run.sleep(None, None)
                 run.kinds.append(Kind.RUN_STUCK)
+            if lost:
+                run.kinds.append(Kind.LEASE_LOST)
+                run.crash_seq = len(run.kinds)  # that line is no progress
         self.open_session(name)
 
     # Those who meddle

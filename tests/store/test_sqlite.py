@@ -39,6 +39,9 @@ from holdfast.testing.conformance import StoreContract
 ROUTE = Route("default", "greet", "1", "default")
 DRIVERS = ("sqlite3", "apsw")
 
+NEWEST = queries.migrations("sqlite")[-1][0]
+"""The newest schema."""
+
 
 class OnSqlite(StoreContract):
     driver = ""
@@ -103,11 +106,7 @@ class TestOpening:
 
         assert facts["journal_mode"] == "wal"
         assert store._db.rows("PRAGMA synchronous")[0]["synchronous"] == 2
-        assert (facts["database"], facts["driver"], facts["schema"]) == (
-            str(path),
-            store._db.kind,
-            queries.migrations("sqlite")[-1][0],
-        )
+        assert (facts["database"], facts["driver"], facts["schema"]) == (str(path), store._db.kind, NEWEST)
         assert facts["bytes"] > 0
 
     def test_what_was_written_is_there_when_it_is_opened_again(self, path, driver):

@@ -45,7 +45,13 @@ async def waiter() -> int:
 
 
 @click.command(short_help="Measure this disk or server.", epilog="Example: holdfast --db orders.db bench --json")
-@click.option("--seconds", type=click.FloatRange(0.2, 600), default=5.0, show_default=True, help="About how long it may take.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.2, 600),
+    default=5.0,
+    show_default=True,
+    help="About how long it may take. E.g. --seconds 10",
+)
 @printing
 def bench(seconds: float) -> None:
     """Measure how fast Holdfast is on the disk or the server of the database, beside commits of the bare driver.

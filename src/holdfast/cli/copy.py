@@ -89,7 +89,7 @@ def _tell(moved: Moved) -> None:
 
 def _names(moved: Moved) -> list[str]:
     statuses = [status for status in Status if status in moved.source.runs or status in moved.target.runs]
-    return [*statuses, "events", "signals", "tags", "lanes", "digest"]
+    return [*statuses, "events", "signals", "tags", "lanes", "payloads", "digest"]
 
 
 def _both(name: str, moved: Moved) -> tuple[str, str]:

@@ -5,27 +5,43 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.copy import copy
-from holdfast.cli.desk import desk, need_command, printing, without_secret
+from holdfast.cli.desk import Office, desk, need_command, printing, without_secret
 from holdfast.cli.output import print_fields, print_json
+from holdfast.cli.progress import counting, measuring
+from holdfast.cli.rekey import rekey
+from holdfast.engine.export import ENCRYPTION
 
 
-@click.group(short_help="Check, describe or copy the database.", epilog="Example: holdfast db check", invoke_without_command=True)
+@click.group(
+    short_help="Check, describe, copy or rekey the database.", epilog="Example: holdfast db check", invoke_without_command=True
+)
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Look after the database: `db check`, `db info`, `db copy`."""
+    """Look after the database: `db check`, `db info`, `db copy`, `db rekey`."""
     need_command(ctx)
 
 
 @db.command(epilog="Example: holdfast --db orders.db db check")
 @printing
 def check() -> None:
-    """Check the file and every law that the data must keep; exit 1 when one is broken."""
+    """Check the file, every law that the data must keep, and every value that is kept apart; exit 1 when one is broken.
+
+    It also says which keys data is encrypted with. What is under a key that is not known here is not looked into."""
     with desk().opened() as office:
-        broken = office.store.check()
+        with measuring("laws") as progress:
+            broken = office.store.check(progress)
+        with counting("{} payloads opened") as progress_payloads:
+            payloads = office.engine.check_payloads(progress_payloads)
+        broken += payloads.damaged
+        keys = office.store.keys_in_use()
         if desk().as_json:
-            print_json({"ok": not broken, "broken": broken})
+            print_json({"ok": not broken, "broken": broken, "payloads": payloads.payloads, "keys": keys,
+                        "unreadable": payloads.unreadable})  # fmt: skip
         else:
             print("\n".join(broken) or "the database is sound: every law holds")
+            for key, count in keys.items():
+                known = office.vault.cipher is not None and office.vault.cipher.knows(key)
+                print(f"key {key}: {count} values{'' if known else ', not known here'}")
         if broken:
             raise click.exceptions.Exit(1)
 
@@ -35,7 +51,7 @@ def check() -> None:
 def info() -> None:
     """Say what is known about the database: driver, version, size, settings, how many runs."""
     with desk().opened() as office:
-        facts, counts = office.store.facts(), office.store.counts()
+        facts, counts = {**office.store.facts(), **_about_payloads(office)}, office.store.counts()
         if desk().as_json:
             print_json({**facts, "url": without_secret(office.store.url), "runs": counts})
             return
@@ -43,4 +59,10 @@ def info() -> None:
         print_fields([("runs", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none")])
 
 
+def _about_payloads(office: Office) -> dict[str, object]:
+    totals, encrypted = office.store.payload_totals(), office.store.setting(ENCRYPTION) is not None
+    return {"payloads": totals["payloads"], "payload_bytes": totals["stored"], **({"encrypted": True} if encrypted else {})}
+
+
 db.add_command(copy)
+db.add_command(rekey)

@@ -12,9 +12,12 @@ from urllib.parse import urlsplit
 
 import click
 
+from holdfast.cli.codec import codec_of
 from holdfast.connect.engine import Engine
 from holdfast.connect.store import file_of, open_store
+from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.records import Run
+from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import RunNotFound
 from holdfast.store.contract import Filter, Store
 
@@ -33,21 +36,26 @@ _LAST_CHARACTER = "\U0010ffff"
 class Desk:
     """The database that was asked for, and how to print."""
 
-    def __init__(self, db: str | None, as_json: bool) -> None:
-        self.db, self.as_json = db, as_json
+    def __init__(self, db: str | None, as_json: bool, codec: str | None = None) -> None:
+        self.db, self.as_json, self._codec = db, as_json, codec
 
     @property
     def url(self) -> str:
         """The database: what was said, else what the environment says, else a file in this folder."""
         return self.db or os.environ.get("HOLDFAST_DB") or DEFAULT
 
+    def codec(self) -> Codec | None:
+        """The codec to read and write with, when one is named, or when the environment has keys."""
+        return codec_of(self._codec)
+
     @contextmanager
     def opened(self) -> Iterator[Office]:
         """Open a database that is there already; looking creates none."""
         must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
-        store = open_store(self.url, create=False)
+        codec = self.codec()
+        store = open_store(self.url, create=False, codec=JsonCodec.name if codec is None else codec.name)
         try:
-            yield Office(store, Engine(self.url, store=store, workflows=[]))
+            yield Office(store, Engine(self.url, store=store, workflows=[], codec=codec, locked=True))
         finally:
             store.close()
 
@@ -61,6 +69,11 @@ class Office:
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self.store, self.engine = store, engine
+
+    @property
+    def vault(self) -> Vault:
+        """What opens values that are sealed."""
+        return self.engine._parts.vault
 
     def find(self, name: str) -> Run:
         """Return the run that an id, the beginning of one, or "last" names. Raises RunNotFound."""

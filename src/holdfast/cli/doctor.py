@@ -59,8 +59,16 @@ def _print_grants(grants: list[str]) -> None:
 def _examine() -> None:
     with desk().opened() as office:
         workers = look_at_workers(office.store)
-        facts, troubles = _facts(office, workers), [*_troubles(office.store, workers)]
+        facts, troubles = _facts(office, workers), [*_troubles(office, workers)]
         warnings = [str(facts["warning"])] if "warning" in facts else []
+        cipher, keys = office.vault.cipher, office.store.keys_in_use()
+        if keys:
+            facts["keys"] = keys
+        warnings += [
+            f"{count} values are encrypted with key {key}, which is not known here"
+            for key, count in keys.items()
+            if cipher is None or not cipher.knows(key)
+        ]
         if desk().as_json:
             print_json({"ok": not troubles, "facts": facts, "warnings": warnings, "troubles": troubles, "grants": []})
         else:
@@ -99,10 +107,11 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _troubles(store: Store, workers: list[Seen]) -> Iterator[Trouble]:
+def _troubles(office: Office, workers: list[Seen]) -> Iterator[Trouble]:
+    store = office.store
     for law in store.check():
         yield Trouble(law, "holdfast db check")
-    for run in store.runs(Filter(statuses=[Status.STUCK.value], limit=SHOWN)):
+    for run in map(office.vault.shown, store.runs(Filter(statuses=[Status.STUCK.value], limit=SHOWN))):
         yield Trouble(f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}", f"holdfast why {run.id}")
     stuck = store.counts().get(Status.STUCK.value, 0)
     if stuck > SHOWN:

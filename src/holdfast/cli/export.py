@@ -8,6 +8,7 @@ import click
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import print_json
+from holdfast.cli.progress import counting
 
 EPILOG = """\b
 Example:
@@ -25,7 +26,8 @@ def export(run: str, file: str) -> None:
         found = office.find(run)
         if os.path.exists(file):
             raise click.ClickException(f"there is a file {file} already: name a new one")
-        count = office.engine.export(found.id, file)
+        with counting("{} runs copied") as progress:
+            count = office.engine.export(found.id, file, progress=progress)
         if desk().as_json:
             print_json({"run": found.id, "file": file, "runs": count})
         else:

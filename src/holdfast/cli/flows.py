@@ -24,8 +24,12 @@ Examples:
 
 @click.group(short_help="List managed flows, and drive them.", epilog=EPILOG, invoke_without_command=True)
 @click.option("--owner", metavar="OWNER", help="Only those of this owner. E.g. --owner agent:7")
-@click.option("--status", type=click.Choice([status.value for status in FlowStatus]), help="Only those of this status.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many.")
+@click.option(
+    "--status",
+    type=click.Choice([status.value for status in FlowStatus]),
+    help="Only those of this status. E.g. --status waiting",
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many. E.g. --limit 10")
 @printing
 @click.pass_context
 def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int) -> None:
@@ -48,7 +52,9 @@ def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int)
 @click.argument("goal", metavar="GOAL")
 @click.option("--owner", required=True, metavar="OWNER", help="Whose flow it is. E.g. --owner agent:7")
 @click.option("--requester", default="", metavar="WHO", help="Who asked for it. E.g. --requester anna")
-@click.option("--step", "current_step", default="init", show_default=True, metavar="STEP", help="What is done first.")
+@click.option(
+    "--step", "current_step", default="init", show_default=True, metavar="STEP", help="What is done first. E.g. --step search"
+)
 @click.option("--state", type=JSON, metavar="JSON", help="""What it knows at first. E.g. --state '{"vendors": 3}'""")
 @click.option("--start", is_flag=True, help="Begin at once.")
 @printing

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
 
 import click
 
 from holdfast.cli.desk import Office, desk, printing
-from holdfast.cli.output import is_terminal, print_json
+from holdfast.cli.output import print_json
+from holdfast.cli.progress import counting
 from holdfast.cli.values import MOMENT, ListValue
 from holdfast.core.records import Run
 from holdfast.core.status import FINAL, Status
@@ -33,21 +33,22 @@ PAGE = 500
 @click.option(
     "--status", metavar="A,B", type=ListValue(Status), help="Only those that ended so; default: all. E.g. --status failed,expired"
 )
+@click.option("--workflow", metavar="NAME", help="Only runs of that workflow; default: all. E.g. --workflow checkout")
 @click.option("--dry-run", is_flag=True, help="Only say how many would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @printing
-def prune(older_than: str | datetime, status: list[str] | None, dry_run: bool, yes: bool) -> None:
+def prune(older_than: str | datetime, status: list[str] | None, workflow: str | None, dry_run: bool, yes: bool) -> None:
     """Delete finished runs, with all below them, that ended long ago. A run with a live child stays."""
     wrong = [one for one in status or () if one not in FINAL]
     if wrong:
         raise click.UsageError(f"a run that is {wrong[0]} has not ended: only finished runs can be pruned")
     with desk().opened() as office:
         if dry_run:
-            _tell(sum(_doomed(office.store, older_than, status or sorted(FINAL))), "would be deleted", dry_run=True)
+            _tell(sum(_doomed(office.store, older_than, status or sorted(FINAL), workflow)), "would be deleted", dry_run=True)
             return
         if not yes and not _agreed(older_than):
             raise click.ClickException("nothing was deleted")
-        _tell(_delete(office, older_than, status or ()), "deleted", dry_run=False)
+        _tell(_delete(office, older_than, status or (), workflow), "deleted", dry_run=False)
 
 
 def _agreed(older_than: str | datetime) -> bool:
@@ -63,30 +64,23 @@ def _tell(count: int, done: str, *, dry_run: bool) -> None:
         print(f"{count} {'run' if count == 1 else 'runs'} {done}")
 
 
-def _delete(office: Office, older_than: Moment, status: Sequence[str]) -> int:
-    if not is_terminal():
-        return office.engine.prune(older_than, status=status, batch=PAGE)
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} runs deleted"), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as progress:
-        task = progress.add_task("prune", total=None)
-        advance = partial(progress.advance, task)
-        return office.engine.prune(older_than, status=status, batch=PAGE, progress=advance)
+def _delete(office: Office, older_than: Moment, status: Sequence[str], workflow: str | None) -> int:
+    with counting("{} runs deleted") as progress:
+        return office.engine.prune(older_than, status=status, workflow=workflow, batch=PAGE, progress=progress)
 
 
-def _doomed(store: Store, older_than: Moment, status: Sequence[str]) -> Iterator[int]:
+def _doomed(store: Store, older_than: Moment, status: Sequence[str], workflow: str | None) -> Iterator[int]:
     """Yield, for each root that would go, how many runs go with it."""
     limit = moment(older_than, store.now(), sign=-1)
-    for root in _roots(store, status):
+    for root in _roots(store, status, workflow):
         if root.finished_at is not None and root.finished_at < limit:
             runs = tree(store, root)
             if all(run.status in FINAL for run in runs):
                 yield len(runs)
 
 
-def _roots(store: Store, status: Sequence[str]) -> Iterator[Run]:
+def _roots(store: Store, status: Sequence[str], workflow: str | None) -> Iterator[Run]:
     before: str | None = None
-    while page := store.runs(Filter(statuses=status, roots=True, before=before, limit=PAGE)):
+    while page := store.runs(Filter(statuses=status, workflow=workflow, roots=True, before=before, limit=PAGE)):
         yield from page
         before = page[-1].id

@@ -22,6 +22,9 @@ COMMANDS = {
     "runs": "runs",
     "show": "show",
     "why": "why",
+    "tail": "tail",
+    "events": "events",
+    "subscriptions": "subscriptions",
     "signal": "operate",
     "gates": "gates",
     "approve": "gates",
@@ -38,6 +41,7 @@ COMMANDS = {
     "export": "export",
     "prune": "prune",
     "schedules": "schedules",
+    "retention": "retention",
     "lanes": "lanes",
     "budgets": "budgets",
     "workers": "workers",
@@ -149,9 +153,14 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.group(cls=Root, epilog=EPILOG, invoke_without_command=True, context_settings=SETTINGS)
 @click.option("--db", metavar="URL", help="The database: a path or a URL. [env: HOLDFAST_DB; default: holdfast.db]")
 @click.option("--json", "as_json", is_flag=True, help="Print data as JSON.")
+@click.option(
+    "--codec",
+    metavar="MODULE:NAME",
+    help="The codec of the data, or what makes it. E.g. --codec keys.py:codec [env: HOLDFAST_CODEC, HOLDFAST_KEYS]",
+)
 @click.version_option(version(), prog_name="holdfast")
 @click.pass_context
-def cli(ctx: click.Context, db: str | None, as_json: bool) -> None:
+def cli(ctx: click.Context, db: str | None, as_json: bool, codec: str | None) -> None:
     """Durable workflows: work that was started gets finished, whatever crashes."""
-    ctx.obj = Desk(db, as_json)
+    ctx.obj = Desk(db, as_json, codec)
     need_command(ctx)

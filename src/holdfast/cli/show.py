@@ -30,17 +30,19 @@ def show(run: str) -> None:
     with desk().opened() as office:
         found = office.find(run)
         if desk().as_json:
-            print_json(_as_data(office.store, found))
+            print_json(_as_data(office, found))
         else:
             _print_run(office, found)
 
 
-def _as_data(store: Store, run: Run) -> dict[str, Any]:
-    history = store.history(run.id)
+def _as_data(office: Office, run: Run) -> dict[str, Any]:
+    store = office.store
+    history = office.vault.shown_events(store.history(run.id), large=True)
     counted = {event.seq for event in valid(history)}
     children = [{"id": child.id, "step": child.parent_step, "status": child.status.value} for child in store.children(run.id)]
     return {
-        **as_data(store, run),
+        **as_data(store, office.vault.shown(run, large=True)),
+        "progress": _progress_data(store, run),
         "children": children,
         "history": [_event(event, void=event.seq not in counted) for event in history],
     }
@@ -63,8 +65,9 @@ def _event(event: Event, *, void: bool) -> dict[str, Any]:
 
 def _print_run(office: Office, run: Run) -> None:
     store, now = office.store, office.store.now()
-    print_fields(_header(store, run, now))
-    lines = trees(run, valid(store.history(run.id)), now, lambda run_id, step: _children_of(store, run_id, step))
+    print_fields(_header(store, office.vault.shown(run), now))
+    history = office.vault.shown_events(valid(store.history(run.id)))
+    lines = trees(run, history, now, lambda run_id, step: _children_of(office, run_id, step))
     print()
     print_tree("history", lines)
 
@@ -79,6 +82,7 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
         ("created", seconds(run.created_at)),
         ("started", seconds(run.started_at)),
         ("finished", seconds(run.finished_at)),
+        ("progress", _progress(store, run)),
         ("wakes", seconds(run.wake_at)),
         ("deadline", seconds(run.deadline)),
         ("worker", worker),
@@ -95,6 +99,19 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
     ]
 
 
+def _progress_data(store: Store, run: Run) -> dict[str, Any] | None:
+    found = store.progress(run.id)
+    return None if found is None else {"percent": found.percent, "message": found.message, "at": iso(found.at)}
+
+
+def _progress(store: Store, run: Run) -> str:
+    found = store.progress(run.id)
+    if found is None:
+        return ""
+    percent = "" if found.percent is None else f"{found.percent:g} %"
+    return " ".join(part for part in (percent, found.message or "") if part)
+
+
 def _lane(run: Run) -> str:
     parts = [
         run.lane,
@@ -105,11 +122,12 @@ def _lane(run: Run) -> str:
     return "" if parts == ["default", "", "", ""] else ", ".join(part for part in parts if part)
 
 
-def _children_of(store: Store, run_id: str, step: str | None) -> list[Run]:
+def _children_of(office: Office, run_id: str, step: str | None) -> list[Run]:
     """Return the first children of a run, of one step or of all; one more than is shown."""
+    store = office.store
     if step is None:
         found = store.runs(Filter(parent_id=run_id, limit=CHILDREN + 1))
     else:
         ids = [child.id for child in store.children(run_id, [step])[: CHILDREN + 1]]
         found = [run for child in ids if (run := store.run(child)) is not None]
-    return sorted(found, key=lambda run: (run.parent_index or 0, run.id))
+    return sorted(map(office.vault.shown, found), key=lambda run: (run.parent_index or 0, run.id))

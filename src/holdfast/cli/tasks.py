@@ -33,10 +33,12 @@ def tasks() -> None:
 @click.argument("workflow", metavar="NAME")
 @click.argument("values", metavar="[ARGS_JSON]...", type=JSON, nargs=-1)
 @click.option("--lane", metavar="LANE", help="In which lane. E.g. --lane gpu")
-@click.option("--capability", "capabilities", multiple=True, metavar="WORD", help="What its holder must offer.")
+@click.option(
+    "--capability", "capabilities", multiple=True, metavar="WORD", help="What its holder must offer. E.g. --capability cuda"
+)
 @click.option("--priority", type=int, metavar="N", help="A higher one goes first. E.g. --priority 5")
-@click.option("--key", metavar="KEY", help="Start it once: the same key again starts nothing.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="How often a failed attempt is made again.")
+@click.option("--key", metavar="KEY", help="Start it once: the same key again starts nothing. E.g. --key 77")
+@click.option("--retries", type=click.IntRange(0), metavar="N", help="How often a failed attempt is made again. E.g. --retries 3")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="How long an attempt may take. E.g. --timeout 10m")
 @printing
 def submit(workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...], **given: Any) -> None:
@@ -50,13 +52,21 @@ def submit(workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...]
 
 
 @tasks.command(epilog="Example: holdfast tasks claim --workflow render --limit 5 --wait 30s --json")
-@click.option("--workflow", "workflows", multiple=True, metavar="NAME", help="Only runs of this workflow. May be repeated.")
-@click.option("--lane", "lanes", multiple=True, metavar="LANE", help="Only runs of this lane. May be repeated.")
-@click.option("--capability", "capabilities", multiple=True, metavar="WORD", help="What you offer. May be repeated.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many at most.")
+@click.option(
+    "--workflow",
+    "workflows",
+    multiple=True,
+    metavar="NAME",
+    help="Only runs of this workflow; may be repeated. E.g. --workflow render",
+)
+@click.option("--lane", "lanes", multiple=True, metavar="LANE", help="Only runs of this lane; may be repeated. E.g. --lane gpu")
+@click.option(
+    "--capability", "capabilities", multiple=True, metavar="WORD", help="What you offer; may be repeated. E.g. --capability cuda"
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many at most. E.g. --limit 5")
 @click.option("--wait", type=DURATION, metavar="TIME", help="Wait that long for the first. E.g. --wait 30s")
-@click.option("--ttl", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long they last unless renewed.")
-@click.option("--worker", default="", metavar="NAME", help="Who holds them.")
+@click.option("--ttl", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long they last. E.g. --ttl 2m")
+@click.option("--worker", default="", metavar="NAME", help="Who holds them. E.g. --worker render-7")
 @printing
 def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[str, ...]) -> None:
     """Lease runs and print a lease for each, best first."""
@@ -75,7 +85,9 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[
 
 @tasks.command(epilog="Example: holdfast tasks renew LEASE --ttl 60s")
 @click.argument("lease", metavar="LEASE")
-@click.option("--ttl", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long it lasts from now on.")
+@click.option(
+    "--ttl", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long it lasts from now on. E.g. --ttl 2m"
+)
 @printing
 def renew(lease: str, ttl: str) -> None:
     """Keep a lease, and all that were claimed with it."""
@@ -124,7 +136,9 @@ def suspend(lease: str, signals: tuple[str, ...], timeout: str | None) -> None:
 
 @tasks.command(epilog="Example: holdfast tasks revoke last --reason 'its machine hangs'")
 @click.argument("run", metavar="RUN")
-@click.option("--reason", default="revoked by an operator", show_default=True, metavar="TEXT", help="Why.")
+@click.option(
+    "--reason", default="revoked by an operator", show_default=True, metavar="TEXT", help="Why. E.g. --reason 'it hangs'"
+)
 @printing
 def revoke(run: str, reason: str) -> None:
     """Take a run from whoever holds it; its late writes are refused."""

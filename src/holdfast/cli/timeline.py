@@ -188,14 +188,14 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.SIGNAL_TIMED_OUT: lambda event: "timed out",
     Kind.WAIT_CREATED: lambda event: f"wait {payload(event.data).get('id')}",
     Kind.WAIT_OPENED: lambda event: f"waits for {payload(event.data).get('for')}{_until(event)}",
-    Kind.WAIT_SATISFIED: lambda event: f"by {_names(event)}",
+    Kind.WAIT_SATISFIED: lambda event: f"by {_names(event)}" if isinstance(payload(event.data), dict) else short(event.data),
     Kind.WAIT_RELEASED: lambda event: "let go by a person",
     Kind.WAIT_TIMED_OUT: lambda event: "timed out",
     Kind.WAIT_ESCALATED: lambda event: "needs a person",
     Kind.WAIT_DROPPED: lambda event: "no longer needed",
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
     Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
-    Kind.MAP_ENDED: lambda event: f"{len(payload(event.data) or [])} ended",
+    Kind.MAP_ENDED: lambda event: f"{len(ends)} ended" if isinstance(ends := payload(event.data), list) else short(event.data),
     Kind.GATE_OPENED: lambda event: f"asks {payload(event.data).get('prompt')!r}{_until(event)}",
     Kind.GATE_REMINDED: lambda event: "people were reminded",
     Kind.GATE_ESCALATED: lambda event: "others may decide, too",
@@ -247,6 +247,8 @@ def _run_event(event: Event) -> Tree:
         words, told = "asked to stop", str(data.get("reason", ""))
     elif event.kind == Kind.RUN_REPLAYED:
         told = f"{len(data.get('void', []))} earlier events no longer count"
+    elif event.kind == Kind.HISTORY_DELETED:
+        told = f"{data.get('events')} events, by a retention rule"
     elif event.kind == Kind.RUN_FORKED:
         told = f"from {data.get('run')}" + (f" at {data.get('step')}" if data.get("step") else "")
     state = "failed" if event.kind in (Kind.RUN_FAILED, Kind.RUN_STUCK, Kind.RUN_EXPIRED) else "note"

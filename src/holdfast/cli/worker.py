@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -59,12 +60,21 @@ def worker(target: str, quiet: bool, **options: Any) -> None:
     at work begins its step again elsewhere."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     parts = _parts(target, {name: value for name, value in options.items() if value is not None})
+    _spare_the_collector()
     try:
         code = asyncio.run(_work(parts))
     finally:
         parts.close()
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _spare_the_collector() -> None:
+    """Let the garbage collector look less often, and not at what was there before the work: with many runs in memory it took a
+    third of the CPU. Runs leave no cycles behind. Only here, where the process is ours alone."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _log_to_stderr(level: int) -> None:
@@ -96,7 +106,7 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     wrong = next((one for one in workflows or () if not isinstance(one, Workflow)), None)
     if wrong is not None:
         raise click.ClickException(f"{target} holds a {type(wrong).__name__}, which is no workflow")
-    return Parts(desk().url, workflows=workflows, **options)
+    return Parts(desk().url, workflows=workflows, codec=desk().codec(), **options)
 
 
 def _parts_of(engine: Engine | AsyncEngine, target: str, options: dict[str, Any]) -> Parts:
@@ -205,6 +215,7 @@ class _Teller:
         run = self._parts.store.run(run_id)
         if run is None:
             return
+        run = self._parts.vault.shown(run)
         took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
         error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
         log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

@@ -13,13 +13,17 @@ from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.areas.gates import AsyncGates
 from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
+from holdfast.connect.areas.payloads import AsyncPayloadCalls
 from holdfast.connect.areas.schedules import AsyncScheduleCalls
+from holdfast.connect.areas.streams import AsyncStreams
+from holdfast.connect.areas.subscriptions import AsyncSubscriptions
 from holdfast.connect.areas.waits import AsyncWaits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
 from holdfast.core.records import Event, Lane, NewRun, Session
 from holdfast.core.records import Run as Record
+from holdfast.core.sealed import digest_of
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request, refuse_gathering
@@ -41,20 +45,21 @@ class AsyncRun(Generic[T]):
     @property
     def status(self) -> Status:
         """Where the run stands now."""
-        return self.record.status
+        return self._engine._parts.client.get(self.id).status
 
     @property
     def record(self) -> Record:
-        """The run as it is stored now."""
-        return self._engine._parts.client.get(self.id)
+        """The run as it is stored now, with those of its values that can be read here."""
+        return self._engine._parts.client.record(self.id)
 
     async def result(self, timeout: Duration | None = None) -> T:
         """Wait for the run to end and return its result, or raise why there is none."""
         parts = self._engine._parts
-        run = await parts.results.wait_async(self.id, lambda: self.record, seconds_of(timeout))
+        run = await parts.results.wait_async(self.id, lambda: parts.client.get(self.id), seconds_of(timeout))
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
-        value: T = parts.client.value(run)
+        apart = digest_of(run.result) is not None
+        value: T = await asyncio.to_thread(parts.client.value, run) if apart else parts.client.value(run)
         return value
 
     async def signal(self, name: str, payload: Any = None, *, key: str | None = None, source: str | None = None) -> bool:
@@ -67,7 +72,7 @@ class AsyncRun(Generic[T]):
 
     def history(self) -> list[Event]:
         """Return the events of the run, in order."""
-        return self._engine._parts.store.history(self.id)
+        return self._engine._parts.client.history(self.id)
 
     def why(self) -> Why:
         """Say what the run waits for, and what would make it go on."""
@@ -77,7 +82,17 @@ class AsyncRun(Generic[T]):
         return f"<run {self.id}>"
 
 
-class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, AsyncWaits, AsyncBudgets):
+class AsyncEngine(
+    AsyncLeaseCalls,
+    AsyncKeys,
+    AsyncGates,
+    AsyncScheduleCalls,
+    AsyncWaits,
+    AsyncStreams,
+    AsyncSubscriptions,
+    AsyncPayloadCalls,
+    AsyncBudgets,
+):
     """Durable workflows for asyncio programs: ``async with AsyncEngine("orders.db") as engine:`` also works on them."""
 
     def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
@@ -126,12 +141,12 @@ class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, As
         runs, request = self._parts.client.start(workflow, args, own, options, lease)
         if connection is not None:
             refuse_gathering(options)
-            return AsyncRun(self, (await self._start_within(connection, runs))[0].id)
+            return AsyncRun(self, (await self._start_within(connection, self._parts.vault.seal_runs(runs)))[0].id)
         answers = await self._do(request)
         self._parts.adopt(runs, answers)
         return AsyncRun(self, answers[0].id)
 
-    async def _start_within(self, connection: Any, runs: list[NewRun]) -> list[Started]:
+    async def _start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
         """Start runs in the caller's transaction. What is asynchronous stays on its loop: a thread asks for it step by step."""
         within = self._parts.store.start_within
         if not is_asynchronous(connection):
@@ -186,23 +201,25 @@ class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, As
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, self._parts.client.get(run_id))
+        return why(self._parts.store, self._parts.client.get(run_id), self._parts.vault)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""
-        return self._parts.store.history(self._parts.client.get(run_id).id)
+        return self._parts.client.history(run_id)
 
-    def export(self, run_id: str, path: str | os.PathLike[str]) -> int:
+    def export(self, run_id: str, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> int:
         """Copy a run and all below it to a new file."""
-        return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
+        parts = self._parts
+        return export.export(parts.store, parts.client.get(run_id), lambda: open_store(path, codec=parts.codec.name), progress)
 
     async def prune(
-        self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500, progress: Callable[[int], None] | None = None
-    ) -> int:
+        self, older_than: Moment, *, status: Sequence[str] = (), workflow: str | None = None, batch: int = 500,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:  # fmt: skip
         """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return how many went."""
         after, gone = "", 0
         while after is not None:
-            done = await self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
+            done = await self._do(self._parts.client.prune(older_than, status, batch=batch, after=after, workflow=workflow))
             gone, after = gone + done.runs, done.last
             if progress is not None:
                 progress(done.runs)
@@ -237,6 +254,8 @@ class AsyncEngine(AsyncLeaseCalls, AsyncKeys, AsyncGates, AsyncScheduleCalls, As
     async def _do(self, request: Request) -> Any:
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
+        vault, op = self._parts.vault, request.op
+        op = await asyncio.to_thread(vault.seal, op) if vault.is_heavy(op) else vault.seal(op)
         if self._parts.worker is None:
-            return request.understand(await self._parts.writer.call_aside(request.op))
-        return request.understand(await self._parts.writer.submit(request.op))
+            return request.understand(await self._parts.writer.call_aside(op))
+        return request.understand(await self._parts.writer.submit(op))

@@ -15,7 +15,10 @@ from holdfast.connect.areas.flows import Flows
 from holdfast.connect.areas.gates import Gates
 from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
+from holdfast.connect.areas.payloads import PayloadCalls
 from holdfast.connect.areas.schedules import ScheduleCalls
+from holdfast.connect.areas.streams import Streams
+from holdfast.connect.areas.subscriptions import Subscriptions
 from holdfast.connect.areas.waits import Waits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
@@ -41,12 +44,12 @@ class Run(Generic[T]):
     @property
     def status(self) -> Status:
         """Where the run stands now."""
-        return self.record.status
+        return self._engine._parts.client.get(self.id).status
 
     @property
     def record(self) -> Record:
-        """The run as it is stored now."""
-        return self._engine._parts.client.get(self.id)
+        """The run as it is stored now, with those of its values that can be read here."""
+        return self._engine._parts.client.record(self.id)
 
     def result(self, timeout: Duration | None = None) -> T:
         """Wait for the run to end and return its result.
@@ -55,7 +58,7 @@ class Run(Generic[T]):
         parts = self._engine._parts
         if self._engine._thread is threading.current_thread():
             raise BadOption(option="result", why="an async step cannot block its engine: make the step a plain def")
-        run = parts.results.wait(self.id, lambda: self.record, seconds_of(timeout), time.monotonic)
+        run = parts.results.wait(self.id, lambda: parts.client.get(self.id), seconds_of(timeout), time.monotonic)
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
         value: T = parts.client.value(run)
@@ -71,7 +74,7 @@ class Run(Generic[T]):
 
     def history(self) -> list[Event]:
         """Return the events of the run, in order."""
-        return self._engine._parts.store.history(self.id)
+        return self._engine._parts.client.history(self.id)
 
     def why(self) -> Why:
         """Say what the run waits for, and what would make it go on."""
@@ -81,7 +84,7 @@ class Run(Generic[T]):
         return f"<run {self.id}>"
 
 
-class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Budgets):
+class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptions, PayloadCalls, Budgets):
     """Durable workflows on a SQLite file or a PostgreSQL database.
 
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.
@@ -170,7 +173,7 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Budgets):
         )
         if connection is not None:
             refuse_gathering(options)
-            return Run(self, self._parts.store.start_within(connection, runs)[0].id)
+            return Run(self, self._parts.store.start_within(connection, self._parts.vault.seal_runs(runs))[0].id)
         answers = self._do(request)
         self._parts.adopt(runs, answers)
         return Run(self, answers[0].id)
@@ -226,24 +229,26 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Budgets):
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, self._parts.client.get(run_id))
+        return why(self._parts.store, self._parts.client.get(run_id), self._parts.vault)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""
-        return self._parts.store.history(self._parts.client.get(run_id).id)
+        return self._parts.client.history(run_id)
 
-    def export(self, run_id: str, path: str | os.PathLike[str]) -> int:
+    def export(self, run_id: str, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> int:
         """Copy a run and all below it to a new file, which can be opened like any other database; return how many runs."""
-        return export.export(self._parts.store, self._parts.client.get(run_id), lambda: open_store(path))
+        parts = self._parts
+        return export.export(parts.store, parts.client.get(run_id), lambda: open_store(path, codec=parts.codec.name), progress)
 
     def prune(
-        self, older_than: Moment, *, status: Sequence[str] = (), batch: int = 500, progress: Callable[[int], None] | None = None
-    ) -> int:
+        self, older_than: Moment, *, status: Sequence[str] = (), workflow: str | None = None, batch: int = 500,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:  # fmt: skip
         """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return how many went; after each
         batch *progress* is told how many that were."""
         after, gone = "", 0
         while after is not None:
-            done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after))
+            done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after, workflow=workflow))
             gone, after = gone + done.runs, done.last
             if progress is not None:
                 progress(done.runs)
@@ -278,7 +283,7 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Budgets):
     def _do(self, request: Request) -> Any:
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
-        return request.understand(self._parts.writer.call(request.op))
+        return request.understand(self._parts.writer.call(self._parts.vault.seal(request.op)))
 
 
 def _nobody(route: object) -> None:

@@ -18,13 +18,18 @@ from holdfast.core.duration import Duration
 from holdfast.core.records import NewRun, Route
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
+from holdfast.engine.export import ENCRYPTION
+from holdfast.engine.frames import Frames
+from holdfast.engine.news import News
+from holdfast.engine.payloads.vault import LARGE, Vault
 from holdfast.engine.results import Results
 from holdfast.engine.scheduling import Schedules
+from holdfast.engine.subscriptions import Subscriptions
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
-from holdfast.errors import BadOption, UnknownWorkflow
+from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
 from holdfast.store.clock import Clock
-from holdfast.store.contract import MOST_SIGNALS, PauseSchedule, SetSchedule, Transition
+from holdfast.store.contract import MOST_SIGNALS, PauseSchedule, SaveSetting, SetSchedule, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -43,22 +48,46 @@ class Parts:
     def __init__(
         self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str | None = None,
         codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None,
-        max_signals: int = MOST_SIGNALS, **options: Any,
+        max_signals: int = MOST_SIGNALS, large: int = LARGE, locked: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        self.codec, limit = codec or JsonCodec(), checked_limit(max_signals)
+        self.codec, limit = JsonCodec() if codec is None else checked_codec(codec), checked_limit(max_signals)
+        if isinstance(large, bool) or not isinstance(large, int) or large < 0:
+            raise BadOption(option="large", value=large, why="it is a number of bytes")
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
         self.settings = settings_from({**options, "namespace": namespace})
         chosen: dict[str, Any] = {} if driver is None else {"driver": driver}
         self.store = store or open_store(url, clock=clock, codec=self.codec.name, **chosen)
+        self.vault = self._new_vault(large, given=store is not None, locked=locked)
         self.clock: Clock = clock or self.store.clock
         self.writer = Writer(self.store)
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
-        self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE)
+        self.news = News()
+        self.writer.listeners.append(self.news.hinted)
+        self.frames = Frames(self.store, self.codec)
+        self.subscriptions = Subscriptions(self.store)
+        self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
         self.schedules = Schedules(self.client)
         self.client.max_signals = limit
         self.worker: Worker | None = None
+
+    def _new_vault(self, large: int, *, given: bool, locked: bool) -> Vault:
+        """Return what seals and opens values. A database that is encrypted stays so: who has no keys may only look, and only
+        if that is what they want. Raises CodecMismatch."""
+        cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
+        try:
+            encrypted = self.store.setting(ENCRYPTION) is not None
+            if cipher is None and encrypted and not locked:
+                raise CodecMismatch(database=self.store.url, stored=f"{self.codec.name}, encrypted", given=self.codec.name)
+            if cipher is not None and not encrypted:
+                self.store.apply([SaveSetting(ENCRYPTION, "on")])
+        except BaseException:
+            if not given:
+                self.store.close()
+            raise
+        shut = cipher is None and encrypted
+        return Vault(self.store, cipher, packing, large, json=self.codec.name == JsonCodec.name, locked=shut)
 
     def definitions(self) -> Mapping[str, Any]:
         """Return the workflows that this engine knows, by name: those given to it, or all that the process defines."""
@@ -85,10 +114,13 @@ class Parts:
         if self._given is None:
             for name, places in registry.ambiguous().items():
                 log.info("workflow %s is defined more than once and not served by its name: %s", name, ", ".join(places))
-        self.worker = Worker(self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn)
+        self.worker = Worker(
+            self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn, self.vault
+        )
         self.worker.watchers.append(self.results.changed)
         self.worker.declare = self._declarations
-        self.results.watched = True
+        self.worker.watchers.append(self.news.changed)
+        self.results.watched = self.news.watched = True
         return self.worker
 
     def _declarations(self) -> list[Transition]:
@@ -117,6 +149,13 @@ class Parts:
         self.store.close()
 
 
+def checked_codec(codec: Any) -> Codec:
+    """Return a codec; refuse what is none."""
+    if isinstance(codec, type) or not all(hasattr(codec, name) for name in ("name", "encode", "decode")):
+        raise BadOption(option="codec", value=codec if isinstance(codec, str) else type(codec).__name__, why="it is no codec")
+    return codec  # type: ignore[no-any-return]
+
+
 def settings_from(options: dict[str, Any]) -> Settings:
     """Return the settings of a worker; refuse unknown options."""
     known = set(Settings.__struct_fields__)
@@ -124,7 +163,7 @@ def settings_from(options: dict[str, Any]) -> Settings:
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
     found = {name: value for name, value in options.items() if value is not None}
-    for name in ("lifetime", "linger", "poll"):
+    for name in ("lifetime", "linger", "poll", "stream_window", "retain"):
         if name in found:
             found[name] = duration.parse(found[name])
     if "grace" in found:

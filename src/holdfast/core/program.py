@@ -15,6 +15,7 @@ from holdfast.core.conditions import Condition
 from holdfast.core.gates.records import Terms
 from holdfast.core.records import Event, Route, Run
 from holdfast.core.retry import RetryPolicy
+from holdfast.core.streams import Sink
 
 
 class StepInfo(msgspec.Struct, frozen=True):
@@ -25,6 +26,8 @@ class StepInfo(msgspec.Struct, frozen=True):
     step: str
     attempt: int
     generation: int
+    sink: Any = None
+    """Where its output goes: ``holdfast.emit`` and the like write there."""
 
     @property
     def idempotency_key(self) -> str:
@@ -202,6 +205,7 @@ class Program(Protocol):
 
     speculative: bool
     report: Report | None
+    sink: Sink | None
     clock: Callable[[], int]
     """The time of the store, for what the program does by itself."""
     purse: Callable[[str, str | None], Any] | None

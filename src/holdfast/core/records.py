@@ -5,6 +5,8 @@ Records are plain data. A field has the name of its column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from holdfast.core.status import Status
@@ -20,6 +22,26 @@ class Route(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...] = ()
 
 
+class Payload(msgspec.Struct):
+    """A value that is kept apart, once for all who refer to it. ``digest`` is what it is known by, ``key`` the id of the key that
+    it is encrypted with (empty for none), ``form`` says whether it is compressed, ``size`` how many bytes the value has."""
+
+    digest: bytes
+    key: str
+    form: str
+    size: int
+    parts: list[bytes] = []
+
+    @property
+    def stored(self) -> int:
+        """How many bytes it takes as it is kept."""
+        return sum(len(part) for part in self.parts)
+
+
+Fetch = Callable[[bytes], Payload | None]
+"""What finds a payload by its digest."""
+
+
 class Limits(msgspec.Struct, frozen=True):
     """What a budget allows, by dimension, in millionths; None counts and does not limit. And what happens past a hard limit."""
 
@@ -29,7 +51,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class NewRun(msgspec.Struct, kw_only=True):
-    """A run to be created. With a session it is born leased to it, generation 1."""
+    """A run to be created. With a session it is born leased to it, generation 1. ``payloads`` is what is kept apart of its input;
+    ``same`` says whether the input of a run that is there already is the same, in whatever seal each of them is."""
 
     id: str
     route: Route
@@ -51,6 +74,8 @@ class NewRun(msgspec.Struct, kw_only=True):
     budgets: tuple[str, ...] = ()
     limits: Limits | None = None
     share: str | None = None
+    payloads: tuple[Payload, ...] = ()
+    same: Callable[[NewRun, bytes, Fetch], bool] | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -139,6 +164,8 @@ class Kind:
     LEASE_REVOKED = "lease_revoked"
     PRIORITY_CHANGED = "priority_changed"
     RUN_OVERRIDDEN = "run_overridden"
+    LEASE_LOST = "lease_lost"
+    HISTORY_DELETED = "history_deleted"
 
 
 OUTCOMES = frozenset(
@@ -167,8 +194,24 @@ OUTCOMES = frozenset(
 """The kinds that a program is fed: what a command came to, and the request to stop."""
 
 
+PRIVATE = frozenset(
+    {
+        Kind.STEP_COMPLETED,
+        Kind.SIGNAL_RECEIVED,
+        Kind.CHILD_ENDED,
+        Kind.MAP_ENDED,
+        Kind.MARKED,
+        Kind.WAIT_SATISFIED,
+        Kind.WAIT_RELEASED,
+        Kind.WAIT_TIMED_OUT,
+    }
+)
+"""The kinds whose data are values of the user's: they are sealed. What the engine itself writes, times and names, is not."""
+
+
 class Event(msgspec.Struct):
-    """One line of a run's history. ``step`` is the stable identity of the command that it belongs to."""
+    """One line of a run's history. ``step`` is the stable identity of the command that it belongs to. ``id`` is its number among
+    the events of all runs; it is told only where an event moves with its run."""
 
     kind: str
     step: str | None = None
@@ -178,6 +221,7 @@ class Event(msgspec.Struct):
     started_at: int | None = None
     at: int = 0
     seq: int = 0
+    id: int = 0
 
 
 class Signal(msgspec.Struct):
@@ -248,6 +292,18 @@ class Dossier(msgspec.Struct):
     crash_seq: int | None = None
     below: dict[str, list[list[Cell]]] = {}
     """The rows of the other tables that belong to it, by table."""
+
+
+class Retention(msgspec.Struct, kw_only=True):
+    """A rule for what of finished runs is deleted, and when. Times are microseconds, ``statuses`` and names as in a filter."""
+
+    name: str
+    what: str = "runs"
+    workflow: str | None = None
+    statuses: tuple[str, ...] = ()
+    older_than: int | None = None
+    keep_last: int | None = None
+    max_bytes: int | None = None
 
 
 class Session(msgspec.Struct, kw_only=True):

@@ -9,9 +9,11 @@ from typing import Any
 from holdfast.core import duration
 from holdfast.core.program import RunStep, StepInfo
 from holdfast.core.purse import current_purse
+from holdfast.engine.outcomes import encoded
 from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import Step
 from holdfast.errors import StepTimeout
+from holdfast.store.contract import Advance
 
 NOTE_AFTER = 1_000_000
 """Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
@@ -61,7 +63,22 @@ async def attempt(held: Spender, want: Step) -> None:
 
 async def _call(held: Spender, command: RunStep, number: int, purse: HandPurse) -> Any:
     current_purse.set(purse)
-    info = StepInfo(held.run.id, held.run.workflow, command.id, number, held.run.generation)
+    info = StepInfo(held.run.id, held.run.workflow, command.id, number, held.run.generation, held.outlet)
     if command.is_async:
         return await command.call(info, None)
     return await held.host.threads.run(partial(command.call, info, None))
+
+
+def transact(held: Spender, want: Step, op: Advance, purse: HandPurse, connection: Any) -> bytes:
+    """Run a step inside the transaction that records it, and let what it puts out be part of that, too."""
+    command = want.command
+    info = StepInfo(held.run.id, held.run.workflow, command.id, want.attempt, held.run.generation, held.outlet)
+    held.outlet.begin_anew(command.id, want.attempt)
+    purse.spendings.clear()  # it may be called again when the store was in trouble
+    token = current_purse.set(purse)
+    try:
+        data = encoded(command, command.call(info, connection), held.host.codec)
+    finally:
+        current_purse.reset(token)
+    op.output = held.outlet.take_attempt(command.id, want.attempt)
+    return data

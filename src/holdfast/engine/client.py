@@ -16,13 +16,15 @@ from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
 from holdfast.core.rate import parse_rate
-from holdfast.core.records import Event, Kind, Lane, NewRun, Route, Run
+from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
-from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.failure import as_error
 from holdfast.engine.ids import new_id
-from holdfast.errors import BadOption, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
+from holdfast.engine.payloads.retention import checked_rule, checked_statuses
+from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import BadOption, HistoryGone, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
 from holdfast.store import contract as c
 
 Moment = Duration | datetime
@@ -43,9 +45,13 @@ Start = tuple[list[NewRun], Request]
 class Client:
     """Turns what people ask into transitions, and reads what is stored."""
 
-    def __init__(self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str) -> None:
+    def __init__(
+        self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str,
+        vault: Vault | None = None,
+    ) -> None:  # fmt: skip
         self.store, self.codec, self.definitions, self.namespace = store, codec, definitions, namespace
         self.max_signals = c.MOST_SIGNALS
+        self.vault = vault or Vault(store)
 
     # Starting
 
@@ -65,10 +71,13 @@ class Client:
             args = ([args[0]],)
         run = self._new_run(workflow, args, kwargs, {**options, "key": None}, lambda route: None)
 
-        def merge(old: bytes) -> bytes:
+        def add(old: bytes) -> bytes:
             whole = self.codec.decode(old)
             whole[0].extend(self.codec.decode(run.input)[0])
             return self.codec.encode(whole, what="the arguments")
+
+        def merge(old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
+            return self.vault.remake(old, add, fetch)
 
         op = c.GatherStart(
             run=run, key=how.key, quiet=how.quiet, longest=how.longest, size=how.size, merge=None if how.size is None else merge
@@ -102,6 +111,7 @@ class Client:
             budgets=drawn,
             limits=limits,
             share=checked_text("share", options.get("share")),
+            same=self.vault.is_same,
         )
 
     def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
@@ -159,7 +169,7 @@ class Client:
         run = self.get(run_id)
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        void = past.voided_by_replay(self.store.history(run_id), from_step)
+        void = past.voided_by_replay(self._whole_history(run_id), from_step)
         if void is None:
             raise StepNotFound(run=run_id, step=from_step)
         return Request(c.ReplayRun(run_id, void), Status)
@@ -167,7 +177,7 @@ class Client:
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""
         run = self.get(run_id)
-        events = past.valid(self.store.history(run_id))
+        events = past.valid(self._whole_history(run_id))
         if from_step is not None:
             cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
             if cut is None:
@@ -187,6 +197,13 @@ class Client:
             budgets=tuple(name for name in run.budgets if not name.startswith(budgets.TREE)), share=run.share,
         )  # fmt: skip
         return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
+
+    def _whole_history(self, run_id: str) -> list[Event]:
+        """Return the events of a run, sealed. Raises HistoryGone: without them it would be done all over again."""
+        events = self.store.history(run_id)
+        if any(event.kind == Kind.HISTORY_DELETED for event in events):
+            raise HistoryGone(run=run_id)
+        return events
 
     def _without_open_children(self, events: list[Event]) -> list[Event]:
         """A child that has not ended tells its own parent, not the fork: the fork starts one of its own."""
@@ -213,9 +230,17 @@ class Client:
             raise RunNotFound(run=run_id)
         return run
 
+    def record(self, run_id: str) -> Run:
+        """Return a run with all of its values that can be read here. Raises RunNotFound."""
+        return self.vault.readable(self.get(run_id), large=True)
+
+    def history(self, run_id: str) -> list[Event]:
+        """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
+        return self.vault.events(run_id, self.store.history(self.get(run_id).id))
+
     def find(self, **filters: Any) -> list[Run]:
-        """Return the runs that match, from new to old."""
-        return self.store.runs(self._filter(filters))
+        """Return the runs that match, from new to old; what is kept apart of them is not loaded."""
+        return [self.vault.readable(run) for run in self.store.runs(self._filter(filters))]
 
     def _filter(self, given: dict[str, Any]) -> c.Filter:
         status = given.pop("status", None)
@@ -233,25 +258,38 @@ class Client:
             raise BadOption(option="filter", why=str(error)) from None
 
     def value(self, run: Run) -> Any:
-        """Return the result of a finished run, or raise why there is none."""
+        """Return the result of a finished run, or raise why there is none. Raises KeyMissing when it cannot be read here."""
+        result = None if run.result is None else self.vault.open(run.result, f"the result of run {run.id}")
         if run.status is not Status.COMPLETED:
-            raise as_error(run)
+            error = self.vault.maybe(run.error, f"the error of run {run.id}")
+            raise as_error(msgspec.structs.replace(run, error=error))
         definition = self.definitions().get(run.workflow)
         signature = getattr(definition, "signature", None)
         if signature is None:
-            return self.codec.decode(run.result or b"null")
-        return signature.decode_result(self.codec, run.result or b"null")
+            return self.codec.decode(result or b"null")
+        return signature.decode_result(self.codec, result or b"null")
 
     # Keeping house
 
-    def prune(self, older_than: Moment, statuses: Sequence[str], *, batch: int, after: str) -> Request:
+    def prune(
+        self, older_than: Moment, statuses: Sequence[str], *, batch: int, after: str, workflow: str | None = None
+    ) -> Request:
         """Delete a batch of old finished runs; the answer is Pruned."""
-        wrong = [status for status in statuses if status in LIVE or status not in set(Status)]
-        if wrong:
-            raise BadOption(option="status", value=wrong[0], why="only finished runs can be pruned")
+        checked_statuses(statuses)
         before = moment(older_than, self.store.now(), sign=-1)
         wanted = list(statuses) or sorted(FINAL)
-        return Request(c.Prune(before, wanted, limit=batch, namespace=None, after=after), lambda answer: answer)
+        return Request(
+            c.Prune(before, wanted, limit=batch, namespace=None, after=after, workflow=workflow), lambda answer: answer
+        )
+
+    def retention(self, name: str, **options: Any) -> Request:
+        """Make a retention rule, or another one of it."""
+        known = {route.workflow for route in self.store.routes().values()} | set(self.definitions())
+        return Request(c.SaveRetention(checked_rule(name, known=known, **options)), lambda answer: None)
+
+    def remove_retention(self, name: str) -> Request:
+        """Remove a retention rule."""
+        return Request(c.RemoveRetention(name), lambda answer: None)
 
     def lane(
         self, name: str, concurrency: int | None, rate: str | None, *, paused: bool, per_share: int | None = None,

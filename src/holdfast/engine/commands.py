@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core import budgets
 from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
+from holdfast.core.streams import Reason
 from holdfast.engine.gates import open_gate, withdraw
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
@@ -96,6 +97,7 @@ def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index
         budgets=drawn,
         limits=limits,
         share=options.get("share", run.share),
+        same=held.host.vault.is_same,
     )
 
 
@@ -158,6 +160,7 @@ def _drop(held: Listening, command: p.Drop) -> None:
         _book(held, want)
         if want.task is not None:
             want.task.cancel()
+        held.outlet.close_attempt(command.id, want.attempt, Reason.DROPPED)
         if want.noted:
             held.batch.events.append(Event(Kind.STEP_DROPPED, command.id, attempt=want.attempt))
     elif isinstance(want, Conditional):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,18 +19,19 @@ from holdfast.core import tokens
 from holdfast.core.program import Command, CreateWait, Definition, Finish
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
+from holdfast.core.sealed import digest_of, is_sealed
 from holdfast.core.status import FINAL, Status
+from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
-from holdfast.engine.attempts import attempt
-from holdfast.engine.commands import handle, start_more
+from holdfast.engine.attempts import attempt, transact
+from holdfast.engine.commands import handle
 from holdfast.engine.failure import as_data
+from holdfast.engine.happening import Happening
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
-from holdfast.engine.past import DEADLINE
-from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.strand import Pause
-from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer, Want, until
+from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
 from holdfast.errors import BudgetNotFound, Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
 from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused, Transition
@@ -46,7 +48,7 @@ _ENDED = {
 }
 
 
-class Driver(Spender):
+class Driver(Happening):
     """Drives one run."""
 
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
@@ -55,7 +57,6 @@ class Driver(Spender):
         self.blocking = definition.blocking
         self.finished = False
         self._seq = 0
-        self._revision = run.revision
         self._cancelling = run.status is Status.CANCELLING
         self._waits_since = 0
 
@@ -90,6 +91,8 @@ class Driver(Spender):
             self.close()
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
+        if not fresh:
+            history = await self._opened(history)
         events = past.valid(history)
         self.replayed = not fresh
         self._seq = history[-1].seq if history else 0
@@ -97,11 +100,13 @@ class Driver(Spender):
         self._cancel_seen = self.progress.cancelled is not None
         self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
         self.waited = self.progress.waited
+        self.outlet.life += sum(event.kind == Kind.RUN_REPLAYED for event in history)
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
         program.report, program.clock, program.token = self.reported, self.now, self.token_of
+        program.sink, self.outlet.speculative = self.outlet, program.speculative
         program.purse = self.new_purse
         self.look_at_budgets()
         commands = await program.begin(events)
@@ -111,6 +116,19 @@ class Driver(Spender):
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
+
+    async def _opened(self, history: list[Event]) -> list[Event]:
+        """Open what is sealed of the run and its history; what is kept apart is fetched without holding others up."""
+        heads = [self.run.input, *(value for event in history for value in (event.data, event.error))]
+        if not any(map(is_sealed, heads)):
+            return history
+
+        def open_all() -> tuple[Run, list[Event]]:
+            return self.host.vault.run(self.run), self.host.vault.events(self.run.id, history)
+
+        apart = any(digest_of(value) is not None for value in heads)
+        self.run, events = await self.host.threads.run(open_all) if apart else open_all()
+        return events
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
@@ -144,101 +162,7 @@ class Driver(Spender):
         for event in events:
             event.at = event.at or now
 
-    # What has happened
-
-    def _collect(self) -> list[Event]:
-        """Return what has happened since the last turn, in order."""
-        events: list[Event] = []
-        while self._inbox:
-            self._heed(*self._inbox.popleft(), events)
-        if self._due is not None and self._due <= self.now():
-            self._collect_due(events)
-        if self._knocked:
-            self._knocked = False
-            self._look(events)
-        return events
-
-    def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
-        self.book(event.step or "", purse)
-        want = self.wants.get(event.step or "")
-        if not isinstance(want, Step):
-            return  # it was dropped meanwhile
-        if event.kind == Kind.STEP_RETRIED:
-            want.attempt, want.task = event.attempt + 1, None
-            want.again_at = msgspec.json.decode(event.data or b"{}")["until"]
-            self.due_at(want.again_at)
-        elif event.kind == Kind.STEP_BLOCKED:
-            self.block_step(want, event)
-        elif event.kind != Kind.STEP_STARTED:
-            del self.wants[event.step or ""]
-        events.append(event)
-
-    def _collect_due(self, events: list[Event]) -> None:
-        now, self._due = self.now(), None
-        self.unblock()
-        for step, want in list(self.wants.items()):
-            if isinstance(want, Timer) and want.until <= now:
-                del self.wants[step]
-                events.append(Event(Kind.TIMER_FIRED, step))
-            elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
-                self._knocked = True  # a signal that is there already comes first: look, then see
-                self.expire_signal(step, want, events)
-            elif isinstance(want, Conditional) and want.due is not None and want.due <= now:
-                self.listen()
-                found = self.judge(want) or self.look_at_the_clock(want)
-                events.extend([found] if found is not None else [])
-            elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
-                want.again_at = None
-                self.launches.append(want)
-            elif isinstance(want, Gated) and want.until is not None and want.until <= now:
-                gates.tend(self, want, events)
-            else:
-                self.due_at(until(want))
-        if self.run.deadline is not None and not self._cancel_seen:
-            self._check_deadline(now, events)
-
-    def _check_deadline(self, now: int, events: list[Event]) -> None:
-        assert self.run.deadline is not None
-        if self.run.deadline <= now:
-            events.append(self.ask_to_stop(DEADLINE, expire=True))
-        else:
-            self.due_at(self.run.deadline)
-
-    def _look(self, events: list[Event]) -> None:
-        """Something reached the run from outside: see what."""
-        run = self.host.store.run(self.run.id)
-        if run is None or run.generation != self.run.generation:
-            raise LeaseLost(run=self.run.id, generation=self.run.generation)
-        self._revision = run.revision
-        self._cancelling = self._cancelling or run.status is Status.CANCELLING
-        if run.status is Status.CANCELLING and not self._cancel_seen:
-            events.append(self.ask_to_stop(run.cancel_reason or "", expire=run.cancel_reason == DEADLINE))
-        self.listen()
-        self.hand_out_signals(events)
-        self.unblock()
-        for step, want in list(self.wants.items()):
-            found = self._outcome_from_outside(step, want)
-            if found is not None:
-                self.wants.pop(step, None)
-                events.append(found)
-
-    def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
-        if isinstance(want, Gated):
-            return gates.look(self, want)
-        if isinstance(want, Conditional):
-            return self.judge(want)
-        if isinstance(want, ChildEnd):
-            children = self.host.store.children(self.run.id, [want.command.start])
-            return want.outcome(children[0]) if children else None
-        if isinstance(want, MapEnd):
-            children = self.host.store.children(self.run.id, [step])
-            outcome = want.outcome(children)
-            if outcome is None:
-                start_more(self, want, want.room(children))
-            elif want.ended < len(want.command.inputs):
-                self.cancel_map(step, "one of its siblings failed")
-            return outcome
-        return None
+    # Waiting
 
     async def _sleep(self) -> None:
         """Wait until something happens, or something is due."""
@@ -259,6 +183,8 @@ class Driver(Spender):
 
     async def _commit(self, *, rest: bool) -> None:
         """Write what the batch says and, when the program rests, where the run stands."""
+        if self.outlet.writing is not None:
+            await self.outlet.writing  # what was put out before is written before
         batch, self.batch = self.batch, Batch()
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
@@ -266,12 +192,13 @@ class Driver(Spender):
         parks = rest and batch.finish is None and not self._knocked and self._only_waits()
         op = self._operation(batch, parks=parks)
         if op is None:
+            self.outlet.release()
             return
         answer = await self._write(op)
         if isinstance(answer, Changed):
             self._revision = answer.revision
             self.knock()
-            if not batch.says_something():
+            if not batch.says_something() and op.output is None:
                 return
             answer = await self._write(self._without_parking(op))
         self._settle(op, batch, answer)
@@ -294,6 +221,8 @@ class Driver(Spender):
         for event in op.events:
             self._seq += 1
             event.seq = self._seq
+        if self.outlet.is_used:
+            op.output = self.outlet.take(op.status.value if op.status in FINAL else None)
         return op
 
     def _conclude(self, op: Advance, finish: Finish) -> None:
@@ -342,7 +271,9 @@ class Driver(Spender):
     async def _persist(self, op: Transition) -> Any:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
-        pause = 0.05
+        vault, pause = self.host.vault, 0.05
+        if isinstance(op, Advance) and not vault.is_light(op):
+            op = await self.host.threads.run(partial(vault.seal, op)) if vault.is_heavy(op) else vault.seal(op)
         while True:
             try:
                 return await self.host.writer.post(op)
@@ -354,14 +285,14 @@ class Driver(Spender):
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
         """A child that cannot be, under the id of another run or with a budget that is not there: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
-        failed = Advance(run_id=op.run_id, generation=op.generation)
+        failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
         self._conclude(failed, Finish("failed", error=error))
         for event in failed.events:
             self._seq += 1
             event.seq = self._seq
         op.children, op.status = (), failed.status
         self._over = True
-        answer: Advanced | Changed = await self.host.writer.post(failed)
+        answer: Advanced | Changed = await self._persist(failed)
         return answer
 
     def _settle(self, op: Advance, batch: Batch, answer: Any) -> None:
@@ -388,6 +319,7 @@ class Driver(Spender):
         op.keep = False
         if not self.wants:
             op.status, op.waits = self.at_work(), None
+        op.output = self.outlet.take()
         answer = await self._write(op)
         if isinstance(answer, Changed):
             self._revision = answer.revision
@@ -420,7 +352,9 @@ class Driver(Spender):
 
     async def _release(self) -> None:
         status = Status.CANCELLING if self._cancelling else Status.PENDING
-        await self._write(Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False))
+        op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
+        op.output = self.outlet.take(Reason.RELEASED, only_steps=True)
+        await self._write(op)
         self._over = True
 
     async def _give_back(self, error: Exception) -> None:
@@ -438,9 +372,9 @@ class Driver(Spender):
         event.at = started_at
         purse = self.new_purse(command.id, command.under)
         op = Advance(
-            run_id=self.run.id, generation=self.run.generation, events=[event], body=self.body(want, purse),
-            spends=purse.spendings, budgets=self.run.budgets,
+            run_id=self.run.id, generation=self.run.generation, events=[event], spends=purse.spendings, budgets=self.run.budgets,
         )  # fmt: skip
+        op.body = partial(transact, self, want, op, purse)
         try:
             answer: Advanced = await self._persist(op)
         except (LeaseLost, EngineClosed):
@@ -483,6 +417,7 @@ class Driver(Spender):
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,
             events=[Event(Kind.RUN_STUCK, error=data, seq=self._seq)], settles=sorted(self.asides),
+            output=self.outlet.take(Reason.STUCK, only_steps=True),
         )  # fmt: skip
         with suppress(LeaseLost, EngineClosed):
             await self._write(op)

@@ -1,39 +1,100 @@
-"""Copying a run and all below it to a database of its own."""
+"""Copying a run and all below it to a database of its own, in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from holdfast.core.records import Run
 from holdfast.errors import RunExists
-from holdfast.store.contract import Filter, ImportRun, Store
+from holdfast.store.contract import EndCopy, Filter, ImportRun, SaveSetting, Store
+from holdfast.store.transitions.copying import MARK
+
+PAGE = 500
+RUNS, BYTES = 200, 8 * 1024 * 1024
+"""How many runs are written in one transaction, and about how many bytes of them."""
+
+ENCRYPTION = "encryption"
+"""The setting of a database that is encrypted."""
+
+Progress = Callable[[int], None]
 
 
-def export(source: Store, run: Run, open_target: Callable[[], Store]) -> int:
-    """Copy *run* and its descendants to the store that *open_target* opens; return how many runs were copied."""
+def export(source: Store, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
+    """Copy *run* and its descendants to the store that *open_target* opens; return how many runs were copied. A new database
+    counts as half-copied until all is there. Raises RunExists."""
     target = open_target()
     try:
-        runs = tree(source, run)
-        for answer in target.apply([_imported(source, one) for one in runs]):
-            if isinstance(answer, RunExists):
-                raise answer
-        return len(runs)
+        fresh = not target.counts()
+        if source.setting(ENCRYPTION) is not None:
+            _do(target, SaveSetting(ENCRYPTION, "on"))
+        if fresh:
+            _do(target, SaveSetting(MARK, str(target.now())))
+        count = 0
+        for batch in _batches(source, run):
+            _write(target, batch)
+            count += len(batch)
+            if progress is not None:
+                progress(len(batch))
+        if fresh:
+            _do(target, EndCopy())
+        return count
     finally:
         target.close()
 
 
-def _imported(source: Store, run: Run) -> ImportRun:
-    return ImportRun(run, source.tags(run.id), source.history(run.id), source.signals(run.id), source.belongings(run.id))
+def _write(target: Store, batch: list[ImportRun]) -> None:
+    for answer in target.apply(batch):
+        if isinstance(answer, RunExists):
+            raise answer
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+def _do(target: Store, op: SaveSetting | EndCopy) -> None:
+    answer = target.apply([op])[0]
+    if isinstance(answer, BaseException):
+        raise answer
+
+
+def _batches(source: Store, run: Run) -> Iterator[list[ImportRun]]:
+    batch: list[ImportRun] = []
+    copied: set[bytes] = set()
+    size = 0
+    for one in walk(source, run):
+        imported = _imported(source, one, copied)
+        batch.append(imported)
+        size += _size(imported)
+        if len(batch) >= RUNS or size > BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _imported(source: Store, run: Run, copied: set[bytes]) -> ImportRun:
+    """Return a run with all that belongs to it; a payload that went before is there already."""
+    digests = [digest for digest in source.payloads_of(run.id) if digest not in copied]
+    copied.update(digests)
+    payloads = [payload for digest in digests if (payload := source.payload(digest)) is not None]
+    history, signals = source.history(run.id), source.signals(run.id)
+    return ImportRun(run, source.tags(run.id), history, signals, source.belongings(run.id), payloads)
+
+
+def _size(op: ImportRun) -> int:
+    values = [op.run.input, op.run.result, op.run.error, *(event.data for event in op.events)]
+    return sum(len(value or b"") for value in values) + sum(payload.stored for payload in op.payloads)
+
+
+def walk(source: Store, run: Run) -> Iterator[Run]:
+    """Yield a run and all below it, parents first."""
+    yield run
+    before: str | None = None
+    while page := source.runs(Filter(parent_id=run.id, before=before, limit=PAGE)):
+        for child in page:
+            yield from walk(source, child)
+        before = page[-1].id
 
 
 def tree(source: Store, run: Run) -> list[Run]:
     """Return a run and all below it, parents first."""
-    found = [run]
-    before: str | None = None
-    while True:
-        page = source.runs(Filter(parent_id=run.id, before=before, limit=500))
-        if not page:
-            return found
-        for child in page:
-            found.extend(tree(source, child))
-        before = page[-1].id
+    return list(walk(source, run))

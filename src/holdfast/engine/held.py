@@ -13,6 +13,7 @@ from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
+from holdfast.engine.outlet import Outlet
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step, Timer, Want
 from holdfast.store.contract import GateMove
@@ -101,6 +102,7 @@ class Held:
         self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
+        self.outlet = Outlet(self)
 
     def now(self) -> int:
         return self.host.store.now()
@@ -163,7 +165,8 @@ class Held:
             if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
-                return Event(Kind.SIGNAL_RECEIVED, step, signal.payload)
+                payload = self.host.vault.open(signal.payload, f"signal {name!r} to run {self.run.id}")
+                return Event(Kind.SIGNAL_RECEIVED, step, payload)
         return None
 
     def cancel_map(self, step: str, reason: str) -> None:

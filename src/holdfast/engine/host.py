@@ -9,6 +9,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
 from holdfast.core.records import NewRun, Route
 from holdfast.engine.alarms import Alarms
+from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.store.contract import Store
@@ -20,6 +21,7 @@ class Host(Protocol):
     store: Store
     writer: Writer
     codec: Codec
+    vault: Vault
     alarms: Alarms
     threads: Threads
     loop: asyncio.AbstractEventLoop
@@ -27,6 +29,10 @@ class Host(Protocol):
     stopping: bool
     linger: int
     """Microseconds for which a waiting run stays in memory."""
+    stream_window: float
+    """Seconds for which output waits for company."""
+    captures: bool
+    """Whether what steps print and log is part of their output."""
 
     def learn(self, definition: Definition) -> None:
         """Remember a workflow that is started as a child: then it can be run here."""

@@ -126,7 +126,8 @@ class LeaseDesk:
         if awaited is None or awaited.step in answered:
             return
         names = msgspec.json.decode(awaited.data or b"{}").get("names", [])
-        held.signals = [signal for signal in self.store.signals(held.run.id) if signal.name in names]
+        found = [signal for signal in self.store.signals(held.run.id) if signal.name in names]
+        held.signals = self._client.vault.signals(held.run.id, found)
         held.timed_out = not held.signals
         held.awaited = awaited.step
 
@@ -241,8 +242,10 @@ class LeaseDesk:
         if run.generation != op.generation or run.session_id is not None:
             return False
         if op.status in FINAL:
+            run = self._client.vault.run(run)
             return (run.status, run.result, run.error) == (op.status, op.result, op.error)
-        last = [(event.kind, event.step, event.error) for event in self.store.history(run.id)[-len(op.events) :]]
+        history = self._client.vault.events(run.id, self.store.history(run.id)[-len(op.events) :])
+        last = [(event.kind, event.step, event.error) for event in history]
         return last == [(event.kind, event.step, event.error) for event in op.events]
 
     # What operators do
@@ -271,7 +274,7 @@ class LeaseDesk:
 
     def input(self, run: Run) -> Any:
         """Return the arguments of a run as plain data."""
-        return self.codec.decode(run.input)
+        return self.codec.decode(self._client.vault.open(run.input, f"the input of run {run.id}"))
 
 
 def told(held: Holding) -> dict[str, Any]:

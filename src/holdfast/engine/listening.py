@@ -86,7 +86,7 @@ class Listening(Held):
         until = self.progress.until.pop(command.id) if opened else None
         if not opened and command.timeout is not None:
             until = self.now() + command.timeout
-        sealed = self.host.codec.name != "json"
+        sealed = self.host.codec.name != "json" or self.host.vault.cipher is not None
         escalated_at = self.progress.escalated.pop(command.id, None)
         want = Conditional(command, until, escalated_at, now=self.now(), sealed=sealed)
         found = self.judge(want)
@@ -114,12 +114,12 @@ class Listening(Held):
         if tally.met:
             met_by = [addressed[place] for place in tally.satisfiers()]
             self._close(want, BY_SIGNALS, [addressed[place] for place in tally.spent()])
-            return Event(Kind.WAIT_SATISFIED, step, _told(met_by))
+            return Event(Kind.WAIT_SATISFIED, step, self._told(met_by))
         release = next((signal for signal in self._signals if signal.step == step), None)
         if release is None:
             return None
         self._close(want, BY_RELEASE, [release])
-        return Event(Kind.WAIT_RELEASED, step, _told([release]))
+        return Event(Kind.WAIT_RELEASED, step, self._told([release]))
 
     def look_at_the_clock(self, want: Conditional) -> Event | None:
         """See whether the time of a wait is up, or whether it can no longer be met; if not, look again when it may be."""
@@ -148,7 +148,7 @@ class Listening(Held):
         if action in _STOPS and not self._cancel_seen:
             reason = f"it has waited in vain, step {step!r}: missing is {', '.join(missing)}"
             return self.ask_to_stop(reason, expire=action == "expire", wait=step)
-        return Event(Kind.WAIT_TIMED_OUT, step, _told(heard, missing=missing))
+        return Event(Kind.WAIT_TIMED_OUT, step, self._told(heard, missing=missing))
 
     def drop_wait(self, want: Conditional) -> None:
         """Nobody waits for this any more. The waits that were handed out stay open: something else may wait for them."""
@@ -165,7 +165,10 @@ class Listening(Held):
         return conditions.Tally(want.command.condition, self._read).offer_all(signals)
 
     def _read(self, signal: Signal) -> Any:
-        return self.host.codec.decode(signal.payload)
+        return self.host.codec.decode(self.host.vault.open(signal.payload, f"signal {signal.name!r} to run {self.run.id}"))
+
+    def _told(self, signals: Sequence[Signal], **more: object) -> bytes:
+        return _told(self.host.vault.signals(self.run.id, signals), **more)
 
     def _open(self, wait: Wait) -> None:
         self.batch.opened.append(wait)

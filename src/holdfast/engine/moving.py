@@ -13,10 +13,22 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Dossier, Session
+from holdfast.core.records import Dossier, Payload, Session
 from holdfast.engine.duties import is_dead
-from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
-from holdfast.store.contract import BeginCopy, CopyRuns, EndCopy, EndSession, Store, Transition
+from holdfast.engine.export import ENCRYPTION
+from holdfast.engine.payloads.checking import digests
+from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import BadData, BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
+from holdfast.store.contract import (
+    BeginCopy,
+    CopyPayloads,
+    CopyRuns,
+    EndCopy,
+    EndSession,
+    SaveSetting,
+    Store,
+    Transition,
+)
 
 RUNS, BYTES = 500, 8 * 1024 * 1024
 """How many runs are copied in one transaction, and about how much of them is in memory at once."""
@@ -36,6 +48,7 @@ class Inventory(msgspec.Struct):
     signals: int = 0
     tags: int = 0
     lanes: int = 0
+    payloads: int = 0
     others: dict[str, int] = {}
     """How many rows there are of what else belongs to runs or to the installation, by table."""
     digest: str = ""
@@ -68,6 +81,8 @@ def copy_store(source: Store, open_target: Callable[[], Store], progress: Progre
             raise BadOption(option="TARGET", why="it is the same database as SOURCE")
         _quieten(target)
         _begin(source, target)
+        for payloads in _payloads(source):
+            _do(target, CopyPayloads(payloads))
         for portion in _portions(source):
             _do(target, CopyRuns(portion))
             progress(COPYING, len(portion))
@@ -82,6 +97,8 @@ def copy_store(source: Store, open_target: Callable[[], Store], progress: Progre
 def _begin(source: Store, target: Store) -> None:
     try:
         _do(target, BeginCopy(source.lanes(), source.standing()))
+        if source.setting(ENCRYPTION) is not None:
+            _do(target, SaveSetting(ENCRYPTION, "on"))
     except StoreNotEmpty:
         raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
     if source.is_half_copied():  # the mark is on both: they are one database under two names
@@ -119,6 +136,9 @@ def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -
             _count(found, one)
             digest.update(_canonical(one))
         progress(CHECKING, len(portion))
+    for payloads in _payloads(store):
+        found.payloads += len(payloads)
+        digest.update(msgspec.msgpack.encode(payloads))
     lanes = store.lanes()
     standing = store.standing()
     digest.update(msgspec.msgpack.encode([lanes, standing]))
@@ -142,6 +162,24 @@ def _canonical(one: Dossier) -> bytes:
     """Return all that must be the same on both sides: a signal has another number in each store, and keeps its place."""
     signals = [msgspec.structs.replace(signal, id=place) for place, signal in enumerate(one.signals)]
     return msgspec.msgpack.encode(msgspec.structs.replace(one, signals=signals))
+
+
+def _payloads(store: Store) -> Iterator[list[Payload]]:
+    """Yield all payloads, in order, as many at a time as are to be in memory at once; each must have all its bytes."""
+    batch: list[Payload] = []
+    vault = Vault(store)
+    for digest, stored in digests(store):
+        payload = store.payload(digest)
+        if payload is None or payload.stored != stored:
+            raise BadData(what=f"payload {digest.hex()}", why="parts of it are missing: `holdfast db check`")
+        if not payload.key:
+            vault.content(payload, f"payload {digest.hex()}")  # what is encrypted is checked by whoever has its key
+        batch.append(payload)
+        if sum(one.stored for one in batch) > BYTES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 def _portions(store: Store) -> Iterator[list[Dossier]]:

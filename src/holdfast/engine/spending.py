@@ -9,12 +9,10 @@ import msgspec
 
 from holdfast.core import budgets
 from holdfast.core import program as p
-from holdfast.core.purse import current_purse
 from holdfast.core.records import Breach, Event, Kind, Spending
 from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
 from holdfast.engine.listening import Listening
-from holdfast.engine.outcomes import encoded
 from holdfast.engine.wants import Paying, Step
 from holdfast.errors import BudgetExceeded
 from holdfast.store.contract import Advance, Refused, Reserve, Spend, Spent
@@ -208,21 +206,6 @@ class Spender(Listening):
         self.lasting = True
         event = Event(Kind.BUDGET_RESERVED, command.id, data, seq=seq, at=now)
         return Reserve(**whose, key=command.id, amounts=command.amounts, event=event, under=command.under, force=force)
-
-    def body(self, want: Step, purse: HandPurse) -> Any:
-        """Return a transactional step as the transaction that records it calls it."""
-        command = want.command
-        info = p.StepInfo(self.run.id, self.run.workflow, command.id, want.attempt, self.run.generation)
-
-        def body(connection: Any) -> bytes:
-            purse.spendings.clear()  # it may be called again when the store was in trouble
-            token = current_purse.set(purse)
-            try:
-                return encoded(command, command.call(info, connection), self.host.codec)
-            finally:
-                current_purse.reset(token)
-
-        return body
 
     def refused(self, want: Paying, breach: Breach) -> Event | None:
         """There is no room for what the code wants: wait, or let it know."""

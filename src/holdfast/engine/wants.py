@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ from holdfast.core.gates.rules import next_at
 from holdfast.core.program import AwaitChild, AwaitCondition, AwaitSignal, OpenGate, Reserve, RunStep, SetTimer, Spend, StartMap
 from holdfast.core.records import Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
+
+Opened = Callable[[Iterable[Child]], list[Child]]
+"""What opens the values of children."""
 
 
 class Step:
@@ -122,10 +126,11 @@ class ChildEnd:
     def wait(self) -> dict[str, Any]:
         return {"kind": "child", "step": self.command.id, "run": self.command.run_id}
 
-    def outcome(self, child: Child) -> Event | None:
+    def outcome(self, child: Child, opened: Opened) -> Event | None:
         """Return what the end of the child is to its parent, if it has ended."""
         if child.status not in FINAL:
             return None
+        (child,) = opened([child])
         return Event(Kind.CHILD_ENDED, self.command.id, data=child.result, error=_error(child))
 
 
@@ -163,14 +168,14 @@ class MapEnd:
         limit = self.command.max_parallel
         return left if limit is None else max(min(left, limit - (self.started - self.ended)), 0)
 
-    def outcome(self, children: list[Child]) -> Event | None:
+    def outcome(self, children: list[Child], opened: Opened) -> Event | None:
         """Return what the children came to, if all have ended or one too many has failed."""
         self.ended = sum(child.status in FINAL for child in children)
         failed = [child for child in children if child.status in FINAL and child.status is not Status.COMPLETED]
         if failed and self.command.fail_fast:
-            ends = [_end(failed[0])]
+            ends = [_end(child) for child in opened(failed[:1])]
         elif self.ended == len(self.command.inputs):
-            ends = [_end(child) for child in sorted(children, key=lambda child: child.parent_index or 0)]
+            ends = [_end(child) for child in opened(sorted(children, key=lambda child: child.parent_index or 0))]
         else:
             return None
         return Event(Kind.MAP_ENDED, self.command.id, data=msgspec.json.encode(ends))

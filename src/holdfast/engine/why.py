@@ -13,6 +13,7 @@ from holdfast.core.why.explain import explain
 from holdfast.core.why.facts import Blocker, Facts, Slot, Why
 from holdfast.core.why.serving import Life, Seen, life_of, offer_of
 from holdfast.engine.past import valid
+from holdfast.engine.payloads.vault import Vault
 from holdfast.store.contract import Filter, Store
 
 __all__ = ["Blocker", "Why", "at_work", "look_at_workers", "why"]
@@ -30,9 +31,9 @@ PATIENCE = 5000
 """How many held runs are looked at, at most, to see who takes the places of a lane."""
 
 
-def why(store: Store, run: Run) -> Why:
+def why(store: Store, run: Run, vault: Vault | None = None) -> Why:
     """Explain where *run* stands."""
-    return _explain(store, run, look_at_workers(store), DEEPEST)
+    return _explain(store, run, look_at_workers(store), DEEPEST, vault or Vault(store))
 
 
 def look_at_workers(store: Store) -> list[Seen]:
@@ -58,14 +59,15 @@ def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
     return found
 
 
-def _explain(store: Store, run: Run, workers: list[Seen], depth: int) -> Why:
+def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vault) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
-    heard = store.signals(run.id)
+    heard = vault.signals_shown(run.id, store.signals(run.id))
+    history = vault.shown_events(valid(store.history(run.id)))
     facts = Facts(
-        now=store.now(), run=run, history=valid(store.history(run.id)), workers=workers, waits=waits, lane=lane, heard=heard,
+        now=store.now(), run=vault.shown(run), history=history, workers=workers, waits=waits, lane=lane, heard=heard,
         signals=frozenset(signal.name for signal in heard if signal.wait_id is None and signal.step is None),
-        children={str(wait.get("step")): _open_children(store, run, wait, workers, depth) for wait in waits},
+        children={str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault) for wait in waits},
         gates=_gates(store, waits),
     )  # fmt: skip
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
@@ -100,7 +102,7 @@ def _count(store: Store, facts: Facts, workers: list[Seen]) -> None:
     facts.slots = [slot for slot in slots if slot.run != facts.run.id]
 
 
-def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[Seen], depth: int) -> list[Why]:
+def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[Seen], depth: int, vault: Vault) -> list[Why]:
     """Explain the open children that a wait waits for; deep down only say how they stand."""
     if wait.get("kind") == "child":
         child = store.run(str(wait.get("run")))
@@ -114,7 +116,7 @@ def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[S
         return []
     if depth == 0:
         return [Why(run=child.id, workflow=child.workflow, status=child.status.value, reason="and so on") for child in found]
-    return [_explain(store, child, workers, depth - 1) for child in found]
+    return [_explain(store, child, workers, depth - 1, vault) for child in found]
 
 
 def _decoded(waits: bytes | None) -> list[dict[str, Any]]:

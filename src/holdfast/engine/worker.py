@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,8 +23,12 @@ from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.ids import new_id
+from holdfast.engine.news import News
+from holdfast.engine.payloads import duties as house
+from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
+from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
@@ -52,6 +57,12 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     watch: float = 0.002
     idle_watch: float = 0.02
     grace: float = 30.0
+    stream_window: int = 10_000
+    """How long output waits for company before it is written."""
+    capture: bool = False
+    """Whether what steps print and log is part of their output."""
+    retain: int = 60_000_000
+    """How often a worker looks whether retention rules have something to delete."""
 
 
 class Worker:
@@ -59,19 +70,23 @@ class Worker:
 
     def __init__(
         self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock,
-        settings: Settings, learn: Callable[[Definition], None],
+        settings: Settings, learn: Callable[[Definition], None], vault: Vault | None = None,
     ) -> None:  # fmt: skip
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
         self.definitions, self.clock, self.learn = definitions, clock, learn
+        self.vault = vault or Vault(store)
         self.session_id = ""
         self.stopping = False
         self.linger = settings.linger
+        self.stream_window, self.captures = settings.stream_window / 1_000_000, settings.capture
         self.drivers: dict[str, Driver] = {}
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
         self.declare: Callable[[], list[Transition]] = list
         """Says what the code declares and the store may not know."""
         self.threads = Threads()
+        self.news = News()
+        self.couriers = Couriers(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
         self._strands: set[Strand] = set()
@@ -100,17 +115,27 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
-        self.writer.listeners.append(self._hinted)
+        self.writer.listeners += [self._hinted, self.news.hinted]
+        self.watchers.append(self.news.changed)
+        self.news.watched = True
         self._slot = self.store.take_slot()
         try:
             await self._open_session()
             await self._declare()
             await self.duties.look_after_all()
             await self.duties.look()
+            await house.unlock(self)
         except BaseException:  # nobody works here: others must not take this session for a living one
             self._forget()
             raise
-        jobs = (self._claim_forever, self._watch_forever, self._beat_forever, self.duties.forever)
+        jobs = (
+            self._claim_forever,
+            self._watch_forever,
+            self._beat_forever,
+            self.duties.forever,
+            self.couriers.forever,
+            partial(house.keep_house_forever, self),
+        )
         self._jobs = [self.loop.create_task(self._guarded(job)) for job in jobs]
 
     async def stop(self, *, grace: float | None = None) -> None:
@@ -144,8 +169,9 @@ class Worker:
 
     def _forget(self) -> None:
         """Let go of all that makes others believe that somebody works here."""
-        if self._hinted in self.writer.listeners:
-            self.writer.listeners.remove(self._hinted)
+        for listener in (self._hinted, self.news.hinted):
+            if listener in self.writer.listeners:
+                self.writer.listeners.remove(listener)
         self.store.free_slot(self._slot)
         self.alarms.close()
         self.threads.close()
@@ -201,9 +227,11 @@ class Worker:
 
     def _hinted(self, hints: Hints) -> None:
         """A commit of this process touched something. May come from any thread."""
-        if not (hints.ready or hints.runs):
+        if not (hints.ready or hints.runs or hints.subscriptions):
             return
         try:
+            if hints.subscriptions:
+                self.loop.call_soon_threadsafe(self.couriers.look)
             self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs))
         except RuntimeError:  # the loop is closed: nobody is here to look
             return
@@ -268,6 +296,11 @@ class Worker:
             for run in runs:
                 self.hold(run, histories.get(run.id, []), fresh=False)
             await asyncio.sleep(0)
+
+    @property
+    def pause(self) -> int:
+        """Microseconds between two looks at the retention rules."""
+        return self.settings.retain
 
     def room(self) -> int:
         """Say how many more runs may be held at work; those that wait take no room."""

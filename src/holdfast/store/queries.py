@@ -25,7 +25,8 @@ def common() -> dict[str, str]:
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Return every query of *dialect* by name: the common ones, unless it has to say them in its own way, and its own."""
-    return common() | tables.queries(dialect) | _named(dialect)
+    found = common() | tables.queries(dialect) | _named(dialect)
+    return found | tables.forgettable(found["prunable"])
 
 
 @cache

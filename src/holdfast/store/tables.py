@@ -53,6 +53,17 @@ BELOW_RUNS: tuple[Table, ...] = (
         ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
         order="opened_at, step",
     ),
+    Table("output", ("last_seq", "streams", "percent", "message", "progress_at"), "run_id"),
+    Table(
+        "stream",
+        (
+            "number", "step", "attempt", "generation", "supersedes", "frames", "said", "kept_durable", "kept_summary",
+            "kept_best_effort", "first_seq", "summary", "version", "opened_at", "written_at", "closed_at", "reason",
+        ),
+        "number",
+    ),
+    Table("frame", ("seq", "stream", "kind", "mode", "name", "data", "nulls", "version", "at"), "seq"),
+    Table("payload_use", ("digest",), "digest"),
 )  # fmt: skip
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
@@ -83,8 +94,36 @@ STANDING: tuple[Table, ...] = (
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
     Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     Table("schedule", _SCHEDULE, "namespace, name"),
+    Table(
+        "subscription",
+        (
+            "name", "kind", "which", "after_tx", "after_id", "created_at", "moved_at", "url", "secret", "attempts",
+            "attempt_limit", "next_at", "error",
+        ),
+        "name",
+    ),
+    Table(
+        "dead_letter",
+        ("subscription", "run_id", "seq", "body", "attempts", "error", "at", "again"),
+        "subscription, run_id, seq",
+    ),
+    Table("retention", ("name", "what", "workflow", "statuses", "older_than", "keep_last", "max_bytes"), "name"),
 )  # fmt: skip
 """What belongs to the installation."""
+
+
+class Forgettable(msgspec.Struct, frozen=True):
+    """Something of a finished run that can be deleted while the run stays: its table, the query that deletes it by ``run_id``,
+    and, if a line of it stays to say so, which lines count."""
+
+    table: str
+    delete: str
+    counted: str = ""
+
+
+FORGETTABLE: dict[str, Forgettable] = {"events": Forgettable("event", "delete_events", "part.kind <> 'history_deleted'")}
+"""What a retention rule can name besides runs. A capability that brings a table below runs, such as one of output, names it
+here: ``"frames": Forgettable("frame", "delete_frame")``."""
 
 
 def queries(dialect: str) -> dict[str, str]:
@@ -97,6 +136,16 @@ def queries(dialect: str) -> dict[str, str]:
         which = " WHERE run_id IS NULL" if table.of else ""
         select = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.table}"
         found[f"all_{table.name}"] = f"{select}{which} ORDER BY {table.order}"
+    return found
+
+
+def forgettable(prunable: str) -> dict[str, str]:
+    """Return, for each part of a history, the query *prunable* with those only that still have it."""
+    found = {}
+    for what, part in FORGETTABLE.items():
+        counted = f" AND {part.counted}" if part.counted else ""
+        has = f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id = run.id{counted})"
+        found[f"prunable_{what}"] = prunable.replace("parent_id IS NULL", f"parent_id IS NULL AND {has}", 1)
     return found
 
 

@@ -105,7 +105,7 @@ def has_effect(batch: Sequence[c.Transition], answers: Sequence[Any]) -> bool:
 
 
 def _has_effect(op: c.Transition, answer: Any) -> bool:
-    if isinstance(op, c.Beat | c.OpenSession) or isinstance(answer, Exception | c.Changed):
+    if isinstance(op, c.Beat | c.OpenSession | c.SaveSetting) or isinstance(answer, Exception | c.Changed):
         return False
     return bool(answer) if isinstance(op, c.Claim | c.ExpireRuns | c.EndSession) else True
 

@@ -199,7 +199,7 @@ class Scene:
     def _end(self, lab: Lab) -> Ending:
         for zombie in self._zombies:
             zombie.settle()
-        runs = lab.engine.runs(limit=10_000)
+        runs = [lab.engine.run(run.id).record for run in lab.engine.runs(limit=10_000)]
         self._histories = {run.id: lab.history(run.id) for run in runs}
         self.script.check(lab)
         return Ending(runs, self._histories, lab.engine.check(), self.ledger)
@@ -225,5 +225,5 @@ def _awaits_signal(run: Run) -> bool:
 
 def _line(event: Event) -> str:
     attempt = f" attempt {event.attempt}" if event.attempt > 1 else ""
-    data = (event.data or event.error or b"").decode()
+    data = (event.data or event.error or b"").decode("utf-8", "backslashreplace")
     return f"  {event.seq:3} {event.kind} {event.step or ''}{attempt} {data[:100]}".rstrip()

@@ -21,6 +21,7 @@ from holdfast.authoring.code.branch import Branch, current_branch
 from holdfast.core.codec import Codec
 from holdfast.core.program import Command, Drop, Finish, Mark, Report
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
+from holdfast.core.streams import Sink
 from holdfast.errors import BadData, Diverged, NotInWorkflow, WrongType
 
 current_program: ContextVar[CodeProgram | None] = ContextVar("holdfast_program", default=None)
@@ -70,6 +71,7 @@ class CodeProgram(ABC):
         self.replaying = True
         self.closing = False
         self.report: Report | None = None
+        self.sink: Sink | None = None
         self.clock: Callable[[], int] = lambda: self.now
         self.purse: Callable[[str, str | None], Any] | None = None
         self.held_up = False

@@ -12,6 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 import msgspec
 
 from holdfast.authoring.code.async_program import AsyncProgram
+from holdfast.authoring.code.capture import capturing
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.core import duration
@@ -40,8 +41,12 @@ class Step(Generic[P, R]):
     Where the colours differ, ``.aio(...)`` and ``.sync(...)`` say the same to a type checker.
     """
 
-    def __init__(self, fn: Callable[P, R], name: str, policy: RetryPolicy, timeout: int | None, transactional: bool) -> None:
+    def __init__(
+        self, fn: Callable[P, R], name: str, policy: RetryPolicy, timeout: int | None, transactional: bool,
+        capture: bool | None = None,
+    ) -> None:  # fmt: skip
         self.fn, self.name, self.policy, self.timeout, self.transactional = fn, name, policy, timeout, transactional
+        self.capture = capture
         self.is_async = inspect.iscoroutinefunction(fn)
         self.signature = Signature(fn)
         self.identity: str | None = None
@@ -113,7 +118,7 @@ class Step(Generic[P, R]):
         """Return the same step with other settings; ``id`` names its calls in place of the function's name."""
         policy = self.policy if retries is None and not more else policy_from(retries, **more)
         limit = self.timeout if timeout is None else duration.parse(timeout)
-        other: Step[P, R] = Step(self.fn, self.name, policy, limit, self.transactional)
+        other: Step[P, R] = Step(self.fn, self.name, policy, limit, self.transactional, self.capture)
         other.identity = id
         return other
 
@@ -132,7 +137,16 @@ def _is_async(fn: Callable[..., Any]) -> bool:
 def run_step(fn: Callable[..., Any], identity: str, name: str, args: Any, kwargs: Any, settings: Any) -> RunStep:
     """Return the command that calls *fn* as a step."""
     is_async = _is_async(fn)
-    call = functools.partial(_inside_async if is_async else _inside, fn, args, kwargs)
+    capture: bool | None = getattr(settings, "capture", None)
+
+    def call(info: StepInfo, connection: Any) -> Any:
+        if info.sink is not None and (info.sink.captures if capture is None else capture):
+            captured = _captured_async if is_async else _captured
+            return captured(fn, args, kwargs, info, connection)
+        if is_async:
+            return _inside_async(fn, args, kwargs, info, connection)
+        return _inside(fn, args, kwargs, info, connection)
+
     return RunStep(
         identity, name, call, is_async, settings.policy, timeout=settings.timeout, transactional=settings.transactional,
         under=current_reservation.get(),
@@ -154,6 +168,16 @@ async def _inside_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: St
         return await fn(*args, **kwargs)
     finally:
         current_step.reset(step)
+
+
+def _captured(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any) -> Any:
+    with capturing(info):
+        return _inside(fn, args, kwargs, info, connection)
+
+
+async def _captured_async(fn: Callable[..., Any], args: Any, kwargs: Any, info: StepInfo, connection: Any) -> Any:
+    with capturing(info):
+        return await _inside_async(fn, args, kwargs, info, connection)
 
 
 def failed(event: Event) -> StepFailed:
@@ -193,6 +217,7 @@ def step(
     when: Callable[[Exception], bool] | None = None,
     timeout: Duration | None = None,
     transactional: bool = False,
+    capture: bool | None = None,
 ) -> Callable[[Callable[P, R]], Step[P, R]]: ...
 def step(
     fn: Any = None,
@@ -202,6 +227,7 @@ def step(
     retries: Any = None,
     timeout: Any = None,
     transactional: bool = False,
+    capture: bool | None = None,
     **policy: Any,
 ) -> Any:
     """Make a function a step: its result is recorded and it never runs again once it is."""
@@ -210,7 +236,7 @@ def step(
         if not callable(fn):
             raise BadOption(option="step", value=fn, why="it decorates a function")
         limit = None if timeout is None else duration.parse(timeout)
-        return Step(fn, name or fn.__name__, policy_from(retries, **policy), limit, transactional)
+        return Step(fn, name or fn.__name__, policy_from(retries, **policy), limit, transactional, capture)
 
     return decorate if fn is None else decorate(fn)
 

@@ -115,8 +115,8 @@ class SyncProgram(CodeProgram):
         with self._guard:
             if self._active == 0:
                 return
-            self._settled = self._loop.create_future()
-        await self._settled
+            settled = self._settled = self._loop.create_future()
+        await settled  # not by its name: the last thread to rest takes it away
 
     def _where(self, waiter: _Waiter | _Limit) -> FrameType | None:
         frame = sys._current_frames().get(waiter.thread)
@@ -213,7 +213,7 @@ class SyncProgram(CodeProgram):
     def _run_here(self, command: RunStep) -> None:
         assert self.report is not None
         started = self.clock()
-        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation)
+        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation, self.sink)
         purse = None if self.purse is None else self.purse(command.id, command.under)
         token = current_purse.set(purse)
         try:

@@ -173,6 +173,12 @@ def _stuck(facts: Facts) -> Why:
     if error.get("type") == "TooManyCrashes":
         text = f"{error.get('message')}: find out what kills the process, then resume it"
         return told(facts, [Blocker(kind="crashes", text=text, since=since, remedy=resume)], since=since)
+    if error.get("type") == "KeyMissing":
+        key = error["facts"].get("key", "")
+        text = (
+            f"it is encrypted with key {key}, which its worker does not know: start a worker that does, and it goes on by itself"
+        )
+        return told(facts, [Blocker(kind="key", text=text, since=since, remedy=resume)], since=since)
     text = f"it cannot go on: {error_text(run.error)}"
     return told(facts, [Blocker(kind="error", text=text, since=since, remedy=resume)], since=since)
 

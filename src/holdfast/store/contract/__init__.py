@@ -45,7 +45,20 @@ from holdfast.store.contract.leases import (
     RevokeLease,
     SetPriority,
 )
-from holdfast.store.contract.reading import Filter, Hints, Look, Reader
+from holdfast.store.contract.payloads import (
+    Change,
+    CopyPayloads,
+    Doomed,
+    EndUpkeep,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeUpkeep,
+    Upkeep,
+)
+from holdfast.store.contract.reading import Checked, Filter, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -79,6 +92,19 @@ from holdfast.store.contract.schedules import (
     SetSchedule,
     TriggerSchedule,
 )
+from holdfast.store.contract.streams import Appended, AppendFrames, StoredFrame, StreamReader
+from holdfast.store.contract.subscriptions import (
+    ClaimWebhooks,
+    Consume,
+    Consumed,
+    EventReader,
+    MoveCursor,
+    ReplayLetters,
+    SettleDelivery,
+    Subscribe,
+    SubscriptionTransition,
+    Unsubscribe,
+)
 from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
@@ -102,12 +128,14 @@ RunTransition = (
     | EndCopy
 )
 BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
+PayloadTransition = CopyPayloads | Reseal | Forget | SaveRetention | RemoveRetention | TakeUpkeep | EndUpkeep | SaveSetting
 KeyTransition = NeedKey | RotateKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
 ScheduleTransition = (
     SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
 )
 WaitTransition = DeliverSignal | ReleaseWait
+StreamTransition = AppendFrames
 Transition = (
     RunTransition
     | FlowTransition
@@ -117,10 +145,13 @@ Transition = (
     | ScheduleTransition
     | WaitTransition
     | BudgetTransition
+    | StreamTransition
+    | SubscriptionTransition
+    | PayloadTransition
 )
 
 
-class Store(Reader, FlowReader, LeaseReader, Protocol):
+class Store(Reader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -161,12 +192,20 @@ __all__ = [
     "WAIT_TOKEN",
     "Advance",
     "Advanced",
+    "AppendFrames",
+    "Appended",
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
+    "Change",
     "Changed",
+    "Checked",
     "Claim",
     "ClaimLeases",
+    "ClaimWebhooks",
+    "Consume",
+    "Consumed",
+    "CopyPayloads",
     "CopyRuns",
     "CreateFlow",
     "DecideGate",
@@ -174,14 +213,18 @@ __all__ = [
     "DeliverFlowEvent",
     "DeliverSignal",
     "Delivery",
+    "Doomed",
     "EndCopy",
     "EndSession",
+    "EndUpkeep",
+    "EventReader",
     "ExpireAttempts",
     "ExpireGates",
     "ExpireRuns",
     "Filter",
     "FireSchedules",
     "FlowsWoken",
+    "Forget",
     "GateChange",
     "GateFilter",
     "GateMove",
@@ -191,6 +234,7 @@ __all__ = [
     "ImportRun",
     "Leased",
     "Look",
+    "MoveCursor",
     "MoveFlow",
     "NeedKey",
     "ObserveFlowStep",
@@ -206,9 +250,12 @@ __all__ = [
     "ReassignGate",
     "Refused",
     "ReleaseWait",
+    "RemoveRetention",
     "RemoveSchedule",
+    "ReplayLetters",
     "ReplayRun",
     "RequestCancel",
+    "Reseal",
     "Reserve",
     "ResetBudget",
     "ResumeRun",
@@ -216,10 +263,13 @@ __all__ = [
     "RevokeLease",
     "RotateKey",
     "Rotated",
+    "SaveRetention",
+    "SaveSetting",
     "SetBudget",
     "SetLane",
     "SetPriority",
     "SetSchedule",
+    "SettleDelivery",
     "SignalRun",
     "Spend",
     "SpendBudget",
@@ -227,9 +277,15 @@ __all__ = [
     "StartRuns",
     "Started",
     "Store",
+    "StoredFrame",
+    "StreamReader",
+    "Subscribe",
+    "TakeUpkeep",
     "Transition",
     "TriggerSchedule",
+    "Unsubscribe",
     "UpdateGate",
+    "Upkeep",
     "WakeFlows",
     "WithdrawGate",
 ]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.core.records import Run
+from holdfast.core.records import Payload, Run
 from holdfast.core.status import Status
 
 
@@ -62,6 +62,7 @@ class OverrideRun(msgspec.Struct, kw_only=True):
     reason: str
     result: bytes | None = None
     error: bytes | None = None
+    payloads: Sequence[Payload] = ()
 
 
 LeaseTransition = ClaimLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
-from holdfast.core.records import Allowance, Budget, Cell, Child, Dossier, Event, Lane, Route, Run, Session, Signal, Wait
+from holdfast.core.records import (
+    Allowance,
+    Budget,
+    Cell,
+    Child,
+    Dossier,
+    Event,
+    Lane,
+    Payload,
+    Retention,
+    Route,
+    Run,
+    Session,
+    Signal,
+    Wait,
+)
 from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.core.tokens import Key
 from holdfast.store.contract.gates import GateFilter
+from holdfast.store.contract.payloads import Doomed, Upkeep
+
+Checked = Callable[[int, int], None]
+"""Told how much of how much is checked."""
 
 
 class Filter(msgspec.Struct, kw_only=True):
@@ -36,6 +55,20 @@ class Hints(msgspec.Struct):
     ready: bool = False
     runs: set[str] = msgspec.field(default_factory=set)
     finished: set[str] = msgspec.field(default_factory=set)
+    frames: set[str] = msgspec.field(default_factory=set)
+    subscriptions: bool = False
+
+    def add(self, others: Hints) -> None:
+        """Add others to these."""
+        self.ready |= others.ready
+        self.runs |= others.runs
+        self.finished |= others.finished
+        self.frames |= others.frames
+        self.subscriptions |= others.subscriptions
+
+    def copy(self) -> Hints:
+        """Return the same, to go back to."""
+        return Hints(self.ready, set(self.runs), set(self.finished), set(self.frames), self.subscriptions)
 
 
 class Look(msgspec.Struct):
@@ -163,8 +196,41 @@ class Reader(Protocol):
     def is_half_copied(self) -> bool:
         """Whether a copy into this store has begun and not ended."""
 
-    def check(self) -> list[str]:
-        """Every law that SQL can check and that does not hold, in words. Empty is good."""
+    def payload(self, digest: bytes) -> Payload | None:
+        """A value that is kept apart, with all its parts; None when there is none."""
+
+    def payloads_of(self, run_id: str) -> list[bytes]:
+        """The digests of the payloads that a run refers to."""
+
+    def next_payloads(self, after: bytes, limit: int) -> list[tuple[bytes, int]]:
+        """The digests of the next payloads above *after*, in order, and how many bytes each takes. Empty at the end."""
+
+    def payload_totals(self) -> dict[str, int]:
+        """How many payloads there are, how many bytes their values have, and how many they take."""
+
+    def keys_in_use(self) -> dict[str, int]:
+        """The ids of all keys that some value is encrypted with, and how many values that are."""
+
+    def setting(self, name: str) -> str | None:
+        """What was noted about the installation under that name."""
+
+    def retentions(self) -> list[Retention]:
+        """All retention rules."""
+
+    def upkeep(self, name: str) -> Upkeep | None:
+        """Who has a duty; None when nobody ever took it."""
+
+    def used_bytes(self) -> int:
+        """How many bytes the data takes, about: what deleting makes less."""
+
+    def nth_newest(self, workflow: str, statuses: Sequence[str], number: int) -> int | None:
+        """When the *number*-th newest of the finished roots of a workflow ended; None when there are not so many."""
+
+    def oldest_finished(self, workflow: str | None, statuses: Sequence[str], since: int, before: int, limit: int) -> list[Doomed]:
+        """The finished trees whose roots ended from *since* on and before *before*, the oldest first."""
+
+    def check(self, progress: Checked | None = None) -> list[str]:
+        """Every law that does not hold, in words. Empty is good. *progress* is told of each that was looked at."""
 
     def facts(self) -> dict[str, object]:
         """What `doctor` shows: versions, settings, sizes."""

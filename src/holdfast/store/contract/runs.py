@@ -7,8 +7,24 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Breach, Cell, Dossier, Event, Fanout, Lane, NewRun, Run, Session, Signal, Spending, Wait
+from holdfast.core.records import (
+    Breach,
+    Cell,
+    Dossier,
+    Event,
+    Fanout,
+    Fetch,
+    Lane,
+    NewRun,
+    Payload,
+    Run,
+    Session,
+    Signal,
+    Spending,
+    Wait,
+)
 from holdfast.core.status import Status
+from holdfast.core.streams import Output
 from holdfast.store.contract.gates import GateMove
 from holdfast.store.contract.waits import MOST_SIGNALS
 
@@ -40,7 +56,8 @@ class GatherStart(msgspec.Struct, kw_only=True):
     quiet: int
     longest: int
     size: int | None = None
-    merge: Callable[[bytes], bytes] | None = None
+    merge: Callable[[bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
+    """Makes the new input of the one that is there; it may be sealed, and so may what comes of it."""
 
 
 class Advance(msgspec.Struct, kw_only=True):
@@ -83,6 +100,11 @@ class Advance(msgspec.Struct, kw_only=True):
     gates: Sequence[GateMove] = ()
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
+    output: Output | None = None
+    payloads: Sequence[Payload] = ()
+    """What is kept apart of the values here, the signals among them."""
+    seal: Callable[[bytes, list[Payload]], bytes] | None = None
+    """What seals the data that ``body`` returns."""
 
 
 class Advanced(msgspec.Struct):
@@ -151,6 +173,7 @@ class SignalRun(msgspec.Struct):
     source: str | None = None
     wait_id: str | None = None
     limit: int = MOST_SIGNALS
+    payloads: Sequence[Payload] = ()
 
 
 class RequestCancel(msgspec.Struct):
@@ -185,6 +208,7 @@ class Prune(msgspec.Struct):
     limit: int = 500
     namespace: str | None = None
     after: str = ""
+    workflow: str | None = None
 
 
 class Pruned(msgspec.Struct):
@@ -208,6 +232,7 @@ class ImportRun(msgspec.Struct):
     events: Sequence[Event]
     signals: Sequence[Signal] = ()
     below: dict[str, list[list[Cell]]] = {}
+    payloads: Sequence[Payload] = ()
 
 
 class BeginCopy(msgspec.Struct):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+
+from holdfast.core.records import Payload
 
 MOST_SIGNALS = 10_000
 """How many signals a run may have had, unless told otherwise."""
@@ -31,6 +35,7 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
     key: str | None = None
     source: str | None = None
     limit: int = MOST_SIGNALS
+    payloads: Sequence[Payload] = ()
 
     def __repr__(self) -> str:
         return f"<signal {self.name!r} to the wait {self.wait_id}>"
@@ -44,3 +49,4 @@ class ReleaseWait(msgspec.Struct, kw_only=True):
     step: str
     payload: bytes
     by: str | None = None
+    payloads: Sequence[Payload] = ()

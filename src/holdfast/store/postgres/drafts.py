@@ -57,7 +57,7 @@ LINES: Kinds = {
 }
 
 
-_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled")
+_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads")
 """What makes an advance more than a few lines and a place."""
 
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}
@@ -141,7 +141,7 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
     if type(op) is c.Advance:
         if op.body is not None or op.run_id in taken or any(getattr(op, name) for name in _RICH):
             return None
-        if op.spends or op.settles or op.settles_all or op.demands:
+        if op.output is not None or op.spends or op.settles or op.settles_all or op.demands:
             return None
         alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:

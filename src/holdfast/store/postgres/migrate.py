@@ -43,6 +43,7 @@ def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool =
             raise StoreUnavailable(database=db.address.shown, why="it has no tables of Holdfast")
         _migrate(db)
         _check_codec(db, codec)
+        _number_anew(db)
         return db, f"{_setting(db, 'database', secrets.token_hex(16))} {db.rows('SELECT current_database() AS name')[0]['name']}"
     except BaseException as error:
         db.rollback()
@@ -120,6 +121,20 @@ def _create_schema(db: Connection) -> None:
 def checksum(text: str) -> str:
     """Return what a migration is recognised by."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _number_anew(db: Connection) -> None:
+    """A database that was restored on another server has events of transactions that are still to come there: nobody would be
+    told of them, nor of new ones in their place. Let them come first, in the order of their numbers; cursors that people hold
+    are cursors of another database now, and those that we hold are translated, so that nothing is skipped."""
+    if not db.rows(SQL["is_numbered_ahead"]):
+        return
+    db.begin()
+    db.script("LOCK TABLE holdfast.event, holdfast.subscription IN EXCLUSIVE MODE")
+    if db.rows(SQL["is_numbered_ahead"]):
+        for query in ("translate_cursors", "number_anew", "rename_installation"):
+            db.change(SQL[query])
+    db.commit()
 
 
 def _setting(db: Connection, name: str, first: str) -> str:

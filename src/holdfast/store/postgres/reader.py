@@ -12,6 +12,7 @@ import psycopg
 from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.clock import Clock
+from holdfast.store.contract import Checked
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list, spelled
@@ -127,8 +128,8 @@ class PostgresReader(RowReader):
             *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until")),
         )
 
-    def check(self) -> list[str]:
-        return self._broken_laws()
+    def check(self, progress: Checked | None = None) -> list[str]:
+        return self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
         asked = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)

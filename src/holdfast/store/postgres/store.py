@@ -29,7 +29,7 @@ from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
 from holdfast.store.postgres.trouble import Again, Lost, in_our_words
-from holdfast.store.postgres.writing import Attempt, merge
+from holdfast.store.postgres.writing import Attempt
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -168,7 +168,7 @@ class PostgresStore(PostgresReader):
             raise
         hints = c.Hints()
         for place in passed:
-            merge(hints, drafts[place].hints)
+            hints.add(drafts[place].hints)
         self._settle([(drafts[place].op, drafts[place].answer) for place in passed])
         if passed:
             self.commits += 1
@@ -207,11 +207,10 @@ class PostgresStore(PostgresReader):
         self._tell(attempt.tx.hints)
 
     def _tell(self, hints: c.Hints) -> None:
-        if not _worth_telling(hints):
-            return
-        with self._hints_guard:
-            merge(self._hints, hints)
-        if self._messenger.running:
+        if hints.frames or _worth_telling(hints):
+            with self._hints_guard:
+                self._hints.add(hints)
+        if _worth_telling(hints) and self._messenger.running:
             self._messenger.tell()
 
     def _settle(self, answers: Sequence[tuple[c.Transition, Any]]) -> None:

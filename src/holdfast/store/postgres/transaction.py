@@ -40,6 +40,18 @@ RUN_COLUMNS: Kinds = {
 """What a new run is written with, and what each of its columns is a list of when there are many."""
 
 
+_AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
+    "insert_frame": (
+        "insert_frames",
+        {
+            "run_id": Texts, "seq": Numbers, "stream": Numbers, "kind": Texts, "mode": Texts, "name": Texts, "data": Blobs,
+            "nulls": Blobs, "version": Numbers, "at": Numbers,
+        },
+    ),
+}  # fmt: skip
+"""What is written often enough to travel as arrays."""
+
+
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
     """Turn rows into columns: one array each."""
     return {prefix + name: kind([row[name] for row in rows]) for name, kind in kinds.items()}
@@ -64,6 +76,9 @@ class PostgresTransaction:
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if len(values) < 2:
             return sum(self._db.change(SQL[query], each) for each in values)
+        if query in _AS_ARRAYS:
+            query, kinds = _AS_ARRAYS[query]
+            return self._db.change(SQL[query], columns(kinds, values))
         return self._db.many(SQL[query], values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:

@@ -5,6 +5,7 @@ Any order of the transitions in a batch is as good as any other, for they are co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.transitions import APPLY, may_refuse_late
+from holdfast.store.transitions.streaming import append_all
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     **APPLY,
@@ -67,8 +69,20 @@ class Attempt:
             self._write_group({place: one for place, one in self.drafts.items() if one.head == head})
         self.drafts = {}
         alone = len(self.ops) == 1
+        self._append_frames()
         for place in sorted(self.slow):
             self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+
+    def _append_frames(self) -> None:
+        """Append the output of all runs together, but of those of which the batch has more to say, in its order."""
+        names = Counter(run_id for op in self.ops for run_id in _written_by(op))
+        together = {
+            place: op for place in self.slow if isinstance(op := self.ops[place], c.AppendFrames) and names[op.run_id] == 1
+        }
+        if len(together) < 2:
+            return
+        self.slow = [place for place in self.slow if place not in together]
+        self.answers.update(zip(together, append_all(self.tx, list(together.values())), strict=True))
 
     def _lock(self) -> None:
         """Lock the runs that are known to be touched before any is touched, if there are several."""
@@ -95,7 +109,7 @@ class Attempt:
 
     def _pass(self, place: int) -> None:
         self.answers[place] = self.drafts[place].answer
-        merge(self.tx.hints, self.drafts[place].hints)
+        self.tx.hints.add(self.drafts[place].hints)
 
     def _apply(self, place: int) -> Any:
         """Apply one transition; a refused one leaves nothing behind."""
@@ -111,7 +125,7 @@ class Attempt:
 
     def _apply_carefully(self, op: c.Transition) -> Any:
         tx = self.tx
-        hints, routes = c.Hints(tx.hints.ready, set(tx.hints.runs), set(tx.hints.finished)), dict(tx.new_routes)
+        hints, routes = tx.hints.copy(), dict(tx.new_routes)
         self._db.script("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
@@ -145,7 +159,7 @@ def raise_if_passing(error: Exception) -> None:
 
 def _written_by(op: c.Transition) -> Iterator[str]:
     """The runs that a transition says it writes."""
-    if isinstance(op, c.Advance | c.Spend | c.Reserve):
+    if isinstance(op, c.Advance | c.AppendFrames | c.Spend | c.Reserve):
         yield op.run_id
     elif isinstance(op, c.StartRuns):
         yield from (run.id for run in op.runs)
@@ -161,7 +175,8 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
             yield op.parent[0]
     elif isinstance(
         op,
-        c.SignalRun
+        c.AppendFrames
+        | c.SignalRun
         | c.ReleaseWait
         | c.RequestCancel
         | c.ResumeRun
@@ -171,13 +186,7 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         | c.OverrideRun
         | c.Spend
         | c.Reserve
+        | c.Reseal
         | c.GateTransition,
     ):
         yield op.run_id
-
-
-def merge(into: c.Hints, hints: c.Hints) -> None:
-    """Add hints to others."""
-    into.ready |= hints.ready
-    into.runs |= hints.runs
-    into.finished |= hints.finished

@@ -7,13 +7,19 @@ from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.gates import GateReader
 from holdfast.store.reading.keys import KeyReader
 from holdfast.store.reading.leases import RowLeaseReader
+from holdfast.store.reading.payloads import PayloadReader
 from holdfast.store.reading.runs import RunReader, route_values, values_of
 from holdfast.store.reading.schedules import ScheduleReader
+from holdfast.store.reading.streams import StreamReader
+from holdfast.store.reading.subscriptions import EventReader
 from holdfast.store.reading.waits import WaitReader
 from holdfast.store.transitions.transaction import lane_from
 
 
-class RowReader(RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, BudgetReader):
+class RowReader(
+    PayloadReader, RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader,
+    EventReader, BudgetReader,
+):  # fmt: skip
     """What can be asked of a store, one base for each capability."""
 
 

@@ -103,7 +103,9 @@ class RunReader(Asking):
         for row in below["whole_tags"]:
             found[row["run_id"]].tags[row["name"]] = row["value"]
         for row in below["whole_events"]:
-            found[row["run_id"]].events.append(_event(row))
+            event = _event(row)
+            event.id = row["id"]
+            found[row["run_id"]].events.append(event)
         for row in below["whole_signals"]:
             moving = {"key": row["key"], "taken": bool(row["taken"]), "effect": row["effect"]}
             found[row["run_id"]].signals.append(msgspec.structs.replace(_signal(row), **moving))
@@ -126,15 +128,23 @@ class RunReader(Asking):
     def is_half_copied(self) -> bool:
         return bool(self._rows("setting", name=MARK))
 
-    def _broken_laws(self) -> list[str]:
+    def _broken_laws(self, progress: c.Checked | None = None) -> list[str]:
         """Say of each law that does not hold who breaks it."""
         broken: list[str] = []
-        for law, sql in queries.laws().items():
+        laws = queries.laws()
+        for number, (law, sql) in enumerate(laws.items()):
+            if progress is not None:
+                progress(number, len(laws))
             rows = self._ask(self._spelled(sql))
             shown = ", ".join(str(values_of(row)[0]) for row in rows[:5])
             if rows:
                 broken.append(f"{law.replace('_', ' ')}: {len(rows)} broken, such as {shown}")
-        return broken
+        if progress is not None:
+            progress(len(laws), len(laws))
+        return broken + self._lost_references()
+
+    def _lost_references(self) -> list[str]:
+        raise NotImplementedError
 
 
 def values_of(row: Any) -> list[Any]:

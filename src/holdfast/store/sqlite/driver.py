@@ -256,6 +256,14 @@ def connection_type(wanted: str | None = None) -> type[StandardConnection] | typ
 
 
 def statements(sql: str) -> list[str]:
-    """Split a script into its statements; our scripts have no semicolons but at their ends."""
+    """Split a script into its statements; our scripts have no semicolons but at their ends, and within triggers."""
     text = "\n".join(line.split("--", 1)[0] for line in sql.splitlines())
-    return [part.strip() for part in text.split(";") if part.strip()]
+    found, begun = [], ""
+    for part in text.split(";"):
+        begun += part
+        if begun.strip() and sqlite3.complete_statement(f"{begun};"):
+            found.append(begun.strip())
+            begun = ""
+        elif begun.strip():
+            begun += ";"
+    return found

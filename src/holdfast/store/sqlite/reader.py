@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import EngineClosed, StoreBusy
 from holdfast.store.clock import Clock
+from holdfast.store.contract import Checked
 from holdfast.store.reading import RowReader, values_of
 from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection
 from holdfast.store.sqlite.sql import SQL, as_list, spelled
@@ -83,9 +84,9 @@ class SqliteReader(RowReader):
     def _as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
 
-    def check(self) -> list[str]:
+    def check(self, progress: Checked | None = None) -> list[str]:
         found = [values_of(row)[0] for row in self._ask("PRAGMA quick_check")]
-        return [f"the file is damaged: {damage}" for damage in found if damage != "ok"] + self._broken_laws()
+        return [f"the file is damaged: {damage}" for damage in found if damage != "ok"] + self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
         db = self._open

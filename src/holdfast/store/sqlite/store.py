@@ -156,7 +156,7 @@ class SqliteStore(SqliteReader):
         self.commits += 1
         self._routes.update(tx.new_routes)
         with self._hints_guard:
-            _merge(self._hints, tx.hints)
+            self._hints.add(tx.hints)
         return answers
 
     def _answer(self, tx: SqliteTransaction, op: c.Transition) -> Any:
@@ -171,7 +171,7 @@ class SqliteStore(SqliteReader):
             return refused
 
     def _answer_carefully(self, tx: SqliteTransaction, op: c.Transition) -> Any:
-        hints, routes = c.Hints(tx.hints.ready, set(tx.hints.runs), set(tx.hints.finished)), dict(tx.new_routes)
+        hints, routes = tx.hints.copy(), dict(tx.new_routes)
         self._db.change("SAVEPOINT holdfast_op")
         try:
             answer = transitions.APPLY[type(op)](tx, op)
@@ -272,12 +272,6 @@ class SqliteStore(SqliteReader):
                 library.leave(self.path, self._db.kind)
         if self._quiet:
             self._lock.release()
-
-
-def _merge(into: c.Hints, hints: c.Hints) -> None:
-    into.ready |= hints.ready
-    into.runs |= hints.runs
-    into.finished |= hints.finished
 
 
 if TYPE_CHECKING:

@@ -35,6 +35,16 @@ from holdfast.store.transitions.gathering import gather_start
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.payloads import (
+    copy_payloads,
+    end_upkeep,
+    forget,
+    remove_retention,
+    reseal,
+    save_retention,
+    save_setting,
+    take_upkeep,
+)
 from holdfast.store.transitions.schedules import (
     backfill_schedule,
     fire_schedules,
@@ -48,6 +58,16 @@ from holdfast.store.transitions.sessions import beat, end_session, open_session
 from holdfast.store.transitions.signalling import deliver_signal, release_wait, signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
+from holdfast.store.transitions.streaming import append_frames
+from holdfast.store.transitions.subscribing import (
+    claim_webhooks,
+    consume,
+    move_cursor,
+    replay_letters,
+    settle_delivery,
+    subscribe,
+    unsubscribe,
+)
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -103,6 +123,22 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.FireSchedules: fire_schedules,
     c.TriggerSchedule: trigger_schedule,
     c.BackfillSchedule: backfill_schedule,
+    c.AppendFrames: append_frames,
+    c.Subscribe: subscribe,
+    c.Unsubscribe: unsubscribe,
+    c.MoveCursor: move_cursor,
+    c.Consume: consume,
+    c.ClaimWebhooks: claim_webhooks,
+    c.SettleDelivery: settle_delivery,
+    c.ReplayLetters: replay_letters,
+    c.CopyPayloads: copy_payloads,
+    c.Reseal: reseal,
+    c.Forget: forget,
+    c.SaveRetention: save_retention,
+    c.RemoveRetention: remove_retention,
+    c.TakeUpkeep: take_upkeep,
+    c.EndUpkeep: end_upkeep,
+    c.SaveSetting: save_setting,
 }
 
 
@@ -120,7 +156,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey)
+    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal)
 
 
 __all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.core import claims
-from holdfast.core.records import Breach, Wait
+from holdfast.core.records import Breach, Payload, Wait
+from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
 from holdfast.store.transitions.gates import move_gates
+from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import cancel_children, request_cancel
+from holdfast.store.transitions.streaming import write as put_out
 from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
@@ -31,7 +35,8 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         changed = _changed(op, _lease(tx, op))  # before user code runs: what is refused must leave no trace
         if changed is not None:
             return changed
-        data = op.events[0].data = tx.call(op.body)
+        data = tx.call(op.body)
+        op.events[0].data, op.payloads = (data, ()) if op.seal is None else _sealed(op.seal, data)
     if op.status is None:
         _append_guarded(tx, op)
     else:
@@ -39,6 +44,10 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
+    if op.output is not None:
+        put_out(tx, [(op.run_id, op.output)])  # what comes too late for its stream must not hold up the run
+    if op.payloads:
+        _keep(tx, op)
     answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
     if op.spends or op.settles or op.settles_all:
         answer.breach = _account(tx, op)
@@ -52,6 +61,18 @@ def _account(tx: Transaction, op: c.Advance) -> Breach | None:
     if op.settles_all:
         settle_run(tx, op.run_id)
     return breach
+
+
+def _sealed(seal: Callable[[bytes, list[Payload]], bytes], data: bytes) -> tuple[bytes, list[Payload]]:
+    found: list[Payload] = []
+    return seal(data, found), found
+
+
+def _keep(tx: Transaction, op: c.Advance) -> None:
+    """Keep what is kept apart of the run's own values; signals bring theirs to the runs that they are sent to."""
+    values = [op.result, op.error, *(value for event in op.events for value in (event.data, event.error))]
+    own = digests_of(*values)
+    keep(tx, op.run_id, [payload for payload in op.payloads if payload.digest in own])
 
 
 def _append_guarded(tx: Transaction, op: c.Advance) -> None:
@@ -134,7 +155,7 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
     if op.opened or op.closed or op.escalated or op.reopened:
         _write_waits(tx, op)
     for run_id, name, payload, key in op.signals:
-        _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id))
+        _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)))
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
     if op.gates:

@@ -8,11 +8,13 @@ import msgspec
 
 from holdfast.core import claims
 from holdfast.core.records import Cell, Dossier, Route
+from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.errors import RunExists, StoreNotEmpty
+from holdfast.errors import RunExists, RunNotFound, StoreNotEmpty
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions.operating import set_lane
+from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -20,8 +22,8 @@ MARK = "half_copied"
 """The setting of a store that a copy into it has begun and not ended."""
 
 _EMPTY = (
-    "empty_events", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
-    *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
+    "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
+    "empty_payloads", "empty_payload_parts", *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
 )  # fmt: skip
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
 _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step", "effect")
@@ -29,7 +31,21 @@ _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step"
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:
     """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
-    _write(tx, [Dossier(op.run, op.tags, list(op.events), list(op.signals), below=op.below)])
+    below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
+    events = [msgspec.structs.replace(event, id=0) for event in op.events]
+    one = Dossier(op.run, op.tags, events, list(op.signals), below=below)
+    _write(tx, [one])
+    for payload in op.payloads:
+        insert_payload(tx, payload)
+    if not refer(tx, op.run.id, _referred(one)):
+        raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
+
+
+def _referred(one: Dossier) -> set[bytes]:
+    """Return the digests of all values of a run that are kept apart."""
+    run = one.run
+    events = [value for event in one.events for value in (event.data, event.error)]
+    return digests_of(run.input, run.result, run.error, *events, *(signal.payload for signal in one.signals))
 
 
 def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
@@ -54,13 +70,16 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
 def end_copy(tx: Transaction, op: c.EndCopy) -> None:
     """Take the mark off."""
     tx.change("delete_setting", name=MARK)
+    tx.rows("settle_numbers")
     tx.hints.ready = True
 
 
 def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:
     if tx.many("import_run", [_columns(tx, one) for one in runs]) < len(runs):
         raise RunExists(run=runs[0].run.id if len(runs) == 1 else f"one of {runs[0].run.id} to {runs[-1].run.id}")
-    below: dict[str, list[Row]] = {"insert_tag": [], "append": [], "import_signal": [], "insert_fanout": []}
+    below: dict[str, list[Row]] = {
+        "insert_tag": [], "append": [], "copy_event": [], "import_signal": [], "insert_fanout": [],
+    }  # fmt: skip
     for one in runs:
         for query, row in _belongings(one):
             below[query].append({"run_id": one.run.id, **row})
@@ -81,7 +100,8 @@ def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:
     for name, value in one.tags.items():
         yield "insert_tag", {"name": name, "value": value}
     for event in one.events:
-        yield "append", {name: getattr(event, name) for name in _EVENT}
+        row = {name: getattr(event, name) for name in _EVENT}
+        yield ("copy_event", {**row, "id": event.id}) if event.id else ("append", row)
     for signal in one.signals:
         yield "import_signal", {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)}
     for fanout in one.fanouts:

@@ -17,7 +17,7 @@ from holdfast.core.records import Event, Kind
 from holdfast.errors import GateNotFound
 from holdfast.store import contract as c
 from holdfast.store.transitions.touching import touch
-from holdfast.store.transitions.transaction import Row, Transaction, append
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside
 
 _BLOBS = ("assignees", "roles")
 
@@ -186,7 +186,7 @@ def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
     for row in tx.rows("open_gates", run_id=run_id):
         _withdraw(tx, row["id"], reason)
         data = msgspec.json.encode({"gate": row["id"], "reason": reason})
-        append(tx, run_id, [Event(Kind.GATE_WITHDRAWN, row["step"], data, seq=seq)])
+        append_from_outside(tx, [(run_id, Event(Kind.GATE_WITHDRAWN, row["step"], data, seq=seq))])
         seq += 1
     return seq
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import msgspec
 
 from holdfast.core import claims
+from holdfast.core.records import Payload
 from holdfast.store import contract as c
+from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.starting import start_runs, stored_key
 from holdfast.store.transitions.transaction import Transaction
 
@@ -31,10 +36,17 @@ def _join(tx: Transaction, op: c.GatherStart, found: dict[str, int]) -> bool:
         return False
     count = found["count"] + 1
     full = op.size is not None and count >= op.size
-    data = op.run.input if op.merge is None else op.merge(bytes(old[0]["input"]))
+    data, payloads = _merged(tx, op, bytes(old[0]["input"]))
     wake_at = None if full else min(tx.now + op.quiet, found["latest"]) if op.merge is None else found["latest"]
     rank = claims.rank(tx.now, old[0]["priority"]) if full else None
     tx.change("gather_into", run_id=found["run_id"], input=data, wake_at=wake_at, rank=rank)
+    if payloads:
+        keep(tx, str(found["run_id"]), payloads)
     tx.change("save_gathering", run_id=found["run_id"], key=stored_key(op.run.route, op.key), count=count, latest=found["latest"])
     tx.hints.ready = True
     return True
+
+
+def _merged(tx: Transaction, op: c.GatherStart, old: bytes) -> tuple[bytes, Sequence[Payload]]:
+    """Return the input that stands now, and what is kept apart of it."""
+    return (op.run.input, op.run.payloads) if op.merge is None else op.merge(old, partial(fetch, tx.rows))

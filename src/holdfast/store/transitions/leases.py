@@ -10,15 +10,17 @@ import msgspec
 from holdfast.core import claims, leases
 from holdfast.core.records import Event, Kind, Run
 from holdfast.core.status import Move, Status, after
+from holdfast.core.streams import Reason
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.contract import leases as c
 from holdfast.store.contract.runs import Claim
 from holdfast.store.transitions.budgets import settle_held, settle_run
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.gates import withdraw_all
+from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import cancel_children
 from holdfast.store.transitions.touching import knock, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
 def claim_leases(tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim) -> list[c.Leased]:
@@ -59,10 +61,10 @@ def _time_out(tx: Transaction, row: Row, dice: float) -> None:
     wait = leases.decide(policy, leases.FailureKind.TIMEOUT, leases.failures_in(history), dice)
     told = {"kind": leases.FailureKind.TIMEOUT, "until": None if wait is None else tx.now + wait}
     error = msgspec.json.encode({"type": "AttemptTimeout", "message": "the attempt took too long"})
-    append(tx, run_id, [Event(Kind.ATTEMPT_FAILED, data=msgspec.json.encode(told), error=error, seq=seq + 1)])
+    append_from_outside(tx, [(run_id, Event(Kind.ATTEMPT_FAILED, data=msgspec.json.encode(told), error=error, seq=seq + 1))])
     state = _load(tx, run_id)
     if wait is None:
-        append(tx, run_id, [Event(Kind.RUN_FAILED, error=error, seq=seq + 2)])
+        append_from_outside(tx, [(run_id, Event(Kind.RUN_FAILED, error=error, seq=seq + 2))])
         _end(tx, state, Status.FAILED, None, error)
     else:
         _take_back(tx, state, wake_at=tx.now + wait if wait else None)
@@ -85,6 +87,7 @@ def _take_back(tx: Transaction, state: Row, *, wake_at: int | None) -> None:
     rank = None if wake_at is not None else claims.rank(tx.now, state["priority"])
     settle_held(tx, state["id"])
     tx.change("take_back", run_id=state["id"], status=status, rank=rank, wake_at=wake_at)
+    tx.change("close_streams", run_id=state["id"], now=tx.now, reason=Reason.TAKEN_BACK, least=1)
     knock(tx, state["session_id"], state["id"])
     tx.hints.ready = True
 
@@ -94,7 +97,8 @@ def set_priority(tx: Transaction, op: c.SetPriority) -> int:
     state = _load(tx, op.run_id, op.namespace)
     old: int = state["priority"]
     if old != op.priority:
-        _note(tx, op.run_id, Kind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
+        if state["session_id"] is None:  # the history of a run that is held is its holder's to write
+            _note(tx, op.run_id, Kind.PRIORITY_CHANGED, {"old": old, "new": op.priority})
         tx.change(
             "save_priority", run_id=op.run_id, priority=op.priority, shift=(old - op.priority) * claims.PRIORITY_STEP
         )  # fmt: skip
@@ -108,13 +112,15 @@ def override_run(tx: Transaction, op: c.OverrideRun) -> Status:
     _note(tx, op.run_id, Kind.RUN_OVERRIDDEN, {"reason": op.reason, "status": op.status})
     kind = Kind.RUN_COMPLETED if op.status is Status.COMPLETED else Kind.RUN_FAILED
     seq = withdraw_all(tx, op.run_id, f"the run was ended by hand: {op.reason}", last_seq(tx, op.run_id) + 1)
-    append(tx, op.run_id, [Event(kind, error=op.error, seq=seq)])
+    append_from_outside(tx, [(op.run_id, Event(kind, error=op.error, seq=seq))])
+    keep(tx, op.run_id, op.payloads)
     _end(tx, state, op.status, op.result, op.error)
     return op.status
 
 
 def _end(tx: Transaction, state: Row, status: Status, result: bytes | None, error: bytes | None) -> None:
     tx.change("override_run", run_id=state["id"], status=status, result=result, error=error, now=tx.now)
+    tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
     tx.hints.finished.add(state["id"])
     settle_run(tx, state["id"])
     if state["session_id"] is not None:
@@ -135,4 +141,4 @@ def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: Mapping[str, object]) -> None:
-    append(tx, run_id, [Event(kind, data=msgspec.json.encode(data), seq=last_seq(tx, run_id) + 1)])
+    append_from_outside(tx, [(run_id, Event(kind, data=msgspec.json.encode(data), seq=last_seq(tx, run_id) + 1))])

@@ -10,7 +10,8 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import IllegalMove, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
-from holdfast.store.transitions.transaction import Transaction, append, last_seq, load
+from holdfast.store.transitions.payloads import collect, digests_used
+from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq, load
 
 
 def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
@@ -47,7 +48,7 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
     told = None if data is None else msgspec.json.encode(data)
-    append(tx, run_id, [Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told)])
+    append_from_outside(tx, [(run_id, Event(kind=kind, seq=last_seq(tx, run_id) + 1, data=told))])
 
 
 _BELOW = (
@@ -59,15 +60,18 @@ _BELOW = (
 def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
     """Delete finished trees, roots first found first gone; a tree with a live branch stays."""
     found = tx.rows(
-        "prunable", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, after=op.after, limit=op.limit
-    )
+        "prunable", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
+        after=op.after, limit=op.limit,
+    )  # fmt: skip
     gone = 0
     for root in found:
         if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
             continue
         doomed = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
+        payloads = [digest for run_id in doomed for digest in digests_used(tx, run_id)]
         for query in _BELOW:
             tx.many(query, [{"run_id": run_id} for run_id in doomed])
+        collect(tx, payloads)
         gone += len(doomed)
     return c.Pruned(runs=gone, last=found[-1]["id"] if len(found) == op.limit else None)
 

@@ -6,9 +6,10 @@ import msgspec
 
 from holdfast.core import claims
 from holdfast.core.records import Event, Kind
+from holdfast.core.streams import Reason
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_session
-from holdfast.store.transitions.transaction import Row, Transaction, append
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside
 
 
 def open_session(tx: Transaction, op: c.OpenSession) -> None:
@@ -25,21 +26,32 @@ def beat(tx: Transaction, op: c.Beat) -> bool:
 
 def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
     """Free all that a session held. Those who crash it again and again without any progress are stuck."""
+    worker = tx.rows("worker_of", session_id=op.session_id) if op.crashed else []
     tx.change("delete_session", session_id=op.session_id)
+    if not op.crashed:
+        tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_knocks", session_id=op.session_id)
     held = tx.rows("held_states", session_id=op.session_id)
     if held:
         settle_session(tx, op.session_id)
-        tx.many("free_run", [_freed(tx, op, state) for state in held])
+        reason = Reason.TAKEN_OVER if op.crashed else Reason.RELEASED
+        tx.change("close_streams_of_session", session_id=op.session_id, now=tx.now, reason=reason)
+        lines: list[tuple[str, Event]] = []
+        told = msgspec.json.encode({"session": op.session_id, "worker": worker[0]["worker"] if worker else None})
+        tx.many("free_run", [_freed(tx, op, state, told, lines) for state in held])
+        append_from_outside(tx, lines)
         tx.hints.ready = True
     return [state["id"] for state in held]
 
 
-def _freed(tx: Transaction, op: c.EndSession, state: Row) -> dict[str, object]:
-    seq = state["last_seq"]
+def _freed(tx: Transaction, op: c.EndSession, state: Row, told: bytes, lines: list[tuple[str, Event]]) -> dict[str, object]:
+    seq, crash_seq = state["last_seq"], 0
     fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=op.limit, now=tx.now)
     if fate.stuck is not None:
-        append(tx, state["id"], [Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)])
+        lines.append((state["id"], Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
+    elif op.crashed and not claims.is_parked(state):
+        lines.append((state["id"], Event(kind=Kind.LEASE_LOST, seq=seq + 1, data=told)))
+        crash_seq = seq + 1  # that line is no progress
     sleeps = fate.rank is None and fate.stuck is None
     return {
         "run_id": state["id"],
@@ -49,6 +61,6 @@ def _freed(tx: Transaction, op: c.EndSession, state: Row) -> dict[str, object]:
         "waits": state["waits"] if sleeps else None,
         "wake_at": state["wake_at"] if sleeps else None,
         "crashes": fate.crashes,
-        "crash_seq": fate.crash_seq,
+        "crash_seq": crash_seq or fate.crash_seq,
         "error": fate.stuck,
     }

@@ -6,16 +6,19 @@ condition is whole. Whoever holds the run judges again, from the same signals, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.core import conditions, tokens
 from holdfast.core.conditions import Condition, Effect
+from holdfast.core.records import Payload
+from holdfast.core.sealed import is_sealed
 from holdfast.errors import RunFinished, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
 from holdfast.store import contract as c
 from holdfast.store.transitions.keys import key_from
+from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.touching import touch
 from holdfast.store.transitions.transaction import Row, Transaction, load
 
@@ -39,6 +42,7 @@ class _Letter(msgspec.Struct):
     source: str | None = None
     wait_id: str | None = None
     step: str | None = None
+    payloads: Sequence[Payload] = ()
 
 
 def signal_run(tx: Transaction, op: c.SignalRun) -> c.Delivery:
@@ -55,7 +59,7 @@ def signal_run(tx: Transaction, op: c.SignalRun) -> c.Delivery:
         if wait is None or wait["run_id"] != op.run_id:
             raise WaitNotFound(run=op.run_id, wait=op.wait_id)
         _check_open(tx, wait)
-    return _leave(tx, state, _Letter(op.name, op.payload, op.limit, op.key, op.source, op.wait_id))
+    return _leave(tx, state, _Letter(op.name, op.payload, op.limit, op.key, op.source, op.wait_id, None, op.payloads))
 
 
 def deliver_signal(tx: Transaction, op: c.DeliverSignal) -> c.Delivery:
@@ -74,7 +78,8 @@ def deliver_signal(tx: Transaction, op: c.DeliverSignal) -> c.Delivery:
     if state["finished_at"] is not None:
         raise WaitClosed(wait=op.wait_id, why="its run has ended")
     _check_open(tx, _wait(tx, op.wait_id))  # again, now that the run is locked
-    return _leave(tx, state, _Letter(op.name or wait["name"], op.payload, op.limit, key, op.source, op.wait_id))
+    letter = _Letter(op.name or wait["name"], op.payload, op.limit, key, op.source, op.wait_id, None, op.payloads)
+    return _leave(tx, state, letter)
 
 
 def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
@@ -85,7 +90,7 @@ def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
     found = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
     if not found or found[0]["id"] is not None or found[0]["closed_at"] is not None:
         raise WaitNotFound(run=op.run_id, step=op.step)
-    letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step)  # a person is always heard
+    letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step, payloads=op.payloads)  # a person is heard
     return _insert(tx, state, letter, Effect.SATISFIED, wakes=True)
 
 
@@ -123,6 +128,8 @@ def _insert(tx: Transaction, state: Row, letter: _Letter, effect: Effect, *, wak
         if known is None:
             raise TooManySignals(run=run_id, limit=letter.limit)
         return known
+    if letter.payloads:
+        keep(tx, run_id, letter.payloads)
     if state["session_id"] is not None and state["waits"] is not None and not wakes:
         tx.change("bump_revision", run_id=run_id)  # it is parked, and this changes nothing: its holder need not look
     else:
@@ -152,10 +159,11 @@ def _effect(tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _Lett
     new = _Heard(letter.name, letter.wait_id, letter.source, letter.payload)
     if not conditions.concerns(condition, new):
         return None, False
-    if wait.get("sealed") and conditions.reads_payloads(condition):
-        return Effect.KEPT, True  # only whoever has the codec can read it
+    before = list(_heard(tx, run_id, condition))
+    if conditions.reads_payloads(condition) and (wait.get("sealed") or _any_sealed([new, *(heard for heard, _ in before)])):
+        return Effect.KEPT, True  # only whoever has the codec and the keys can read it
     tally = conditions.Tally(condition, _read)
-    for heard, times in _heard(tx, run_id, condition):
+    for heard, times in before:
         tally.offer(heard, times)
     if tally.met:
         return Effect.KEPT, True
@@ -171,6 +179,10 @@ def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple
     else:
         for row in tx.rows("signals_by_kind", run_id=run_id):
             yield _Heard(row["name"], row["wait_id"], row["source"]), row["times"]
+
+
+def _any_sealed(heard: Sequence[_Heard]) -> bool:
+    return any(is_sealed(signal.payload) for signal in heard)
 
 
 def _read(signal: _Heard) -> Any:

@@ -9,6 +9,7 @@ from holdfast.core.records import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import check_names, open_trees
+from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.sharing import rank_fairly, set_clocks
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -24,6 +25,9 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     if clocks and new:
         set_clocks(tx, clocks, idle)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
+    for run in op.runs:
+        if run.payloads and run.id in new:
+            keep(tx, run.id, run.payloads)
     _tag(tx, [run for run in op.runs if run.id in new])
     agreed = [run for run in op.runs if run.policy is not None and run.id in new]
     if agreed:
@@ -103,6 +107,11 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     old = found[0]
     route = tx.rows("route", route_id=old["route_id"])[0]
     same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
-    if bytes(old["input"]) != run.input or not same_workflow:
+    if not same_workflow or not _is_same(tx, run, bytes(old["input"])):
         raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))
     return c.Started(id=old["id"], created=False, leased=False, now=tx.now)
+
+
+def _is_same(tx: Transaction, run: NewRun, old: bytes) -> bool:
+    """Say whether a run that is there was started with the same input, whatever seal each of them is in."""
+    return old == run.input or (run.same is not None and run.same(run, old, lambda digest: fetch(tx.rows, digest)))

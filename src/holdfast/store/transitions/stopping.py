@@ -12,7 +12,7 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append, last_seq, load
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq, load
 
 DEADLINE = "deadline"
 
@@ -77,8 +77,9 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
     seq = last_seq(tx, state["id"]) + 1
     if state["started_at"] is not None:  # what never ran has opened nothing
         seq = withdraw_all(tx, state["id"], f"the run is {status.value}: {reason}", seq)
-    append(tx, state["id"], [Event(kind=kind, seq=seq, error=error)])
+    append_from_outside(tx, [(state["id"], Event(kind=kind, seq=seq, error=error))])
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
+    tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
     tx.hints.finished.add(state["id"])
     settle_run(tx, state["id"])
     free_schedule(tx, state["id"])

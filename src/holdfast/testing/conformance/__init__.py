@@ -12,6 +12,7 @@ from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
+from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
 from holdfast.testing.conformance.runs import (
     Advancing,
     Batches,
@@ -34,6 +35,8 @@ from holdfast.testing.conformance.runs import (
 )
 from holdfast.testing.conformance.schedules import Ticking
 from holdfast.testing.conformance.shares import Gathering, Shares
+from holdfast.testing.conformance.streams import Streaming
+from holdfast.testing.conformance.subscriptions import Subscribing
 from holdfast.testing.conformance.waits import Waiting
 
 
@@ -65,6 +68,12 @@ class StoreContract(
     Gates,
     Keys,
     Ticking,
+    Streaming,
+    Subscribing,
+    KeptApart,
+    Resealing,
+    Retaining,
+    PayloadLaws,
 ):
     """All promises of a store."""
 
@@ -84,6 +93,7 @@ __all__ = [
     "Gates",
     "Gathering",
     "HandClock",
+    "KeptApart",
     "Keys",
     "Lanes",
     "Laws",
@@ -91,13 +101,18 @@ __all__ = [
     "ManagedFlows",
     "OpenStore",
     "Operating",
+    "PayloadLaws",
     "Pruning",
+    "Resealing",
+    "Retaining",
     "Sessions",
     "Shares",
     "Signals",
     "Starting",
     "StartingWithin",
     "StoreContract",
+    "Streaming",
+    "Subscribing",
     "Ticking",
     "Time",
     "Transactional",

@@ -136,6 +136,13 @@ class ExplicitLeases(Bench):
         assert self.kinds(store, "c") == [Kind.PRIORITY_CHANGED]
         assert self.claimed(store) == ["c", "a", "b"]
 
+    def test_the_history_of_a_held_run_is_its_holders_to_write(self, store: c.Store) -> None:
+        held = self.hold(store)
+        self.do(store, c.SetPriority(run_id="r1", namespace="default", priority=3))
+
+        self.advance(store, held, events=[Event(Kind.MARKED, "m", seq=1)])
+        assert (self.get(store).priority, self.kinds(store)) == (3, [Kind.MARKED])
+
     def test_the_priority_of_what_is_not_ready_counts_when_it_is(self, store: c.Store, clock: HandClock) -> None:
         self.start(store, "late", available_at=clock.now() + MINUTE)
         self.do(store, c.SetPriority(run_id="late", namespace="default", priority=9))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.records import Lane, Route
+from holdfast.core.records import Lane, Payload, Route
 from holdfast.errors import LaneDraining
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, ROUTE, SECOND, Bench, HandClock
@@ -140,8 +140,8 @@ class Gathering(Bench):
         assert self.claimed(store) == ["r1"]
 
     def test_starts_are_merged_and_begin_when_there_are_enough_or_it_is_time(self, store: c.Store, clock: HandClock) -> None:
-        def adding(old: bytes) -> bytes:
-            return old + b"x"
+        def adding(old: bytes, fetch: object) -> tuple[bytes, list[Payload]]:
+            return old + b"x", []
 
         options = {"quiet": MINUTE, "longest": MINUTE, "size": 3, "merge": adding}
         assert [self.gather(store, f"r{place}", b"x", **options).id for place in range(4)] == ["r0", "r0", "r0", "r3"]

@@ -305,7 +305,9 @@ SELECT id, LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error),
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
                  FROM holdfast.event AS event WHERE event.run_id = run.id) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0)
-                 FROM holdfast.signal AS signal WHERE signal.run_id = run.id) AS BIGINT) AS bytes
+                 FROM holdfast.signal AS signal WHERE signal.run_id = run.id) AS BIGINT)
+       + CAST((SELECT COALESCE(SUM(100 + LENGTH(data)), 0)
+                 FROM holdfast.frame AS frame WHERE frame.run_id = run.id) AS BIGINT) AS bytes
   FROM holdfast.run AS run
  WHERE id > :after
  ORDER BY id LIMIT :limit;
@@ -319,7 +321,7 @@ SELECT run.id, namespace, workflow, version, lane, capabilities, status, priorit
  ORDER BY run.id;
 
 -- name: whole_events
-SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
+SELECT id, run_id, seq, kind, step, attempt, data, error, started_at, at
   FROM holdfast.event
  WHERE run_id > :after AND run_id <= :last
  ORDER BY run_id, seq;

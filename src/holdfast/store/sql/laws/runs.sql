@@ -53,11 +53,11 @@ SELECT id FROM holdfast.run AS run
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id);
 
 -- name: a_history_has_no_gaps
-SELECT run_id FROM holdfast.event GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
+SELECT run_id FROM holdfast.event WHERE run_id <> '' GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
 
 -- name: an_event_belongs_to_a_run
 SELECT DISTINCT run_id FROM holdfast.event AS event
- WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id);
+ WHERE run_id <> '' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id);
 
 -- name: a_step_completes_once
 SELECT run_id FROM holdfast.event WHERE kind = 'step_completed'

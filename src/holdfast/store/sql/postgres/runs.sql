@@ -359,7 +359,8 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
 SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status = ANY(CAST(:statuses AS TEXT[]))
-   AND (namespace = :namespace OR :namespace IS NULL) AND run.id > :after
+   AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
+   AND run.id > :after
  ORDER BY run.id
  LIMIT :limit
    FOR UPDATE OF run;

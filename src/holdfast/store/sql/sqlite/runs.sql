@@ -27,6 +27,7 @@ SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
 SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status IN (SELECT value FROM json_each(:statuses))
-   AND (namespace = :namespace OR :namespace IS NULL) AND run.id > :after
+   AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
+   AND run.id > :after
  ORDER BY run.id
  LIMIT :limit;

@@ -1,0 +1,123 @@
+"""Retention, and the keys that data is encrypted with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.core.duration import Duration
+from holdfast.core.records import Retention
+from holdfast.engine.client import Request
+from holdfast.engine.payloads import retention as rules
+from holdfast.engine.payloads.checking import Checked, check_payloads
+from holdfast.engine.payloads.rekey import Rekeyed, rekey
+
+BATCH = 100
+Progress = Callable[[int], None]
+
+
+def _as_is(answer: Any) -> Any:
+    return answer
+
+
+class PayloadCalls(Calls):
+    """Part of ``Engine``."""
+
+    def retention(
+        self, name: str, *, what: str = "runs", workflow: str | None = None, status: str | Sequence[str] = (),
+        older_than: Duration | None = None, keep_last: int | None = None, max_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        """Make a rule by which workers delete finished runs, or *what* of their history; another one of that name is replaced.
+
+        Raises BadOption when it has no bound or makes no sense, UnknownWorkflow."""
+        self._do(
+            self._parts.client.retention(
+                name, what=what, workflow=workflow, status=status, older_than=older_than, keep_last=keep_last,
+                max_bytes=max_bytes,
+            )
+        )  # fmt: skip
+
+    def retentions(self) -> list[Retention]:
+        """Return all retention rules."""
+        return self._parts.store.retentions()
+
+    def remove_retention(self, name: str) -> None:
+        """Remove a retention rule. Raises RetentionNotFound."""
+        self._do(self._parts.client.remove_retention(name))
+
+    def preview_retention(self) -> list[rules.Preview]:
+        """Say how much each rule would delete now."""
+        return [rules.preview(self._parts.store, rule) for rule in self._parts.store.retentions()]
+
+    def retain(self, progress: Progress | None = None) -> int:
+        """Delete now, here, what the rules say, batch by batch; return how many runs were deleted or trimmed."""
+        gone = 0
+        for rule in self._parts.store.retentions():
+            for portion in rules.portions(self._parts.store, rule):
+                after: str | None = ""
+                while after is not None:
+                    done = self._do(Request(rules.batch_of(rule, portion, after, BATCH), _as_is))
+                    gone, after = gone + done.runs, done.last
+                    if progress is not None:
+                        progress(done.runs)
+        return gone
+
+    def rekey(self, progress: Progress | None = None) -> Rekeyed:
+        """Encrypt with the current key all that is not; *progress* is told of runs. It can be stopped and begun again."""
+        return rekey(self._parts.store, self._parts.vault, lambda op: self._do(Request(op, _as_is)), progress)
+
+    def check_payloads(self, progress: Progress | None = None) -> Checked:
+        """Open every payload that is kept apart, and say which are damaged."""
+        return check_payloads(self._parts.store, self._parts.vault, progress)
+
+
+class AsyncPayloadCalls(AsyncCalls):
+    """Part of ``AsyncEngine``."""
+
+    async def retention(
+        self, name: str, *, what: str = "runs", workflow: str | None = None, status: str | Sequence[str] = (),
+        older_than: Duration | None = None, keep_last: int | None = None, max_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        """Make a rule by which workers delete finished runs, or *what* of their history."""
+        await self._do(
+            self._parts.client.retention(
+                name, what=what, workflow=workflow, status=status, older_than=older_than, keep_last=keep_last,
+                max_bytes=max_bytes,
+            )
+        )  # fmt: skip
+
+    def retentions(self) -> list[Retention]:
+        """Return all retention rules."""
+        return self._parts.store.retentions()
+
+    async def remove_retention(self, name: str) -> None:
+        """Remove a retention rule. Raises RetentionNotFound."""
+        await self._do(self._parts.client.remove_retention(name))
+
+    def preview_retention(self) -> list[rules.Preview]:
+        """Say how much each rule would delete now."""
+        return [rules.preview(self._parts.store, rule) for rule in self._parts.store.retentions()]
+
+    async def retain(self, progress: Progress | None = None) -> int:
+        """Delete now what the rules say, batch by batch; return how many runs were deleted or trimmed."""
+        gone = 0
+        for rule in self._parts.store.retentions():
+            for portion in rules.portions(self._parts.store, rule):
+                after: str | None = ""
+                while after is not None:
+                    done = await self._do(Request(rules.batch_of(rule, portion, after, BATCH), _as_is))
+                    gone, after = gone + done.runs, done.last
+                    if progress is not None:
+                        progress(done.runs)
+        return gone
+
+    async def rekey(self, progress: Progress | None = None) -> Rekeyed:
+        """Encrypt with the current key all that is not."""
+        call = self._parts.writer.call
+        return await asyncio.to_thread(rekey, self._parts.store, self._parts.vault, call, progress)
+
+    async def check_payloads(self, progress: Progress | None = None) -> Checked:
+        """Open every payload that is kept apart, and say which are damaged."""
+        return await asyncio.to_thread(check_payloads, self._parts.store, self._parts.vault, progress)

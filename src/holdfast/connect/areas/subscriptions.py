@@ -1,0 +1,199 @@
+"""The events of all runs: ``events``, ``consume``, webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any
+
+from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.connect.parts import Parts, seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.subscriptions import Letter, Place, RunEvent, Subscription
+from holdfast.engine.subscriptions import Callback, EventPages
+from holdfast.errors import EngineClosed
+from holdfast.store.contract import Consumed
+
+
+class _Looks:
+    """What both engines are asked in the same way: it only reads."""
+
+    _parts: Parts
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        return self._parts.subscriptions.all()
+
+    def dead_letters(self, name: str) -> list[Letter]:
+        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        return self._parts.subscriptions.letters(name)
+
+
+class Subscriptions(_Looks, Calls):
+    """For ``Engine``."""
+
+    def events(
+        self, *, after: str | None = None, name: str | None = None, follow: bool = False, timeout: Duration | None = None,
+        **filters: Any,
+    ) -> Iterator[RunEvent]:  # fmt: skip
+        """Yield the events of all runs, those of one run in order: from the beginning, from the cursor *after* on, from ``now``
+        on, or, with a *name*, from where that name has come. Each is yielded at least once.
+
+        With *follow* wait for more, without end, or until nothing comes for *timeout*. Filters are ``workflow``, ``namespace``,
+        ``run``, ``tags`` and ``kind``: a kind of event, a topic such as ``completions``, or several. Raises BadCursor."""
+        shop = self._parts.subscriptions
+        reader = shop.reader(after, filters) if name is None else self._do(shop.named(name, after, filters))
+        return self._events(reader, name, follow, seconds_of(timeout))
+
+    def _events(self, reader: EventPages, name: str | None, follow: bool, seconds: float | None) -> Iterator[RunEvent]:
+        listener = self._parts.news.listen()
+        read: Place | None = None
+        try:
+            heard = time.monotonic()
+            while True:
+                events, edge, more = reader.page()
+                for event in events:
+                    yield event
+                    read = reader.place_after(event)  # not before whoever has it asks for the next one
+                if more:
+                    self._moved(name, edge)
+                    read, heard = None, time.monotonic() if events else heard
+                    continue
+                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return
+                listener.wait(left)
+        finally:
+            listener.close()
+            if read is not None:
+                with suppress(EngineClosed):  # then the last ones are told once more
+                    self._moved(name, read)
+
+    def _moved(self, name: str | None, place: Place) -> None:
+        if name is not None:
+            self._do(self._parts.subscriptions.moved(name, place))
+
+    def consume(
+        self, name: str, callback: Callback, *, after: str | None = None, batch: int = 100, follow: bool = False,
+        timeout: Duration | None = None, **filters: Any,
+    ) -> int:  # fmt: skip
+        """Call ``callback(events, connection)`` with the events that this name has not had yet, and return how many there were.
+
+        What it writes on the connection and the move of the cursor are one transaction: both happen, or neither. If it raises,
+        nothing has happened, and the error is raised here. It must not commit, nor ask the engine for anything. With *follow*
+        wait for more. The filters are those of ``events``."""
+        shop = self._parts.subscriptions
+        listener = self._parts.news.listen()
+        total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
+        try:
+            while True:
+                done: Consumed = self._do(shop.consume(name, callback, after, batch, filters))
+                total += done.events
+                if done.more:
+                    heard = time.monotonic()
+                    continue
+                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return total
+                listener.wait(left)
+        finally:
+            listener.close()
+
+    def add_webhook(
+        self, name: str, url: str, *, secret: str | None = None, after: str | None = None, attempts: int | None = None,
+        **filters: Any,
+    ) -> str:  # fmt: skip
+        """Deliver events to *url* from now on, or from *after* on, and return the secret that signs them. Workers deliver them,
+        one event after another, each at least once; after so many failed *attempts* one is a dead letter. The filters are those
+        of ``events``. Raises SubscriptionExists."""
+        found: str = self._do(self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters))
+        return found
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a named cursor or a webhook, with its dead letters. Raises SubscriptionNotFound."""
+        self._do(self._parts.subscriptions.remove(name))
+
+    def replay_dead_letters(self, name: str) -> int:
+        """Let a webhook deliver its dead letters once more, and return how many there are. Raises SubscriptionNotFound."""
+        found: int = self._do(self._parts.subscriptions.replay(name))
+        return found
+
+
+class AsyncSubscriptions(_Looks, AsyncCalls):
+    """For ``AsyncEngine``."""
+
+    async def events(
+        self, *, after: str | None = None, name: str | None = None, follow: bool = False, timeout: Duration | None = None,
+        **filters: Any,
+    ) -> AsyncIterator[RunEvent]:  # fmt: skip
+        """Yield the events of all runs, as ``Engine.events`` does."""
+        shop = self._parts.subscriptions
+        reader = shop.reader(after, filters) if name is None else await self._do(shop.named(name, after, filters))
+        loop, seconds = asyncio.get_running_loop(), seconds_of(timeout)
+        listener = self._parts.news.listen_async()
+        read: Place | None = None
+        try:
+            heard = loop.time()
+            while True:
+                events, edge, more = reader.page()
+                for event in events:
+                    yield event
+                    read = reader.place_after(event)
+                if more:
+                    await self._moved(name, edge)
+                    read, heard = None, loop.time() if events else heard
+                    continue
+                left = None if seconds is None else seconds - (loop.time() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return
+                await listener.wait(left)
+        finally:
+            listener.close()
+            if read is not None:
+                with suppress(EngineClosed):
+                    await self._moved(name, read)
+
+    async def _moved(self, name: str | None, place: Place) -> None:
+        if name is not None:
+            await self._do(self._parts.subscriptions.moved(name, place))
+
+    async def consume(
+        self, name: str, callback: Callback, *, after: str | None = None, batch: int = 100, follow: bool = False,
+        timeout: Duration | None = None, **filters: Any,
+    ) -> int:  # fmt: skip
+        """Call a plain function with the events that this name has not had yet, as ``Engine.consume`` does."""
+        shop, loop, seconds = self._parts.subscriptions, asyncio.get_running_loop(), seconds_of(timeout)
+        listener = self._parts.news.listen_async()
+        total, heard = 0, loop.time()
+        try:
+            while True:
+                done: Consumed = await self._do(shop.consume(name, callback, after, batch, filters))
+                total += done.events
+                if done.more:
+                    heard = loop.time()
+                    continue
+                left = None if seconds is None else seconds - (loop.time() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return total
+                await listener.wait(left)
+        finally:
+            listener.close()
+
+    async def add_webhook(
+        self, name: str, url: str, *, secret: str | None = None, after: str | None = None, attempts: int | None = None,
+        **filters: Any,
+    ) -> str:  # fmt: skip
+        """Deliver events to *url*, as ``Engine.add_webhook`` does."""
+        found: str = await self._do(self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters))
+        return found
+
+    async def unsubscribe(self, name: str) -> None:
+        """Forget a named cursor or a webhook, with its dead letters."""
+        await self._do(self._parts.subscriptions.remove(name))
+
+    async def replay_dead_letters(self, name: str) -> int:
+        """Let a webhook deliver its dead letters once more, and return how many there are."""
+        found: int = await self._do(self._parts.subscriptions.replay(name))
+        return found

@@ -1,0 +1,238 @@
+"""What a run puts out while it works: frames, in streams, one stream for each attempt. How much of it is kept, and what the
+patches of a summary come to, is decided here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.errors import BadPatch
+
+LARGEST = 65_536
+"""How many bytes a frame holds at most."""
+
+DEEPEST = 16
+"""How deep the objects of a patch may be nested."""
+
+KEEP_DURABLE, KEEP_SUMMARY = 10_000, 64
+"""How many frames of a stream are kept of each kind: of a summary only the last ones, for the document has them all."""
+
+FLOOR, CEILING, ALPHA, TTL = 64, 16_384, 0.2, 10_000_000
+"""Of best effort: how many are kept at least and at most, how fast the measured rate follows, for how long (microseconds)."""
+
+
+class Mode(StrEnum):
+    """How well a frame is kept."""
+
+    DURABLE = "durable"
+    SUMMARY = "summary"
+    BEST_EFFORT = "best_effort"
+
+
+class FrameKind(StrEnum):
+    """What a frame is."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    EVENT = "event"
+    BLOB = "blob"
+
+
+class Reason:
+    """Why a stream was closed, besides the status with which its run has ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    DROPPED = "dropped"
+    TAKEN_OVER = "taken over"
+    TAKEN_BACK = "taken back"
+    RELEASED = "released"
+    STUCK = "stuck"
+
+
+class NewFrame(msgspec.Struct):
+    """A frame to be appended. ``stream`` is its place among the streams that it is appended with."""
+
+    stream: int
+    kind: str
+    mode: str
+    data: bytes
+    at: int
+    name: str | None = None
+    nulls: bytes | None = None
+    version: int | None = None
+
+
+class StreamPart(msgspec.Struct):
+    """What is appended to one stream, besides its frames."""
+
+    step: str
+    attempt: int
+    generation: int
+    said: int = 0
+    keep: dict[str, int] = {}
+    """How many of each mode are kept; those not named are all kept."""
+    summary: bytes | None = None
+    version: int = 0
+    close: str | None = None
+
+
+class Progress(msgspec.Struct):
+    """How far a run says that it is."""
+
+    percent: float | None = None
+    message: str | None = None
+    at: int = 0
+
+
+class Output(msgspec.Struct):
+    """What a run puts out, in order."""
+
+    streams: list[StreamPart] = []
+    frames: list[NewFrame] = []
+    progress: Progress | None = None
+    close_others: str | None = None
+    """Close whatever else is open, for this reason."""
+    only_steps: bool = False
+    """Whether that leaves out what the code of the workflow puts out, for that may go on."""
+
+
+class Stream(msgspec.Struct, kw_only=True):
+    """What one attempt has put out, as stored. ``step`` of the workflow's own code is its branch, with ``generation`` 0."""
+
+    run_id: str
+    number: int
+    step: str
+    attempt: int
+    generation: int
+    frames: int
+    said: int
+    kept: dict[str, int]
+    version: int
+    opened_at: int
+    written_at: int
+    closed_at: int | None = None
+    reason: str | None = None
+    summary: bytes | None = None
+    supersedes: int | None = None
+    superseded_by: int | None = None
+
+
+class Frame(msgspec.Struct, kw_only=True):
+    """One piece of output. ``seq`` grows within its run: it is the cursor. ``superseded_by`` is the stream, if there was one
+    when this was read, in which the step was done again; ``supersedes`` is the one that this stream replaces."""
+
+    seq: int
+    stream: int
+    step: str
+    attempt: int
+    generation: int
+    kind: str
+    mode: str
+    at: int
+    value: Any = None
+    name: str | None = None
+    nulls: list[list[str]] | None = None
+    version: int | None = None
+    supersedes: int | None = None
+    superseded_by: int | None = None
+
+
+class Sink(Protocol):
+    """Where the output of a run goes while a worker holds it. May be called from any thread."""
+
+    captures: bool
+    """Whether what steps print and log belongs there, unless they say otherwise."""
+
+    def put(
+        self, step: str, attempt: int, kind: str, value: Any, *, code: bool = False, mode: str = Mode.DURABLE,
+        name: str | None = None, keep: int | None = None, ttl: int = TTL,
+    ) -> None:  # fmt: skip
+        """Append a frame. Raises FrameTooBig, BadPatch, NotEncodable, StreamClosed, LeaseLost."""
+
+    def advanced(self, step: str, attempt: int, percent: float | None, message: str | None, *, code: bool = False) -> None:
+        """Say how far the run is."""
+
+
+class Null:
+    """A JSON null as a value: in a patch ``None`` deletes."""
+
+    def __repr__(self) -> str:
+        return "null"
+
+
+null = Null()
+
+
+def plain(patch: Any) -> tuple[dict[str, Any], list[list[str]]]:
+    """Return a patch as plain data, and the paths at which null is a value. Raises BadPatch."""
+    if not isinstance(patch, Mapping):
+        raise BadPatch(patch=type(patch).__name__, why="it must be an object: names and values")
+    nulls: list[list[str]] = []
+    return _plain(patch, [], nulls), nulls
+
+
+def _plain(patch: Mapping[Any, Any], path: list[str], nulls: list[list[str]]) -> dict[str, Any]:
+    if len(path) >= DEEPEST:
+        raise BadPatch(path=".".join(path), why=f"it is nested deeper than {DEEPEST}")
+    found: dict[str, Any] = {}
+    for name, value in patch.items():
+        if not isinstance(name, str):
+            raise BadPatch(name=repr(name), why="names are texts")
+        if isinstance(value, Mapping):
+            found[name] = _plain(value, [*path, name], nulls)
+        elif isinstance(value, Null):
+            found[name] = None
+            nulls.append([*path, name])
+        else:
+            found[name] = _without_null(value)
+    return found
+
+
+def _without_null(value: Any) -> Any:
+    """In a list, where nothing is deleted, null is a value anyway."""
+    if isinstance(value, list | tuple):
+        return [None if isinstance(one, Null) else _without_null(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: None if isinstance(one, Null) else _without_null(one) for name, one in value.items()}
+    return value
+
+
+def merge(document: Any, patch: Mapping[str, Any], nulls: list[list[str]]) -> dict[str, Any]:
+    """Return *document* as JSON Merge Patch changes it: null deletes, but not at the paths *nulls*; objects merge."""
+    found = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        below = [path[1:] for path in nulls if path and path[0] == name]
+        if value is None and [] not in below:
+            found.pop(name, None)
+        elif isinstance(value, Mapping):
+            found[name] = merge(found.get(name), value, below)
+        else:
+            found[name] = value
+    return found
+
+
+class Rate:
+    """How often frames come, measured: an average that follows by a fifth with each of them."""
+
+    __slots__ = ("last", "per_second")
+
+    def __init__(self) -> None:
+        self.per_second: float | None = None
+        self.last = 0
+
+    def came(self, now: int, ttl: int) -> int:
+        """A frame came: return how many are to be kept, twice as many as come in *ttl*."""
+        seconds = ttl / 1_000_000
+        if self.per_second is None:
+            self.per_second = FLOOR / (2 * seconds)
+        else:
+            passed = max((now - self.last) / 1_000_000, 0.001)
+            self.per_second = ALPHA / passed + (1 - ALPHA) * self.per_second
+        self.last = now
+        return min(max(math.ceil(2 * self.per_second * seconds), FLOOR), CEILING)

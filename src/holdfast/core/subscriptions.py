@@ -1,0 +1,169 @@
+"""Reading the events of all runs: which of them, from where on, and how often a delivery is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Kind
+from holdfast.errors import BadCursor, BadOption
+
+KINDS = frozenset(kind for name, kind in vars(Kind).items() if not name.startswith("_"))
+
+TOPICS: dict[str, frozenset[str]] = {
+    "completions": frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED, Kind.RUN_EXPIRED}),
+    "leases": frozenset({Kind.LEASE_LOST, Kind.LEASE_REVOKED, Kind.ATTEMPT_FAILED, Kind.RUN_STUCK}),
+    "signals": frozenset({Kind.SIGNAL_AWAITED, Kind.SIGNAL_RECEIVED, Kind.SIGNAL_TIMED_OUT, Kind.SIGNAL_SENT}),
+    "operator": frozenset(
+        {
+            Kind.CANCEL_REQUESTED,
+            Kind.RUN_CANCELLED,
+            Kind.RUN_RESUMED,
+            Kind.RUN_REPLAYED,
+            Kind.RUN_FORKED,
+            Kind.LEASE_REVOKED,
+            Kind.PRIORITY_CHANGED,
+            Kind.RUN_OVERRIDDEN,
+        }
+    ),
+    "steps": frozenset(kind for kind in KINDS if kind.startswith("step_")),
+}
+"""Kinds of events that belong together."""
+
+CURSOR, WEBHOOK = "cursor", "webhook"
+"""The kinds of subscriptions."""
+
+BEGINNING, NOW = "beginning", "now"
+
+FIRST_PAUSE, LONGEST_PAUSE, ATTEMPTS = 1_000_000, 3_600_000_000, 12
+"""Microseconds after the first failed delivery, and at most; after how many of them an event is a dead letter."""
+
+
+class Which(msgspec.Struct, frozen=True):
+    """Which events. What is None asks for nothing; all tags must fit."""
+
+    workflow: str | None = None
+    namespace: str | None = None
+    run_id: str | None = None
+    kinds: tuple[str, ...] | None = None
+    tags: dict[str, str] = {}
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """A place in the order in which a store tells its events."""
+
+    tx: int
+    id: int
+
+
+class RunEvent(msgspec.Struct, kw_only=True):
+    """One event of some run, as subscribers read it. ``cursor`` is where to read on after it."""
+
+    run_id: str
+    namespace: str
+    workflow: str
+    seq: int
+    kind: str
+    step: str | None = None
+    attempt: int = 1
+    data: bytes | None = None
+    error: bytes | None = None
+    started_at: int | None = None
+    at: int = 0
+    cursor: str = ""
+
+
+class Subscription(msgspec.Struct, kw_only=True):
+    """Somebody who reads events under a name, and how far that has come. The secret of a webhook is never shown."""
+
+    name: str
+    kind: str
+    which: Which
+    place: Place
+    created_at: int
+    moved_at: int | None = None
+    url: str | None = None
+    secret: str | None = None
+    attempts: int = 0
+    attempt_limit: int = ATTEMPTS
+    next_at: int | None = None
+    error: str | None = None
+    session_id: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<subscription {self.name}>"
+
+
+class Letter(msgspec.Struct):
+    """An event that a webhook could not deliver."""
+
+    subscription: str
+    run_id: str
+    seq: int
+    body: bytes
+    attempts: int
+    error: str
+    at: int
+    again: bool = False
+
+
+def which_from(filters: Mapping[str, Any]) -> Which:
+    """Return which events are meant. Raises BadOption for what cannot be asked."""
+    known = ("workflow", "namespace", "run", "kind", "tags")
+    unknown = [name for name in filters if name not in known]
+    if unknown:
+        raise BadOption(option=unknown[0], known=", ".join(known))
+    for name in ("workflow", "namespace", "run"):
+        value = filters.get(name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise BadOption(option=name, value=value, why="it is a name")
+    tags = filters.get("tags") or {}
+    if not isinstance(tags, Mapping) or not all(isinstance(k, str) and isinstance(v, str | int) for k, v in tags.items()):
+        raise BadOption(option="tags", value=tags, why='give names and values, such as {"customer": "7"}')
+    kinds = _kinds(filters.get("kind"))
+    texts = {name: str(value) for name, value in sorted(tags.items())}
+    return Which(filters.get("workflow"), filters.get("namespace"), filters.get("run"), kinds, texts)
+
+
+def _kinds(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names: Iterable[Any] = [given] if isinstance(given, str) else given
+    found: set[str] = set()
+    for name in names:
+        if name in TOPICS:
+            found |= TOPICS[name]
+        elif name in KINDS:
+            found.add(name)
+        else:
+            raise BadOption(option="kind", value=name, known=", ".join([*TOPICS, *sorted(KINDS)]))
+    return tuple(sorted(found)) or None
+
+
+def cursor_of(place: Place, installation: str) -> str:
+    """Return a place as text that says whose it is."""
+    return f"{installation}.{place.tx:x}.{place.id:x}"
+
+
+def place_of(cursor: Any, installation: str) -> Place:
+    """Return the place that a cursor names. Raises BadCursor for one of another database."""
+    parts = cursor.split(".") if isinstance(cursor, str) else []
+    if len(parts) != 3 or not parts[0]:
+        raise BadCursor(cursor=cursor, why="it is no cursor")
+    if parts[0] != installation:
+        raise BadCursor(cursor=cursor, database=installation, why=f"it is one of database {parts[0]}")
+    try:
+        place = Place(int(parts[1], 16), int(parts[2], 16))
+    except ValueError:
+        raise BadCursor(cursor=cursor, why="it is no cursor") from None
+    if not 0 <= place.tx < 2**63 or not 0 <= place.id < 2**63:
+        raise BadCursor(cursor=cursor, why="it is no cursor")
+    return place
+
+
+def pause_after(attempts: int, dice: float) -> int:
+    """Return how long to wait after so many failed deliveries; *dice* from 0 to 1 keeps many from coming at once."""
+    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
+    return int(pause * (0.8 + 0.4 * dice))

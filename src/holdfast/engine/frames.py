@@ -1,0 +1,80 @@
+"""Reading the output of runs: by range, or on and on until the run has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.status import FINAL
+from holdfast.core.streams import Frame, FrameKind, Stream
+from holdfast.errors import BadOption, RunNotFound
+from holdfast.store.contract import Store, StoredFrame
+
+PAGE = 1000
+"""How many frames are read at once while following."""
+
+MOST = 10_000
+"""How many frames one read returns at most."""
+
+
+class Frames:
+    """Reads frames, and says what they hold."""
+
+    def __init__(self, store: Store, codec: Codec) -> None:
+        self.store, self.codec = store, codec
+
+    def read(self, run_id: str, after: int, until: int | None, limit: int, step: str | None, *, best_effort: bool) -> list[Frame]:
+        """Return the frames of a run in order."""
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+            raise BadOption(option="limit", value=limit, why=f"it is a number of frames from 1 to {MOST}")
+        found = self.store.frames(run_id, after, until=until, limit=limit, step=step, best_effort=best_effort)
+        by_number = {stream.number: stream for stream in self.store.streams(run_id)} if found else {}
+        return [self._frame(one, by_number[one.stream]) for one in found if one.stream in by_number]
+
+    def _frame(self, one: StoredFrame, stream: Stream) -> Frame:
+        kind: Any = bytes if one.kind == FrameKind.BLOB else Any
+        return Frame(
+            seq=one.seq, stream=one.stream, step=stream.step, attempt=stream.attempt, generation=stream.generation,
+            kind=one.kind, mode=one.mode, at=one.at, value=self.codec.decode(one.data, kind, what="a frame"), name=one.name,
+            nulls=None if one.nulls is None else self.codec.decode(one.nulls, what="paths"), version=one.version,
+            supersedes=stream.supersedes, superseded_by=stream.superseded_by,
+        )  # fmt: skip
+
+    def summary(self, stream: Stream) -> Any:
+        """Return the document that the patches of a stream have come to; None when there were none."""
+        return None if stream.summary is None else self.codec.decode(stream.summary, what="a summary")
+
+
+class Follower:
+    """One who reads on from a place: page after page, and then whether that was the end."""
+
+    def __init__(self, frames: Frames, run_id: str, after: int, step: str | None, *, best_effort: bool) -> None:
+        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+            raise BadOption(option="after", value=after, why="it is the seq of the last frame that was seen")
+        self._frames, self._run_id, self._after, self._step, self._best_effort = frames, run_id, after, step, best_effort
+        self._ended = False
+
+    def page(self) -> list[Frame]:
+        """Return the next frames, if there are any."""
+        # The run is looked at before its frames: what was put out before it ended is there when it has ended.
+        run = self._frames.store.run(self._run_id)
+        if run is None:
+            raise RunNotFound(run=self._run_id)
+        page = self._frames.read(self._run_id, self._after, None, PAGE, self._step, best_effort=self._best_effort)
+        if page:
+            self._after = page[-1].seq
+        self._ended = len(page) < PAGE and run.status in FINAL
+        return page
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can come any more: the run has ended, and all that it put out was read."""
+        return self._ended
+
+
+def as_json(frame: Frame) -> dict[str, Any]:
+    """Return a frame as plain data; bytes become base64, as everywhere."""
+    found: dict[str, Any] = msgspec.to_builtins(frame)
+    return found

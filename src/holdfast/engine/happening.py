@@ -1,0 +1,118 @@
+"""What has happened to a held run since its last turn: attempts that ended, time that passed, what came from outside."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.records import Event, Kind, Run
+from holdfast.core.status import Status
+from holdfast.engine import gates
+from holdfast.engine.commands import start_more
+from holdfast.engine.host import Host
+from holdfast.engine.past import DEADLINE
+from holdfast.engine.spending import HandPurse, Spender
+from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, until
+from holdfast.errors import LeaseLost
+
+
+class Happening(Spender):
+    """A held run, and what happens to it."""
+
+    def __init__(self, run: Run, host: Host) -> None:
+        super().__init__(run, host)
+        self._revision = run.revision
+
+    def _collect(self) -> list[Event]:
+        """Return what has happened since the last turn, in order."""
+        events: list[Event] = []
+        while self._inbox:
+            self._heed(*self._inbox.popleft(), events)
+        if self._due is not None and self._due <= self.now():
+            self._collect_due(events)
+        if self._knocked:
+            self._knocked = False
+            self._look(events)
+        return events
+
+    def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
+        self.book(event.step or "", purse)
+        want = self.wants.get(event.step or "")
+        if not isinstance(want, Step):
+            return  # it was dropped meanwhile
+        if event.kind == Kind.STEP_RETRIED:
+            want.attempt, want.task = event.attempt + 1, None
+            want.again_at = msgspec.json.decode(event.data or b"{}")["until"]
+            self.due_at(want.again_at)
+        elif event.kind == Kind.STEP_BLOCKED:
+            self.block_step(want, event)
+        elif event.kind != Kind.STEP_STARTED:
+            del self.wants[event.step or ""]
+        self.outlet.ended(event)
+        events.append(event)
+
+    def _collect_due(self, events: list[Event]) -> None:
+        now, self._due = self.now(), None
+        self.unblock()
+        for step, want in list(self.wants.items()):
+            if isinstance(want, Timer) and want.until <= now:
+                del self.wants[step]
+                events.append(Event(Kind.TIMER_FIRED, step))
+            elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
+                self._knocked = True  # a signal that is there already comes first: look, then see
+                self.expire_signal(step, want, events)
+            elif isinstance(want, Conditional) and want.due is not None and want.due <= now:
+                self.listen()
+                found = self.judge(want) or self.look_at_the_clock(want)
+                events.extend([found] if found is not None else [])
+            elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
+                want.again_at = None
+                self.launches.append(want)
+            elif isinstance(want, Gated) and want.until is not None and want.until <= now:
+                gates.tend(self, want, events)
+            else:
+                self.due_at(until(want))
+        if self.run.deadline is not None and not self._cancel_seen:
+            self._check_deadline(now, events)
+
+    def _check_deadline(self, now: int, events: list[Event]) -> None:
+        assert self.run.deadline is not None
+        if self.run.deadline <= now:
+            events.append(self.ask_to_stop(DEADLINE, expire=True))
+        else:
+            self.due_at(self.run.deadline)
+
+    def _look(self, events: list[Event]) -> None:
+        """Something reached the run from outside: see what."""
+        run = self.host.store.run(self.run.id)
+        if run is None or run.generation != self.run.generation:
+            raise LeaseLost(run=self.run.id, generation=self.run.generation)
+        self._revision = run.revision
+        self._cancelling = self._cancelling or run.status is Status.CANCELLING
+        if run.status is Status.CANCELLING and not self._cancel_seen:
+            events.append(self.ask_to_stop(run.cancel_reason or "", expire=run.cancel_reason == DEADLINE))
+        self.listen()
+        self.hand_out_signals(events)
+        self.unblock()
+        for step, want in list(self.wants.items()):
+            found = self._outcome_from_outside(step, want)
+            if found is not None:
+                self.wants.pop(step, None)
+                events.append(found)
+
+    def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+        if isinstance(want, Gated):
+            return gates.look(self, want)
+        if isinstance(want, Conditional):
+            return self.judge(want)
+        if isinstance(want, ChildEnd):
+            children = self.host.store.children(self.run.id, [want.command.start])
+            return want.outcome(children[0], self.host.vault.children) if children else None
+        if isinstance(want, MapEnd):
+            children = self.host.store.children(self.run.id, [step])
+            outcome = want.outcome(children, self.host.vault.children)
+            if outcome is None:
+                start_more(self, want, want.room(children))
+            elif want.ended < len(want.command.inputs):
+                self.cancel_map(step, "one of its siblings failed")
+            return outcome
+        return None

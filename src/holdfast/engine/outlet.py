@@ -1,0 +1,345 @@
+"""Where the output of a held run goes: gathered for a moment, then appended in one go, together with that of other runs.
+
+Nobody waits for a frame to be written, so frames may wait for company. What a step has put out is written at the latest with
+its outcome, in the same transaction. What the workflow's own code puts out is written with what led to it: a program is fed
+before its outcomes are committed, and what it said about them must not be told before they are true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any, Protocol
+
+from holdfast.core import streams
+from holdfast.core.records import Event, Kind, Run
+from holdfast.core.streams import Mode, NewFrame, Output, Progress, Rate, Reason, StreamPart
+from holdfast.engine.host import Host
+from holdfast.errors import EngineClosed, FrameTooBig, LeaseLost, StoreError, StreamClosed
+from holdfast.store.contract import AppendFrames
+
+log = logging.getLogger("holdfast")
+
+MANY = 500
+"""So many frames do not wait for company any longer."""
+
+FULL = 5000
+"""Whoever puts out more than this before it is written, in a thread of its own, waits."""
+
+PATIENCE = 60.0
+"""Seconds for which it waits at most."""
+
+_REASONS = {
+    Kind.STEP_COMPLETED: Reason.COMPLETED,
+    Kind.STEP_FAILED: Reason.FAILED,
+    Kind.STEP_RETRIED: Reason.RETRIED,
+    Kind.STEP_DROPPED: Reason.DROPPED,
+}
+
+
+class Holder(Protocol):
+    """The held run, as its outlet sees it."""
+
+    run: Run
+    host: Host
+    replayed: bool
+
+    def now(self) -> int:
+        """The time of the store."""
+
+
+class _Stream:
+    """A stream, as far as its writer must know it."""
+
+    def __init__(self, step: str, attempt: int, generation: int) -> None:
+        self.step, self.attempt, self.generation = step, attempt, generation
+        self.rate = Rate()
+        self.keep: dict[str, int] = {}
+        self.said = 0
+        self.silent = 0
+        """How often the code will say what it has said before."""
+        self.document: dict[str, Any] = {}
+        self.version = 0
+        self.patched = False
+        self.close: str | None = None
+        self.ended = False
+
+
+_Entry = tuple[_Stream, NewFrame | Progress | None]
+"""Something said, or that a stream has ended."""
+
+
+class Outlet:
+    """The output of one held run, from any thread."""
+
+    __slots__ = (
+        "_frames", "_guard", "_held", "_later", "_lost", "_room", "_scheduled", "_streams", "_thread", "captures", "life",
+        "speculative", "writing",
+    )  # fmt: skip
+
+    def __init__(self, held: Holder) -> None:
+        self._held = held
+        self._guard = threading.Lock()
+        self._thread = threading.get_ident()
+        self._streams: dict[tuple[str, int, int], _Stream] | None = None
+        self._frames: list[_Entry] = []
+        self._later: list[_Entry] = []
+        self._scheduled = False
+        self._lost: LeaseLost | None = None
+        self._room: threading.Event | None = None
+        self.writing: asyncio.Future[None] | None = None
+        self.captures = held.host.captures
+        self.speculative = True
+        """Whether the code runs ahead of what is committed."""
+        self.life = 1
+        """How often the run was put back to work after its end, and once more: its code says everything again."""
+
+    # What the run calls
+
+    def put(
+        self, step: str, attempt: int, kind: str, value: Any, *, code: bool = False, mode: str = Mode.DURABLE,
+        name: str | None = None, keep: int | None = None, ttl: int = streams.TTL,
+    ) -> None:  # fmt: skip
+        """Append a frame."""
+        nulls: list[list[str]] = []
+        if mode == Mode.SUMMARY:
+            value, nulls = streams.plain(value)
+        codec = self._held.host.codec
+        data = codec.encode(value, what="a frame")
+        if len(data) > streams.LARGEST:
+            raise FrameTooBig(bytes=len(data), run=self._held.run.id, step=step or None)
+        frame = NewFrame(0, kind, mode, data, self._held.now(), name, codec.encode(nulls, what="paths") if nulls else None)
+        self._make_room(mode)
+        with self._guard:
+            stream = self._open(step, attempt, code=code)
+            if self._is_said(stream, code) or (mode == Mode.BEST_EFFORT and len(self._frames) >= FULL):
+                return
+            self._count(stream, frame, value, nulls, keep, ttl)
+            self._add(stream, frame, code)
+
+    def advanced(self, step: str, attempt: int, percent: float | None, message: str | None, *, code: bool = False) -> None:
+        """Say how far the run is."""
+        with self._guard:
+            stream = self._open(step, attempt, code=code)
+            if self._is_said(stream, code):
+                return
+            self._add(stream, Progress(percent, message, self._held.now()), code)
+
+    def _open(self, step: str, attempt: int, *, code: bool) -> _Stream:
+        if self._lost is not None:
+            raise self._lost
+        if self._streams is None:
+            self._streams = self._known()
+        generation = 0 if code else self._held.run.generation
+        key = (step, self.life if code else attempt, generation)
+        found = self._streams.get(key)
+        if found is None:
+            found = self._streams[key] = _Stream(*key)
+        if found.ended:
+            raise StreamClosed(run=self._held.run.id, step=step, attempt=attempt)
+        return found
+
+    def _known(self) -> dict[tuple[str, int, int], _Stream]:
+        """What the code of a run that comes from elsewhere has said already."""
+        found: dict[tuple[str, int, int], _Stream] = {}
+        for stored in self._held.host.store.streams(self._held.run.id) if self._held.replayed else []:
+            if stored.generation == 0:
+                stream = found[(stored.step, stored.attempt, 0)] = _Stream(stored.step, stored.attempt, 0)
+                stream.silent, stream.version = stored.said, stored.version
+                if stored.summary is not None:
+                    stream.document = self._held.host.codec.decode(stored.summary, what="a summary")
+        return found
+
+    def _is_said(self, stream: _Stream, code: bool) -> bool:
+        if not code:
+            return False
+        if stream.silent > 0:
+            stream.silent -= 1
+            return True
+        stream.said += 1
+        return False
+
+    def _count(self, stream: _Stream, frame: NewFrame, value: Any, nulls: list[list[str]], keep: int | None, ttl: int) -> None:
+        if frame.mode == Mode.SUMMARY:
+            stream.document = streams.merge(stream.document, value, nulls)
+            stream.version += 1
+            stream.patched = True
+            frame.version = stream.version
+            stream.keep[frame.mode] = keep or streams.KEEP_SUMMARY
+        elif frame.mode == Mode.BEST_EFFORT:
+            stream.keep[frame.mode] = stream.rate.came(frame.at, ttl)
+        else:
+            stream.keep[frame.mode] = keep or streams.KEEP_DURABLE
+
+    def _add(self, stream: _Stream, said: NewFrame | Progress, code: bool) -> None:
+        (self._later if code and self.speculative else self._frames).append((stream, said))
+        if not self._scheduled and not (code and self.speculative):
+            self._schedule()
+
+    def _make_room(self, mode: str) -> None:
+        """Wait, in a thread other than the one that writes, until not too much is waiting to be written."""
+        if len(self._frames) < FULL or mode == Mode.BEST_EFFORT or threading.get_ident() == self._thread:
+            return
+        with self._guard:
+            room = self._room = self._room or threading.Event()
+        if len(self._frames) >= FULL:
+            room.wait(PATIENCE)
+
+    # What the driver calls
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self._frames or self._later)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the run puts anything out at all."""
+        return bool(self._streams)
+
+    def ended(self, event: Event) -> None:
+        """An attempt has ended: its stream is closed with its outcome."""
+        if self._streams and event.kind in _REASONS:
+            self.close_attempt(event.step or "", event.attempt, _REASONS[event.kind])
+
+    def close_attempt(self, step: str, attempt: int, reason: str) -> None:
+        """Close the stream of an attempt, if it has one, with the next commit of the run."""
+        if not self._streams:
+            return
+        with self._guard:
+            stream = self._streams.get((step, attempt, self._held.run.generation))
+            if stream is not None and not stream.ended:
+                stream.ended, stream.close = True, reason
+                self._later.append((stream, None))
+
+    def take(self, close_others: str | None = None, *, only_steps: bool = False) -> Output | None:
+        """Return all that is to be written, the words of the code and the ends of streams included."""
+        if not self._streams:
+            return None
+        with self._guard:
+            entries, self._frames, self._later = self._frames + self._later, [], []
+            output = self._output(entries)
+        if close_others is not None:
+            output.close_others, output.only_steps = close_others, only_steps
+        return output if entries or close_others is not None else None
+
+    def begin_anew(self, step: str, attempt: int) -> None:
+        """An attempt is made once more because its transaction was rolled back: what it has said was not said."""
+        if self._streams is None:
+            return
+        with self._guard:
+            gone = self._streams.pop((step, attempt, self._held.run.generation), None)
+            self._frames = [entry for entry in self._frames if entry[0] is not gone]
+
+    def take_attempt(self, step: str, attempt: int) -> Output | None:
+        """Return what one attempt has put out, which has completed, and nothing else."""
+        self.close_attempt(step, attempt, Reason.COMPLETED)
+        if not self._streams:
+            return None
+        with self._guard:
+            stream = self._streams.get((step, attempt, self._held.run.generation))
+            entries = [entry for entry in self._frames + self._later if entry[0] is stream]
+            self._frames = [entry for entry in self._frames if entry[0] is not stream]
+            self._later = [entry for entry in self._later if entry[0] is not stream]
+            return self._output(entries) if entries else None
+
+    def release(self) -> None:
+        """Nothing else is to be committed: what the code said is true already."""
+        with self._guard:
+            self._frames += self._later
+            self._later = []
+            if self._frames and not self._scheduled:
+                self._schedule()
+
+    def _output(self, entries: list[_Entry]) -> Output:
+        parts: dict[int, int] = {}
+        output = Output([], [])
+        for stream, said in entries:
+            place = parts.get(id(stream))
+            if place is None:
+                place = parts[id(stream)] = len(output.streams)
+                output.streams.append(self._part(stream))
+            if isinstance(said, NewFrame):
+                said.stream = place
+                output.frames.append(said)
+            elif said is not None:
+                output.progress = _later_of(output.progress, said)
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+        return output
+
+    def _part(self, stream: _Stream) -> StreamPart:
+        said, stream.said = stream.said, 0
+        part = StreamPart(stream.step, stream.attempt, stream.generation, said, dict(stream.keep), close=stream.close)
+        if stream.patched:
+            stream.patched = False
+            part.summary = self._held.host.codec.encode(stream.document, what="a summary")
+            part.version = stream.version
+        return part
+
+    # Writing
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        loop, soon = self._held.host.loop, self._held.host.stream_window
+        if threading.get_ident() == self._thread:
+            self._set_off(loop, soon)
+            return
+        try:
+            loop.call_soon_threadsafe(self._set_off, loop, soon)
+        except RuntimeError:  # the loop is closed: nobody is here to write
+            return
+
+    def _set_off(self, loop: asyncio.AbstractEventLoop, soon: float) -> None:
+        if soon <= 0 or len(self._frames) >= MANY:
+            loop.call_soon(self._flush)
+        else:
+            loop.call_later(soon, self._flush)
+
+    def _flush(self) -> None:
+        """Append what has come together, unless something is on its way already."""
+        if self.writing is not None:
+            return  # whoever is done with that looks again
+        with self._guard:
+            self._scheduled = False
+            entries, self._frames = self._frames, []
+            if not entries or self._lost is not None:
+                return
+            output = self._output(entries)
+        run = self._held.run
+        self.writing = self._held.host.loop.create_future()
+        self._submit(AppendFrames(run.id, run.generation, output), 0.05)
+
+    def _submit(self, op: AppendFrames, pause: float) -> None:
+        self._held.host.writer.submit(op).add_done_callback(lambda done: self._written(done, op, pause))
+
+    def _written(self, done: asyncio.Future[Any], op: AppendFrames, pause: float) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, StoreError):
+            log.warning("the output of run %s cannot be written now, will try again: %s", op.run_id, error)
+            self._held.host.loop.call_later(pause, self._submit, op, min(pause * 2, 5.0))
+            return
+        if isinstance(error, LeaseLost):
+            self._lost = error
+        elif error is not None and not isinstance(error, EngineClosed):
+            log.error("output of run %s was refused", op.run_id, exc_info=error)
+        writing, self.writing = self.writing, None
+        if writing is not None and not writing.done():
+            writing.set_result(None)
+        with self._guard:
+            self._scheduled = False
+            if self._room is not None and not self._frames:
+                self._room.set()
+                self._room = None
+            if self._frames and self._lost is None:
+                self._schedule()
+
+
+def _later_of(was: Progress | None, now: Progress) -> Progress:
+    """Return how far a run is when it first said one thing and then another."""
+    if was is None:
+        return now
+    percent = was.percent if now.percent is None else now.percent
+    return Progress(percent, was.message if now.message is None else now.message, now.at)

@@ -1,0 +1,1 @@
+"""How values are compressed, encrypted and kept apart, and what is deleted when."""

@@ -1,0 +1,116 @@
+"""What a worker does for payloads besides its runs: it deletes what rules say, and lets go on what waited for a key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.records import Retention, Run
+from holdfast.core.status import Status
+from holdfast.engine.payloads import retention
+from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.writer import Writer
+from holdfast.errors import HoldfastError
+from holdfast.store.contract import EndUpkeep, Filter, Pruned, ResumeRun, Store, TakeUpkeep
+
+log = logging.getLogger("holdfast")
+
+DUTY = "retention"
+LEASE = 60_000_000
+"""Microseconds for which the duty is one worker's; while it is at it, it takes it again and again."""
+
+BATCH = 50
+"""How many trees go in one transaction: few, so that others hardly wait."""
+
+REST = 4.0
+"""How much longer than a batch took the worker rests after it."""
+
+SHORTEST, LONGEST = 0.02, 2.0
+UNLOCK = 500
+"""How many stuck runs are looked at."""
+
+
+class Keeper(Protocol):
+    """The worker, as its duties see it."""
+
+    store: Store
+    writer: Writer
+    vault: Vault
+    session_id: str
+    stopping: bool
+
+    @property
+    def pause(self) -> int:
+        """Microseconds between two looks at the rules."""
+
+
+async def keep_house_forever(worker: Keeper) -> None:
+    """Delete what the rules say, from time to time, if no other worker does."""
+    while True:
+        await asyncio.sleep(worker.pause / 1_000_000)
+        await unlock(worker)
+        await keep_house(worker)
+
+
+async def keep_house(worker: Keeper) -> int:
+    """Delete what the rules say now, if it is this worker's turn; return how many runs were touched."""
+    rules = worker.store.retentions()
+    if not rules or worker.stopping or not await _take(worker):
+        return 0
+    gone = 0
+    for rule in rules:
+        for portion in retention.portions(worker.store, rule):
+            gone += await _delete(worker, rule, portion)
+    await worker.writer.submit(EndUpkeep(DUTY, worker.session_id, worker.pause))
+    return gone
+
+
+async def _delete(worker: Keeper, rule: Retention, portion: retention.Portion) -> int:
+    after: str | None = ""
+    gone, taken = 0, time.monotonic()
+    done: Pruned
+    while after is not None and not worker.stopping:
+        began = time.monotonic()
+        done = await worker.writer.submit(retention.batch_of(rule, portion, after, BATCH))
+        gone, after = gone + done.runs, done.last
+        if done.runs:
+            await asyncio.sleep(min(max((time.monotonic() - began) * REST, SHORTEST), LONGEST))
+        if time.monotonic() - taken > LEASE / 4_000_000:
+            taken = time.monotonic()
+            if not await _take(worker):
+                return gone  # somebody else took this worker for dead, and goes on
+    if gone:
+        log.info("retention rule %s: %d runs %s", rule.name, gone, "deleted" if rule.what == retention.RUNS else "trimmed")
+    return gone
+
+
+async def _take(worker: Keeper) -> bool:
+    taken: bool = await worker.writer.submit(TakeUpkeep(DUTY, worker.session_id, LEASE))
+    return taken
+
+
+async def unlock(worker: Keeper) -> None:
+    """Resume the runs that are stuck because a key was missing, when it is known here."""
+    cipher = worker.vault.cipher
+    if cipher is None:
+        return
+    for run in worker.store.runs(Filter(statuses=[Status.STUCK.value], limit=UNLOCK)):
+        key = missing_key(run)
+        if key is not None and cipher.knows(key):
+            try:
+                await worker.writer.submit(ResumeRun(run.id))
+                log.info("run %s goes on: key %s is known now", run.id, key)
+            except HoldfastError as error:
+                log.debug("run %s was not resumed: %s", run.id, error)
+
+
+def missing_key(run: Run) -> str | None:
+    """Return the id of the key that a stuck run waits for, if that is what it waits for."""
+    if run.error is None or not run.error.startswith(b'{"type":"KeyMissing"'):
+        return None
+    found = msgspec.json.decode(run.error).get("facts", {}).get("key")
+    return found if isinstance(found, str) else None

@@ -1,0 +1,164 @@
+"""Reading the events of all runs: on and on, from a cursor or under a name, each at least once and those of a run in order."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast.core.subscriptions import (
+    ATTEMPTS,
+    BEGINNING,
+    CURSOR,
+    NOW,
+    WEBHOOK,
+    Letter,
+    Place,
+    RunEvent,
+    Subscription,
+    cursor_of,
+    place_of,
+    which_from,
+)
+from holdfast.engine.client import Request
+from holdfast.errors import BadOption, SubscriptionNotFound
+from holdfast.store import contract as c
+
+WINDOW = 500
+"""How many events are read at once."""
+
+Callback = Callable[[list[RunEvent], Any], object]
+"""What is called with events and a connection to write on."""
+
+
+class Subscriptions:
+    """Turns what subscribers ask into transitions and readers."""
+
+    def __init__(self, store: c.Store) -> None:
+        self.store = store
+        self._installation = ""
+
+    @property
+    def installation(self) -> str:
+        """The name of the database in its cursors."""
+        if not self._installation:
+            self._installation = self.store.installation()
+        return self._installation
+
+    def start(self, after: Any, unless: str) -> Place | str:
+        """Return where to begin: at a cursor, at the beginning, or now. Raises BadCursor."""
+        if after is None:
+            return unless
+        return after if after in (BEGINNING, NOW) else place_of(after, self.installation)
+
+    def reader(self, after: Any, filters: Mapping[str, Any]) -> EventPages:
+        """Read from a cursor on."""
+        return EventPages(self, self.store.place(self.start(after, BEGINNING)), which_from(filters))
+
+    def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request:
+        """Read under a name: from where that name has come, or, the first time, from *after* on. The answer is the reader."""
+        which = which_from(filters)
+        op = c.Subscribe(checked_name(name), CURSOR, which, self.start(after, BEGINNING))
+        return Request(op, lambda found: EventPages(self, found.place, which))
+
+    def moved(self, name: str, place: Place) -> Request:
+        """Note how far a name has come."""
+        return Request(c.MoveCursor(name, place), lambda answer: None)
+
+    def consume(self, name: str, callback: Callback, after: Any, batch: int, filters: Mapping[str, Any]) -> Request:
+        """Let a function have the next events of a name, in the transaction in which its cursor moves."""
+        if not callable(callback):
+            raise BadOption(option="callback", value=callback, why="it is called with events and a connection")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000:
+            raise BadOption(option="batch", value=batch, why="it is a number of events from 1 to 10000")
+
+        def body(connection: Any, events: list[RunEvent]) -> object:
+            return callback(events, connection)
+
+        start = self.start(after, BEGINNING)
+        return Request(c.Consume(checked_name(name), which_from(filters), start, batch, body), lambda answer: answer)
+
+    def add_webhook(
+        self, name: str, url: str, secret: str | None, after: Any, attempts: int | None, filters: Mapping[str, Any]
+    ) -> Request:
+        """Deliver events to a URL from now on, or from *after* on; the answer is the secret that signs them."""
+        limit = ATTEMPTS if attempts is None else attempts
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+            raise BadOption(option="attempts", value=attempts, why="it is a number from 1 to 1000")
+        if secret is not None and (not isinstance(secret, str) or len(secret) < 16):
+            raise BadOption(option="secret", why="it must be a text of at least 16 characters")
+        op = c.Subscribe(
+            checked_name(name), WEBHOOK, which_from(filters), self.start(after, NOW), checked_url(url),
+            secret or secrets.token_hex(32), limit,
+        )  # fmt: skip
+        return Request(op, lambda found: found.secret)
+
+    def remove(self, name: str) -> Request:
+        """Forget a subscription."""
+        return Request(c.Unsubscribe(name), lambda answer: None)
+
+    def replay(self, name: str) -> Request:
+        """Deliver dead letters once more; the answer is how many."""
+        return Request(c.ReplayLetters(name), int)
+
+    def letters(self, name: str) -> list[Letter]:
+        """Return what a webhook could not deliver."""
+        if self.store.subscription(name) is None:
+            raise SubscriptionNotFound(subscription=name)
+        return self.store.letters(name)
+
+    def all(self) -> list[Subscription]:
+        """Return all subscriptions, without their secrets."""
+        found = self.store.subscriptions()
+        for one in found:
+            one.secret = None
+        return found
+
+
+class EventPages:
+    """One who reads on, page after page."""
+
+    def __init__(self, subscriptions: Subscriptions, place: Place, which: Any) -> None:
+        self._subscriptions, self.place, self._which = subscriptions, place, which
+
+    def page(self) -> tuple[list[RunEvent], Place, bool]:
+        """Return the next events that are meant, the place after them, and whether there may be more right now."""
+        events, edge = self._subscriptions.store.events(self.place, self._which, WINDOW)
+        more = edge != self.place
+        self.place = edge
+        return events, edge, more
+
+    def place_after(self, event: RunEvent) -> Place:
+        """Return the place right after an event."""
+        return place_of(event.cursor, self._subscriptions.installation)
+
+    @property
+    def cursor(self) -> str:
+        """Where it has come, as text."""
+        return cursor_of(self.place, self._subscriptions.installation)
+
+
+def checked_name(name: Any) -> str:
+    """Return the name of a subscription; refuse what is none."""
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise BadOption(option="name", value=name, why="a subscription has a name of 1 to 200 characters, on one line")
+    return name
+
+
+def checked_url(url: Any) -> str:
+    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption."""
+    if not isinstance(url, str) or not url.isprintable() or " " in url:
+        raise BadOption(option="url", value=url, why="it must be like https://example.org/hook")
+    parts = urlsplit(url)
+    try:
+        port_fits = parts.port is None or 0 < parts.port < 65536
+    except ValueError:
+        port_fits = False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
+        raise BadOption(option="url", value=url if "@" not in url else "...", why="it must be like https://example.org/hook")
+    if parts.username is not None or parts.password is not None:
+        raise BadOption(option="url", why="it must not hold a password: deliveries are signed instead")
+    if parts.fragment:
+        raise BadOption(option="url", value=url, why="a fragment (#...) is never sent")
+    return url

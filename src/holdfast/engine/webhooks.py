@@ -1,0 +1,220 @@
+"""Delivering events to webhooks: one worker at a time for each, one event after another, again and again until it arrives, or
+is a dead letter. How it goes is written down before the next one is tried, so whoever takes over goes on from there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.core.subscriptions import WEBHOOK, Letter, RunEvent, Subscription, pause_after, place_of
+from holdfast.engine.alarms import Alarms
+from holdfast.engine.news import News
+from holdfast.engine.threads import Threads
+from holdfast.engine.writer import Writer
+from holdfast.errors import EngineClosed, LeaseLost, StoreError, SubscriptionNotFound
+from holdfast.store.contract import ClaimWebhooks, SettleDelivery, Store
+
+log = logging.getLogger("holdfast")
+
+TIMEOUT = 10.0
+"""Seconds for which a receiver may take to answer."""
+
+PAGE = 100
+"""How many events are read at once."""
+
+
+class Office(Protocol):
+    """The worker, as its couriers see it."""
+
+    store: Store
+    writer: Writer
+    alarms: Alarms
+    threads: Threads
+    news: News
+    loop: asyncio.AbstractEventLoop
+    session_id: str
+    stopping: bool
+
+
+def signature(secret: str, body: bytes, at: int) -> str:
+    """Return what proves that a delivery is ours: the time, in seconds, and the HMAC-SHA256 of time, dot and body."""
+    import hmac
+
+    signed = hmac.new(secret.encode(), f"{at}.".encode() + body, "sha256").hexdigest()
+    return f"t={at},v1={signed}"
+
+
+def body_of(event: RunEvent) -> bytes:
+    """Return an event as it is delivered."""
+    told: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
+    for name in ("data", "error"):
+        told[name] = None if told[name] is None else _json(told[name])
+    return msgspec.json.encode(told)
+
+
+def _json(data: bytes) -> Any:
+    """Return stored data as JSON; what another codec has written is told as text."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return data.decode("latin-1")
+
+
+def post(url: str, secret: str, name: str, delivery: str, attempt: int, body: bytes, at: int) -> str | None:
+    """Deliver; return None when it has arrived, else what went wrong. A redirection is not followed: it has not arrived."""
+    import http.client  # only who delivers pays for it
+
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "holdfast",
+        "Holdfast-Subscription": name.encode("ascii", "backslashreplace").decode(),
+        "Holdfast-Delivery": delivery.encode("ascii", "backslashreplace").decode(),
+        "Holdfast-Attempt": str(attempt),
+        "Holdfast-Signature": signature(secret, body, at),
+    }
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection.request("POST", target, body, headers)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return f"{type(error).__name__}: {error}"[:300]
+    finally:
+        connection.close()
+    return None if 200 <= status < 300 else f"the receiver answered {status}"
+
+
+class Couriers:
+    """All webhooks that one worker delivers."""
+
+    def __init__(self, office: Office, poll: float) -> None:
+        self._office, self._poll = office, poll
+        self._look = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def look(self) -> None:
+        """There may be another webhook, or one of which the last courier is gone."""
+        self._look.set()
+
+    async def forever(self) -> None:
+        """Deliver what nobody else delivers."""
+        try:
+            while not self._office.stopping:
+                self._look.clear()
+                await self._claim()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._look.wait(), self._poll)
+        finally:
+            for task in list(self._tasks.values()):
+                task.cancel()
+
+    async def _claim(self) -> None:
+        office = self._office
+        found = [one for one in office.store.subscriptions() if one.kind == WEBHOOK]
+        if any(one.session_id != office.session_id for one in found):
+            await office.writer.submit(ClaimWebhooks(office.session_id))
+            found = [one for one in office.store.subscriptions() if one.kind == WEBHOOK]
+        for one in found:
+            if one.session_id == office.session_id and one.name not in self._tasks:
+                task = self._tasks[one.name] = office.loop.create_task(self._courier(one.name, office.session_id))
+                task.add_done_callback(partial(self._done, one.name))
+
+    def _done(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the courier of webhook %s failed and is taken up again", name, exc_info=error)
+
+    async def _courier(self, name: str, session_id: str) -> None:
+        """Deliver the events of one webhook, as long as it is ours."""
+        listener = self._office.news.listen_async()
+        try:
+            while not self._office.stopping:
+                try:
+                    if not await self._deliver(name, session_id):
+                        await listener.wait()
+                except StoreError as error:
+                    log.warning("the store is in trouble, webhook %s waits: %s", name, error)
+                    await asyncio.sleep(0.5)
+        except (LeaseLost, SubscriptionNotFound, EngineClosed):
+            log.debug("webhook %s is no longer ours", name)
+        finally:
+            listener.close()
+
+    async def _deliver(self, name: str, session_id: str) -> bool:
+        """Deliver what can be delivered now; False when there is nothing to do."""
+        store = self._office.store
+        found = store.subscription(name)
+        if found is None or found.session_id != session_id:
+            raise LeaseLost(subscription=name, session=session_id)
+        if found.next_at is not None and found.next_at > store.now():
+            await self._until(found.next_at)
+            return True
+        letters = store.letters(name, again=True, limit=1)
+        if letters:
+            await self._again(found, letters[0])
+            return True
+        events, edge = store.events(found.place, found.which, PAGE)
+        for event in events:
+            if not await self._one(found, event, session_id):
+                return True
+        if found.place < edge:
+            await self._settle(found, place=edge)
+        return edge != found.place or bool(events)
+
+    async def _one(self, found: Subscription, event: RunEvent, session_id: str) -> bool:
+        """Deliver one event; say whether to go on with the next."""
+        body = body_of(event)
+        failed = await self._post(found, event.run_id, event.seq, body, found.attempts + 1)
+        place = place_of(event.cursor, event.cursor.split(".")[0])
+        if failed is None:
+            await self._settle(found, place=place)
+            return True
+        attempts = found.attempts + 1
+        if attempts >= found.attempt_limit:
+            log.warning("webhook %s: an event of run %s is a dead letter: %s", found.name, event.run_id, failed)
+            letter = Letter(found.name, event.run_id, event.seq, body, attempts, failed, 0)
+            await self._settle(found, place=place, error=failed, letter=letter)
+            return True
+        next_at = self._office.store.now() + pause_after(attempts, random.random())
+        await self._settle(found, place=found.place, attempts=attempts, next_at=next_at, error=failed)
+        return False
+
+    async def _again(self, found: Subscription, letter: Letter) -> None:
+        """Deliver a dead letter once more: it arrives, or is dead again."""
+        failed = await self._post(found, letter.run_id, letter.seq, letter.body, letter.attempts + 1)
+        if failed is None:
+            await self._settle(found, place=found.place, delivered=letter)
+        else:
+            dead = msgspec.structs.replace(letter, attempts=1, error=failed)
+            await self._settle(found, place=found.place, error=failed, letter=dead)
+
+    async def _post(self, found: Subscription, run_id: str, seq: int, body: bytes, attempt: int) -> str | None:
+        office = self._office
+        at = office.store.now() // 1_000_000
+        delivery = f"{run_id}:{seq}"
+        call = partial(post, found.url or "", found.secret or "", found.name, delivery, attempt, body, at)
+        answer: str | None = await office.threads.run(call)
+        return answer
+
+    async def _settle(self, found: Subscription, **how: Any) -> None:
+        op = SettleDelivery(found.name, self._office.session_id, **how)
+        await self._office.writer.submit(op)
+        found.place, found.attempts, found.next_at = op.place, op.attempts, op.next_at
+
+    async def _until(self, instant: int) -> None:
+        """Wait for an instant, or for the webhook to be removed, which is found out then."""
+        due = asyncio.Event()
+        alarm = self._office.alarms.at(instant, due.set)
+        try:
+            await due.wait()
+        finally:
+            alarm.cancel()

@@ -1,0 +1,52 @@
+"""From rows to frames and streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.core.streams import Mode, Progress, Stream
+from holdfast.store import contract as c
+from holdfast.store.reading.asking import Asking
+
+_LAST = 2**62
+
+
+class StreamReader(Asking):
+    """What can be asked about the output of runs."""
+
+    def frames(
+        self, run_id: str, after: int = 0, *, until: int | None = None, limit: int = 1000, step: str | None = None,
+        best_effort: bool = True,
+    ) -> list[c.StoredFrame]:  # fmt: skip
+        values = {"after": after, "until": _LAST if until is None else until, "limit": limit, "best_effort": int(best_effort)}
+        if step is None:
+            rows = self._rows("frames", run_id=run_id, **values)
+        else:
+            rows = self._rows("frames_of_step", run_id=run_id, step=step, **values)
+        return [_frame(row) for row in rows]
+
+    def streams(self, run_id: str) -> list[Stream]:
+        found = [_stream(row) for row in self._rows("streams", run_id=run_id)]
+        by_number = {stream.number: stream for stream in found}
+        for stream in found:
+            if stream.supersedes is not None and stream.supersedes in by_number:
+                by_number[stream.supersedes].superseded_by = stream.number
+        return found
+
+    def progress(self, run_id: str) -> Progress | None:
+        found = self._rows("progress", run_id=run_id)
+        return Progress(found[0]["percent"], found[0]["message"], found[0]["progress_at"]) if found else None
+
+
+def _frame(row: Any) -> c.StoredFrame:
+    return c.StoredFrame(
+        row["seq"], row["stream"], row["kind"], row["mode"], row["name"], bytes(row["data"]),
+        None if row["nulls"] is None else bytes(row["nulls"]), row["version"], row["at"],
+    )  # fmt: skip
+
+
+def _stream(row: Any) -> Stream:
+    values = dict(row)
+    kept = {mode.value: values.pop(f"kept_{mode.value}") for mode in Mode}
+    summary = values.pop("summary")
+    return Stream(**values, kept=kept, summary=None if summary is None else bytes(summary))

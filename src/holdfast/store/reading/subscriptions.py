@@ -1,0 +1,55 @@
+"""From rows to events of all runs, and to those who read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.core.subscriptions import BEGINNING, Letter, Place, RunEvent, Subscription, Which
+from holdfast.store.reading.asking import Asking
+from holdfast.store.transitions.subscribing import page, subscription_from
+
+
+class EventReader(Asking):
+    """What can be asked about the events of all runs."""
+
+    _installation = ""
+
+    def installation(self) -> str:
+        if not self._installation:
+            self._installation = str(self._rows("setting", name="installation")[0]["value"])
+        return self._installation
+
+    def place(self, start: Place | str) -> Place:
+        if isinstance(start, Place):
+            return start
+        row = self._rows("first_place" if start == BEGINNING else "last_place")[0]
+        return Place(row["tx"], row["id"])
+
+    def events(self, after: Place, which: Which, window: int = 500) -> tuple[list[RunEvent], Place]:
+        return page(_Asked(self), after, which, window, self.installation())
+
+    def subscription(self, name: str) -> Subscription | None:
+        found = self._rows("subscription", name=name)
+        return subscription_from(found[0]) if found else None
+
+    def subscriptions(self) -> list[Subscription]:
+        return [subscription_from(row) for row in self._rows("subscriptions")]
+
+    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[Letter]:
+        rows = self._rows("letters", name=name, again=int(again), limit=limit)
+        return [Letter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])}) for row in rows]
+
+
+class _Asked:
+    """A reader, as the transitions see a transaction: everything up to the edge of a page is settled, so its parts may be read
+    one after another."""
+
+    def __init__(self, reader: EventReader) -> None:
+        self._reader = reader
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        return self._reader._rows(query, **values)
+
+    def as_list(self, items: Iterable[object]) -> object:
+        return self._reader._as_list(items)

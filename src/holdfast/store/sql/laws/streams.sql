@@ -1,0 +1,39 @@
+-- Laws about the output of runs.
+
+-- name: a_stream_belongs_to_a_run
+SELECT DISTINCT run_id FROM holdfast.stream AS stream
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = stream.run_id);
+
+-- name: a_frame_belongs_to_a_stream
+SELECT DISTINCT run_id FROM holdfast.frame AS frame
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.stream AS stream WHERE stream.run_id = frame.run_id AND stream.number = frame.stream);
+
+-- name: an_output_counts_its_streams_and_frames
+SELECT run_id FROM holdfast.output AS output
+ WHERE streams <> (SELECT COUNT(*) FROM holdfast.stream AS stream WHERE stream.run_id = output.run_id)
+    OR last_seq <> (SELECT COALESCE(SUM(frames), 0) FROM holdfast.stream AS stream WHERE stream.run_id = output.run_id)
+    OR last_seq < (SELECT COALESCE(MAX(seq), 0) FROM holdfast.frame AS frame WHERE frame.run_id = output.run_id);
+
+-- name: a_stream_belongs_to_an_output
+SELECT DISTINCT run_id FROM holdfast.stream AS stream
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.output AS output WHERE output.run_id = stream.run_id);
+
+-- name: a_stream_counts_what_is_kept_of_it
+SELECT run_id FROM holdfast.stream AS stream
+ WHERE kept_durable <> (SELECT COUNT(*) FROM holdfast.frame AS frame
+                         WHERE frame.run_id = stream.run_id AND frame.stream = stream.number AND frame.mode = 'durable')
+    OR kept_summary <> (SELECT COUNT(*) FROM holdfast.frame AS frame
+                         WHERE frame.run_id = stream.run_id AND frame.stream = stream.number AND frame.mode = 'summary')
+    OR kept_best_effort <> (SELECT COUNT(*) FROM holdfast.frame AS frame
+                             WHERE frame.run_id = stream.run_id AND frame.stream = stream.number AND frame.mode = 'best_effort');
+
+-- name: a_closed_stream_says_why
+SELECT run_id FROM holdfast.stream WHERE (closed_at IS NULL) <> (reason IS NULL);
+
+-- name: only_who_holds_a_run_has_a_step_that_puts_out
+SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
+ WHERE closed_at IS NULL AND stream.generation > 0 AND (run.session_id IS NULL OR run.generation <> stream.generation);
+
+-- name: a_finished_run_puts_nothing_out
+SELECT stream.run_id FROM holdfast.stream AS stream JOIN holdfast.run AS run ON run.id = stream.run_id
+ WHERE closed_at IS NULL AND stream.generation > 0 AND run.finished_at IS NOT NULL;

@@ -1,0 +1,114 @@
+-- Who reads the events of all runs: what PostgreSQL says in its own way. A place in the order of events is a transaction and a
+-- number; a transaction is told as a number, for the clients' sake. Only what no open transaction can still come before is read.
+
+-- name: append_from_outside
+-- Differs from SQLite: who does not hold a run may have begun, and waited for its row, before the one who wrote the last line.
+-- In the order of transactions its line would come first; so it counts as written by the later one.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
+        GREATEST(pg_current_xact_id(),
+                 (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
+
+-- name: copy_event
+-- Differs from SQLite: what was copied comes before all that happens here.
+INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, CAST('1' AS xid8));
+
+-- name: settle_numbers
+-- Differs from SQLite: the sequence does not know of the numbers that were copied.
+SELECT setval(pg_get_serial_sequence('holdfast.event', 'id'),
+              GREATEST((SELECT COALESCE(MAX(id), 0) FROM holdfast.event) + 1,
+                       nextval(pg_get_serial_sequence('holdfast.event', 'id')))) AS settled;
+
+-- name: newest
+-- Differs from SQLite: by its key.
+SELECT (SELECT at FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1) AS event_at,
+       (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
+       (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;
+
+-- name: last_place
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
+  FROM (SELECT tx, id FROM holdfast.event WHERE tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx DESC, id DESC LIMIT 1) AS last
+ UNION ALL SELECT 1, 0
+ LIMIT 1;
+
+-- name: events_edge
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
+  FROM (SELECT tx, id
+          FROM holdfast.event
+         WHERE (tx, id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+           AND tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx, id LIMIT :window) AS page
+ ORDER BY page.tx DESC, page.id DESC
+ LIMIT 1;
+
+-- name: events_between
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
+       event.error, event.started_at, at
+  FROM holdfast.event AS event
+  JOIN holdfast.run AS run ON run.id = event.run_id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE (event.tx, event.id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+   AND (event.tx, event.id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+   AND (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
+   AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+   AND (CAST(:run_id AS TEXT) IS NULL OR event.run_id = :run_id)
+   AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))
+ ORDER BY event.tx, event.id;
+
+-- name: tagged_events_between
+-- The same for runs with certain tags. Apart, for the guess of the planner how many there are is far off.
+SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
+       event.error, event.started_at, at
+  FROM holdfast.event AS event
+  JOIN holdfast.run AS run ON run.id = event.run_id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE (event.tx, event.id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+   AND (event.tx, event.id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+   AND (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
+   AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+   AND (CAST(:run_id AS TEXT) IS NULL OR event.run_id = :run_id)
+   AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))
+   AND NOT EXISTS (SELECT 1 FROM jsonb_each_text(CAST(:tags AS JSONB)) AS wanted (name, value)
+                    WHERE NOT EXISTS (SELECT 1 FROM holdfast.tag AS tag
+                                       WHERE tag.run_id = event.run_id AND tag.name = wanted.name AND tag.value = wanted.value))
+ ORDER BY event.tx, event.id;
+
+-- name: lock_subscription
+-- Differs from SQLite: the row is locked.
+SELECT name, kind, which, after_tx, after_id, created_at, moved_at, url, secret, attempts, attempt_limit, next_at, error,
+       session_id
+  FROM holdfast.subscription
+ WHERE name = :name
+   FOR UPDATE;
+
+-- name: all_subscription
+-- Where another store, in which events have only their numbers, has to read on so that none is skipped.
+SELECT name, kind, which, 1 AS after_tx,
+       COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
+                  WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
+                (SELECT MAX(id) FROM holdfast.event), 0) AS after_id,
+       created_at, moved_at, url, secret, attempts, attempt_limit, next_at, error
+  FROM holdfast.subscription
+ ORDER BY name;
+
+-- name: is_numbered_ahead
+-- Events of transactions that this server has not begun yet.
+SELECT 1 AS ahead
+  FROM (SELECT tx FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1) AS last
+ WHERE last.tx >= pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: translate_cursors
+UPDATE holdfast.subscription AS subscription
+   SET after_tx = 1,
+       after_id = COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
+                             WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
+                           (SELECT MAX(id) FROM holdfast.event), 0);
+
+-- name: number_anew
+UPDATE holdfast.event SET tx = CAST('1' AS xid8);
+
+-- name: rename_installation
+UPDATE holdfast.setting SET value = SUBSTR(REPLACE(CAST(gen_random_uuid() AS TEXT), '-', ''), 1, 16)
+ WHERE name = 'installation';

@@ -1,0 +1,56 @@
+-- What SQLite says in its own way about payloads.
+
+-- name: keep_payload
+-- Differs from Postgres: nobody else writes meanwhile, so what is there stays.
+INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at)
+VALUES (:digest, :key, :form, :size, :stored, :parts, :now)
+    ON CONFLICT DO NOTHING
+RETURNING 1 AS created;
+
+-- name: keys_in_use
+-- Differs from Postgres: how bytes are cut.
+SELECT key, COUNT(*) AS found
+  FROM (SELECT CAST(substr(head, 2, instr(substr(head, 2), x'00') - 1) AS TEXT) AS key
+          FROM (SELECT substr(input, 1, 80) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
+                UNION ALL SELECT substr(result, 1, 80) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
+                UNION ALL SELECT substr(error, 1, 80) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
+                UNION ALL SELECT substr(data, 1, 80) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
+                UNION ALL SELECT substr(error, 1, 80) FROM holdfast.event WHERE substr(error, 1, 1) = x'00'
+                UNION ALL SELECT substr(payload, 1, 80) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00')) AS sealed
+ WHERE key <> ''
+ GROUP BY key ORDER BY key;
+
+-- name: sealed_of_run
+-- Differs from Postgres: how bytes are cut. The first bytes of whatever is sealed: enough to know which payloads are meant.
+SELECT substr(input, 1, 120) AS head FROM holdfast.run WHERE id = :run_id AND substr(input, 1, 1) = x'00'
+UNION ALL SELECT substr(result, 1, 120) FROM holdfast.run WHERE id = :run_id AND substr(result, 1, 1) = x'00'
+UNION ALL SELECT substr(error, 1, 120) FROM holdfast.run WHERE id = :run_id AND substr(error, 1, 1) = x'00'
+UNION ALL SELECT substr(data, 1, 120) FROM holdfast.event WHERE run_id = :run_id AND substr(data, 1, 1) = x'00'
+UNION ALL SELECT substr(error, 1, 120) FROM holdfast.event WHERE run_id = :run_id AND substr(error, 1, 1) = x'00'
+UNION ALL SELECT substr(payload, 1, 120) FROM holdfast.signal WHERE run_id = :run_id AND substr(payload, 1, 1) = x'00';
+
+-- name: all_sealed
+-- The same of all runs, for whoever checks that every reference is noted.
+SELECT id AS run_id, substr(input, 1, 120) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
+UNION ALL SELECT id, substr(result, 1, 120) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
+UNION ALL SELECT id, substr(error, 1, 120) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
+UNION ALL SELECT run_id, substr(data, 1, 120) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
+UNION ALL SELECT run_id, substr(error, 1, 120) FROM holdfast.event WHERE substr(error, 1, 1) = x'00'
+UNION ALL SELECT run_id, substr(payload, 1, 120) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00';
+
+-- name: nth_newest
+-- Differs from Postgres: lists travel as JSON.
+SELECT finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at IS NOT NULL AND status IN (SELECT value FROM json_each(:statuses))
+   AND workflow = :workflow
+ ORDER BY finished_at DESC LIMIT 1 OFFSET :skip;
+
+-- name: oldest_finished
+-- Differs from Postgres: lists travel as JSON.
+SELECT run.id, finished_at
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE parent_id IS NULL AND finished_at >= :since AND finished_at < :before
+   AND status IN (SELECT value FROM json_each(:statuses)) AND (workflow = :workflow OR :workflow IS NULL)
+ ORDER BY finished_at, run.id LIMIT :limit;
+

@@ -1,0 +1,179 @@
+"""Values that are kept apart: kept with the row that refers to them, gone with the last that did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.records import Event, Kind, Payload
+from holdfast.core.sealed import digest_of, digests_of
+from holdfast.errors import BadOption, RetentionNotFound
+from holdfast.store import contract as c
+from holdfast.store.tables import FORGETTABLE
+from holdfast.store.transitions.transaction import Row, Transaction, append
+
+_HALF_COPIED = "half_copied"
+Ask = Callable[..., list[Row]]
+
+
+def keep(tx: Transaction, run_id: str, payloads: Iterable[Payload]) -> None:
+    """Keep payloads that a run refers to from now on; what is there already is not written again."""
+    for payload in sorted(payloads, key=lambda one: one.digest):  # in the same order for all, so that two never wait in a ring
+        insert_payload(tx, payload)
+        tx.change("use_payload", run_id=run_id, digest=payload.digest)
+
+
+def insert_payload(tx: Transaction, payload: Payload) -> None:
+    """Keep a payload; one that is there already is only held on to."""
+    made = tx.rows(
+        "keep_payload", digest=payload.digest, key=payload.key, form=payload.form, size=payload.size, stored=payload.stored,
+        parts=len(payload.parts), now=tx.now,
+    )  # fmt: skip
+    if made and made[0]["created"]:
+        parts: list[Row] = [{"digest": payload.digest, "part": number, "data": part} for number, part in enumerate(payload.parts)]
+        tx.many("insert_payload_part", parts)
+
+
+def refer(tx: Transaction, run_id: str, digests: Iterable[bytes]) -> bool:
+    """Note that a run refers to payloads that are there; False if one of them is not."""
+    for digest in sorted(digests):
+        if not tx.change("touch_payload", digest=digest, now=tx.now):
+            return False
+        tx.change("use_payload", run_id=run_id, digest=digest)
+    return True
+
+
+def collect(tx: Transaction, digests: Iterable[bytes]) -> None:
+    """Delete those payloads that nobody refers to any more."""
+    for digest in sorted(set(digests)):
+        tx.rows("lock_payload", digest=digest)
+        if not tx.rows("payload_in_use", digest=digest):  # asked after the lock: who came before it is seen
+            tx.change("delete_payload_parts", digest=digest)
+            tx.change("delete_payload", digest=digest)
+
+
+def digests_used(tx: Transaction, run_id: str) -> list[bytes]:
+    """Return what a run refers to, as noted."""
+    return [bytes(row["digest"]) for row in tx.rows("payloads_of_run", run_id=run_id)]
+
+
+def fetch(ask: Ask, digest: bytes) -> Payload | None:
+    """Return a payload with all its parts."""
+    found = ask("payload", digest=digest)
+    if not found:
+        return None
+    row, parts = found[0], ask("payload_parts", digest=digest)
+    return Payload(bytes(row["digest"]), row["key"], row["form"], row["size"], [bytes(part["data"]) for part in parts])
+
+
+def sent(payloads: Sequence[Payload], value: bytes) -> list[Payload]:
+    """Return the payload that a value refers to, if it is one of these."""
+    digest = digest_of(value) if payloads else None
+    return [payload for payload in payloads if payload.digest == digest]
+
+
+def _settle_uses(tx: Transaction, run_id: str) -> None:
+    """Let what is noted be what a run refers to, after its values have changed; what nobody refers to any more goes."""
+    now = digests_of(*(bytes(row["head"]) for row in tx.rows("sealed_of_run", run_id=run_id)))
+    gone = [digest for digest in digests_used(tx, run_id) if digest not in now]
+    tx.many("drop_use", [{"run_id": run_id, "digest": digest} for digest in gone])
+    collect(tx, gone)
+
+
+def copy_payloads(tx: Transaction, op: c.CopyPayloads) -> None:
+    """Take in payloads before the runs that refer to them."""
+    if not tx.rows("setting", name=_HALF_COPIED):
+        raise BadOption(option="payloads", why="nobody refers to them: only a store that is being copied into takes them")
+    for payload in op.payloads:
+        insert_payload(tx, payload)
+
+
+_RESEAL = frozenset(
+    {
+        "reseal_run_input",
+        "reseal_run_result",
+        "reseal_run_error",
+        "reseal_event_data",
+        "reseal_event_error",
+        "reseal_signal_payload",
+    }
+)
+
+
+def reseal(tx: Transaction, op: c.Reseal) -> int:
+    """Put values into another seal, if they are what they were."""
+    if not tx.rows("load_state", run_id=op.run_id):
+        return 0
+    done = 0
+    for change in op.changes:
+        query = f"reseal_{change.column}"
+        if query not in _RESEAL:
+            raise BadOption(option="column", value=change.column)
+        which = {} if change.column.startswith("run_") else {"seq": change.seq}
+        done += tx.change(query, run_id=op.run_id, old=change.old, new=change.new, **which)
+    keep(tx, op.run_id, op.payloads)
+    _settle_uses(tx, op.run_id)
+    return done
+
+
+def forget(tx: Transaction, op: c.Forget) -> c.Pruned:
+    """Delete a part of the history of finished trees; a tree with a live branch stays as it is."""
+    if op.what not in FORGETTABLE:
+        raise BadOption(option="what", value=op.what, known=", ".join(FORGETTABLE))
+    found = tx.rows(
+        f"prunable_{op.what}", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
+        after=op.after, limit=op.limit,
+    )  # fmt: skip
+    done = 0
+    for root in found:
+        if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
+            continue
+        runs = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
+        done += sum(_forget(tx, op.what, run_id) for run_id in runs)
+    return c.Pruned(runs=done, last=found[-1]["id"] if len(found) == op.limit else None)
+
+
+def _forget(tx: Transaction, what: str, run_id: str) -> bool:
+    """Delete a part of the history of one run. Events that went leave one line behind, which says so."""
+    state = tx.rows("load_state", run_id=run_id)
+    if not state or state[0]["finished_at"] is None:
+        return False
+    if what != "events":
+        return bool(tx.change(FORGETTABLE[what].delete, run_id=run_id))
+    (events,) = tx.rows("count_events", run_id=run_id)
+    if events["deleted"] or not events["events"]:
+        return False
+    tx.change("delete_events", run_id=run_id)
+    append(tx, run_id, [Event(kind=Kind.HISTORY_DELETED, seq=1, data=msgspec.json.encode({"events": events["events"]}))])
+    _settle_uses(tx, run_id)
+    return True
+
+
+def save_retention(tx: Transaction, op: c.SaveRetention) -> None:
+    """Make a rule, or another one of it."""
+    values: dict[str, Any] = msgspec.structs.asdict(op.rule)
+    tx.change("save_retention", **{**values, "statuses": ",".join(op.rule.statuses)})
+
+
+def remove_retention(tx: Transaction, op: c.RemoveRetention) -> None:
+    """Remove a rule."""
+    if not tx.change("delete_retention", name=op.name):
+        raise RetentionNotFound(name=op.name)
+
+
+def take_upkeep(tx: Transaction, op: c.TakeUpkeep) -> bool:
+    """Take a duty, if it is due and free."""
+    tx.change("begin_upkeep", name=op.name)
+    return bool(tx.change("take_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.lease))
+
+
+def end_upkeep(tx: Transaction, op: c.EndUpkeep) -> None:
+    """Give a duty back until it is due again."""
+    tx.change("end_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.pause)
+
+
+def save_setting(tx: Transaction, op: c.SaveSetting) -> None:
+    """Note something about the installation."""
+    tx.change("save_setting", name=op.name, value=op.value)

@@ -1,0 +1,279 @@
+"""Encrypted data: nothing of it is readable without its key, keys rotate, and one that is missing loses nothing."""
+
+from __future__ import annotations
+
+import base64
+import logging
+
+import pytest
+
+from holdfast import Compressed, Encrypted, Engine, Fail, step, version, wait_signal, workflow
+from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
+from tests.engine.databases import connect, execute
+from tests.engine.waiting import wait_for
+
+K1, K2 = b"1" * 32, b"2" * 32
+SECRET = "the crown jewels"
+TABLES = {
+    "run": "input, result, error, waits",
+    "event": "data, error",
+    "signal": "payload",
+    "payload_part": "data",
+}
+
+
+def k1(**options):
+    return Encrypted({"k1": K1}, "k1", **options)
+
+
+def k2(**options):
+    return Encrypted({"k1": K1, "k2": K2}, "k2", **options)
+
+
+@step
+async def tell(text: str) -> str:
+    return text + "!"
+
+
+@step
+async def refuse(text: str) -> str:
+    raise Fail(text)
+
+
+@workflow(name="encryption.keeping")
+async def keeping(text: str) -> str:
+    version("change", 1)
+    told = await tell(text)
+    return told + await wait_signal("more")
+
+
+@workflow(name="encryption.refusing")
+async def refusing(text: str) -> str:
+    return await refuse(text)
+
+
+@workflow(name="encryption.parent")
+async def parent(text: str) -> str:
+    from holdfast import map, start
+
+    one = await (await start(whisper, text)).result()
+    return one + "".join(await map(whisper, [text, text]))
+
+
+@workflow(name="encryption.whisper")
+async def whisper(text: str) -> str:
+    return text
+
+
+def stored(database) -> bytes:
+    """All that the database holds in columns for data, as one piece."""
+    found = b""
+    for table, columns in TABLES.items():
+        for row in execute(database, f"SELECT {columns} FROM holdfast.{table}"):
+            found += b"".join(bytes(value) for value in row if value is not None)
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 10_000], ids=["small", "large"])
+def test_nothing_is_readable_in_the_database(database, size):
+    text = SECRET * size
+    with Engine(database, codec=k1(codec=Compressed())) as engine:
+        run = engine.start(keeping, text)
+        run.signal("more", text)
+        assert run.result(timeout=30) == text + "!" + text
+        assert engine.start(parent, text).result(timeout=30) == text * 3
+        with pytest.raises(RunFailed, match="crown"):
+            engine.start(refusing, text).result(timeout=30)
+        assert engine.check() == []
+        assert engine._parts.store.keys_in_use().keys() == {"k1"}
+    found = stored(database)
+    assert b"crown" not in found
+    assert base64.b64encode(b"crown")[:6] not in found
+
+
+def test_runs_go_on_after_a_restart(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(keeping, SECRET)
+        wait_for(engine, run, "waiting")
+    with Engine(database, codec=k1()) as engine:
+        engine.signal(run.id, "more", "?")
+        assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
+        assert [event.kind for event in engine.history(run.id)].count("marked") == 1
+
+
+def test_an_engine_without_keys_is_refused(database):
+    with Engine(database, codec=k1()):
+        pass
+    with pytest.raises(CodecMismatch, match="encrypted"):
+        Engine(database)
+
+
+def test_the_same_input_is_recognised_though_it_never_looks_the_same(database):
+    with Engine(database, codec=k1()) as engine:
+        first = engine.start(keeping, SECRET, key="once")
+        assert engine.start(keeping, SECRET, key="once").id == first.id
+    with Engine(database, codec=k2()) as engine:
+        assert engine.start(keeping, SECRET, key="once").id == first.id
+
+
+def test_old_data_is_readable_while_its_key_is_known(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(whisper, SECRET)
+        assert run.result(timeout=20) == SECRET
+    with Engine(database, codec=k2()) as engine:
+        assert engine.run(run.id).result(timeout=20) == SECRET
+        engine.start(whisper, SECRET).result(timeout=20)
+        assert engine._parts.store.keys_in_use().keys() == {"k1", "k2"}
+
+
+def test_a_missing_key_is_named_and_loses_nothing(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(keeping, SECRET)
+        wait_for(engine, run, "waiting")
+        done = engine.start(whisper, SECRET)
+        done.result(timeout=20)
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        engine.signal(run.id, "more", "?")
+        wait_for(engine, engine.run(run.id), "stuck")
+        why = engine.why(run.id)
+        assert "key k1" in why.reason
+        with pytest.raises(KeyMissing, match="k1") as caught:
+            engine.run(done.id).result(timeout=20)
+        assert done.id in str(caught.value)
+        with pytest.raises(KeyMissing):
+            engine.history(run.id)
+        assert {one.status for one in engine.runs()} == {"stuck", "completed"}
+        assert engine.run(run.id).record.input.startswith(b"\x00k1\x00")
+    with Engine(database, codec=k2()) as engine:  # the key is back: it goes on by itself
+        assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
+        assert engine.check() == []
+
+
+def test_a_worker_that_learns_a_key_later_goes_on_with_what_waited_for_it(database):
+    known = {"k2": K2}
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(keeping, SECRET)
+        wait_for(engine, run, "waiting")
+    with Engine(database, codec=Encrypted(known.get, "k2"), retain="50ms") as engine:
+        engine.signal(run.id, "more", "?")
+        wait_for(engine, engine.run(run.id), "stuck")
+        known["k1"] = K1
+        wait_for(engine, engine.run(run.id), "completed")
+
+
+def test_rekeying_leaves_nothing_under_the_old_key(database):
+    text = SECRET * 10_000
+    with Engine(database) as engine:
+        plain = engine.start(whisper, text)
+        plain.result(timeout=20)
+    with Engine(database, codec=k1()) as engine:
+        waiting = engine.start(keeping, SECRET)
+        engine.signal(waiting.id, "other", text)
+        wait_for(engine, engine.run(waiting.id), "waiting")
+        with pytest.raises(RunFailed):
+            engine.start(refusing, SECRET).result(timeout=20)
+        told: list[int] = []
+        engine.rekey(told.append)
+        assert sum(told) == 3
+        assert b"crown" not in stored(database)
+    with Engine(database, codec=k2()) as engine:
+        done = engine.rekey()
+        assert (done.runs, done.unreadable) == (3, {})
+        assert engine._parts.store.keys_in_use().keys() == {"k2"}
+        assert engine.rekey().values == 0
+        assert engine.check() == []
+        assert engine.check_payloads().damaged == []
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        assert engine.run(plain.id).result(timeout=20) == text
+        engine.signal(waiting.id, "more", "?")
+        assert engine.run(waiting.id).result(timeout=20) == SECRET + "!?"
+
+
+def test_rekeying_without_the_old_key_changes_nothing_and_says_so(database):
+    with Engine(database, codec=k1()) as engine:
+        engine.start(whisper, SECRET).result(timeout=20)
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        before = stored(database)
+        done = engine.rekey()
+        assert done.unreadable.keys() == {"k1"}
+        assert stored(database) == before
+
+
+def test_rekeying_without_a_key_is_refused(engine):
+    with pytest.raises(BadOption, match="current key"):
+        engine.rekey()
+
+
+def test_the_wrong_key_under_the_right_id_is_told(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(whisper, SECRET)
+        run.result(timeout=20)
+    with Engine(database, codec=Encrypted({"k1": K2}, "k1")) as engine, pytest.raises(BadData, match="k1"):
+        engine.run(run.id).result(timeout=20)
+
+
+def test_data_that_was_tampered_with_is_told(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(whisper, SECRET)
+        run.result(timeout=20)
+        (row,) = execute(database, "SELECT result FROM holdfast.run")
+        bad = bytearray(bytes(row[0]))
+        bad[-1] ^= 1
+        execute(database, "UPDATE holdfast.run SET result = :bad", bad=bytes(bad))
+        with pytest.raises(BadData, match="decrypted"):
+            run.result(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("keys", "current"),
+    [
+        ({}, "k1"), ({"k1": b"tiny key"}, "k1"), ({"k1": "no base64!"}, "k1"), ({"k1": 7}, "k1"), ({"": K1}, ""),
+        ({"a b": K1}, "a b"), ({"k" * 65: K1}, "k" * 65), ([K1], "k1"), ({"k1": K1, "k2": b"x" * 31}, "k1"), ({"k1": K1}, 1),
+    ],
+)  # fmt: skip
+def test_keys_that_are_none_are_refused_and_never_shown(keys, current):
+    with pytest.raises(BadOption) as caught:
+        Encrypted(keys, current)
+    assert "tiny" not in str(caught.value) and "no base64!" not in str(caught.value)
+
+
+def test_a_current_key_that_is_not_there_is_refused():
+    with pytest.raises(KeyMissing, match="k2"):
+        Encrypted({"k1": K1}, "k2")
+    with pytest.raises(KeyMissing, match="k2"):
+        Encrypted(lambda key: None, "k2")
+
+
+def test_encrypting_twice_is_refused():
+    with pytest.raises(BadOption, match="once"):
+        Encrypted({"k2": K2}, "k2", codec=k1())
+
+
+def test_keys_come_from_the_environment(monkeypatch):
+    one, two = base64.b64encode(K1).decode(), base64.b64encode(K2).decode()
+    monkeypatch.setenv("HOLDFAST_KEYS", f"k2={two}, k1={one}")
+    codec = Encrypted.from_environment()
+    assert (codec.cipher.current, codec.cipher.knows("k1"), codec.cipher.knows("k3")) == ("k2", True, False)
+    monkeypatch.setenv("HOLDFAST_KEYS", "k2")
+    with pytest.raises(BadOption, match="HOLDFAST_KEYS"):
+        Encrypted.from_environment()
+
+
+def test_no_key_is_in_a_repr_an_error_or_a_log(database, caplog):
+    key = base64.b64encode(K1).decode()
+    codec = Encrypted({"k1": key}, "k1")
+    shown = [repr(codec), repr(codec.cipher), str(vars(Compressed(codec=codec)))]
+    with caplog.at_level(logging.DEBUG), Engine(database, codec=codec) as engine:
+        engine.start(whisper, SECRET).result(timeout=20)
+        shown.append(repr(engine._parts.vault))
+    assert not any(key in text or "1" * 32 in text for text in [*shown, caplog.text])
+
+
+def test_runs_started_in_the_callers_transaction_are_encrypted(database):
+    with Engine(database, codec=k1()) as engine:
+        connection = connect(database)
+        run = engine.start(whisper, SECRET, connection=connection)
+        connection.commit()
+        connection.close()
+        assert run.result(timeout=20) == SECRET
+    assert b"crown" not in stored(database)

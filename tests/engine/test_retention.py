@@ -1,0 +1,248 @@
+"""Retention rules: what they say goes, nothing else, a little at a time, and one worker does it for all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AsyncEngine, Engine, Fail, start, step, wait_signal, workflow
+from holdfast.core.records import Retention
+from holdfast.engine.payloads import duties
+from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
+from holdfast.store.contract import EndSession, TakeUpkeep
+from holdfast.testing.clock import VirtualClock
+from tests.engine.test_payloads import LARGE, noise
+from tests.engine.waiting import wait_for, wait_until
+
+
+@step
+async def one(n: int) -> int:
+    return n
+
+
+@workflow(name="retention.short_lived")
+async def short_lived(n: int) -> int:
+    return await one(n)
+
+
+@workflow(name="retention.other")
+async def other(text: str) -> str:
+    return text
+
+
+@workflow(name="retention.unlucky")
+async def unlucky() -> None:
+    raise Fail("no luck")
+
+
+@workflow(name="retention.patient")
+async def patient() -> object:
+    return await wait_signal("go")
+
+
+@workflow(name="retention.family")
+async def family() -> int:
+    await start(patient, on_parent_end="leave")
+    return 1
+
+
+@pytest.fixture
+def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+def engine(database, clock):
+    with Engine(database, clock=clock, retain="1h", lifetime="36500d", poll="1h") as engine:
+        yield engine
+        assert engine.check() == []
+
+
+def run_some(engine, clock, count=5, flow=short_lived, argument=None):
+    """Run several, a minute apart, and return their ids, oldest first."""
+    ids = []
+    for number in range(count):
+        run = engine.start(flow, number if argument is None else argument)
+        run.result(timeout=20)
+        ids.append(run.id)
+        clock.advance("1m")
+    return ids
+
+
+def left(engine):
+    return sorted(run.id for run in engine.runs(limit=1000))
+
+
+def test_what_is_old_goes(engine, clock):
+    ids = run_some(engine, clock)
+    engine.retention("old", older_than="150s")
+
+    assert [(one.trees, one.runs) for one in engine.preview_retention()] == [(3, 3)]
+    assert left(engine) == ids
+    assert engine.retain() == 3
+    assert left(engine) == ids[3:]
+
+
+def test_the_newest_of_each_workflow_stay(engine, clock):
+    ids, others = run_some(engine, clock), run_some(engine, clock, 2, other, "x")
+    engine.retention("few", keep_last=2)
+
+    assert engine.retain() == 3
+    assert left(engine) == sorted(ids[3:] + others)
+
+
+def test_the_newest_stay_however_old_they_are(engine, clock):
+    ids = run_some(engine, clock)
+    engine.retention("old but few", older_than="1s", keep_last=4)
+    clock.advance("1d")
+
+    assert engine.retain() == 1
+    assert left(engine) == ids[1:]
+
+
+def test_a_rule_is_about_its_workflow_and_its_statuses(engine, clock):
+    ids = run_some(engine, clock, 2)
+    failed = engine.start(unlucky)
+    wait_for(engine, failed, "failed")
+    others = run_some(engine, clock, 1, other, "x")
+    engine.retention("others", workflow="retention.other", older_than=0)
+    engine.retention("failed", status="failed", older_than=0)
+
+    assert engine.retain() == 2
+    assert left(engine) == sorted(ids)
+    assert others[0] not in left(engine)
+
+
+def test_the_data_is_kept_below_a_size_by_deleting_the_oldest(engine, clock):
+    ids = []
+    for seed in range(5):
+        run = engine.start(other, noise(LARGE, seed))
+        run.result(timeout=30)
+        ids.append(run.id)
+        clock.advance("1m")
+    used = engine._parts.store.used_bytes()
+    engine.retention("room", max_bytes=used - 1)
+    assert engine.retain() == 1
+    assert left(engine) == ids[1:]
+
+    engine.retention("room", max_bytes=used // 2)
+    engine.retain()
+    assert engine._parts.store.used_bytes() <= used // 2
+    assert left(engine) == ids[3:]
+    assert engine.retain() == 0
+
+
+def test_a_live_tree_is_never_touched(engine, clock):
+    run = engine.start(family)
+    run.result(timeout=20)
+    clock.advance("1d")
+    engine.retention("all", older_than=0)
+    engine.retention("all events", older_than=0, what="events")
+
+    assert (engine.retain(), len(left(engine))) == (0, 2)
+    child = next(one for one in engine.runs() if one.workflow == "retention.patient")
+    engine.signal(child.id, "go")
+    wait_for(engine, engine.run(child.id), "completed")
+    clock.advance("1s")
+    assert (engine.retain(), left(engine)) == (2, [])
+
+
+def test_a_history_goes_while_the_result_stays(engine, clock):
+    (run_id,) = run_some(engine, clock, 1)
+    engine.retention("thin", what="events", older_than="1s")
+
+    assert engine.retain() == 1
+    assert engine.run(run_id).result(timeout=5) == 0
+    assert [event.kind for event in engine.history(run_id)] == ["history_deleted"]
+    with pytest.raises(HistoryGone):
+        engine.replay(run_id)
+    with pytest.raises(HistoryGone):
+        engine.fork(run_id)
+    assert engine.retain() == 0
+
+
+def test_rules_can_be_listed_replaced_and_removed(engine, clock):
+    run_some(engine, clock, 1)
+    engine.retention("old", older_than="30d", status=["failed", "completed"], workflow="retention.short_lived")
+    assert engine.retentions() == [
+        Retention(name="old", workflow="retention.short_lived", statuses=("completed", "failed"), older_than=30 * 86400 * 10**6)
+    ]
+    engine.retention("old", keep_last=3)
+    assert [rule.keep_last for rule in engine.retentions()] == [3]
+    engine.remove_retention("old")
+    assert engine.retentions() == []
+    with pytest.raises(RetentionNotFound):
+        engine.remove_retention("old")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, BadOption), ({"older_than": "soon"}, BadDuration), ({"older_than": -5}, BadDuration), ({"keep_last": 0}, BadOption),
+        ({"keep_last": -1}, BadOption), ({"max_bytes": 0}, BadOption), ({"max_bytes": -1}, BadOption),
+        ({"max_bytes": 1.5}, BadOption), ({"keep_last": True}, BadOption), ({"older_than": 1, "status": "running"}, BadOption),
+        ({"older_than": 1, "status": "happy"}, BadOption), ({"older_than": 1, "workflow": "nobody_knows"}, UnknownWorkflow),
+        ({"older_than": 1, "what": "dreams"}, BadOption), ({"max_bytes": 1, "what": "events"}, BadOption),
+    ],
+)  # fmt: skip
+def test_a_rule_that_makes_no_sense_is_refused_and_not_written(engine, options, error):
+    with pytest.raises(error):
+        engine.retention("bad", **options)
+    with pytest.raises(BadOption):
+        engine.retention("", older_than=1)
+    assert engine.retentions() == []
+
+
+def on_loop(engine, work):
+    return asyncio.run_coroutine_threadsafe(work, engine._loop).result(timeout=30)
+
+
+def test_a_worker_does_it_when_it_is_its_turn(engine, clock):
+    ids = run_some(engine, clock)
+    engine.retention("old", older_than="150s")
+    worker = engine._parts.worker
+
+    assert on_loop(engine, duties.keep_house(worker)) == 3
+    assert left(engine) == ids[3:]
+    clock.advance("30m")
+    assert on_loop(engine, duties.keep_house(worker)) == 0  # it was done, and is not due yet
+    clock.advance("31m")
+    assert on_loop(engine, duties.keep_house(worker)) == 2
+
+
+def test_a_worker_leaves_it_to_another_one_that_is_at_it_until_that_is_gone(engine, clock):
+    run_some(engine, clock, 2)
+    engine.retention("all", older_than=0)
+    with Engine(engine._parts.store.url if "sqlite" in engine._parts.store.url else _url(engine), clock=clock) as second:
+        theirs = second._parts.worker.session_id
+        assert engine._parts.writer.call(TakeUpkeep(duties.DUTY, theirs, duties.LEASE))
+        assert on_loop(engine, duties.keep_house(engine._parts.worker)) == 0
+        engine._parts.writer.call(EndSession(theirs, crashed=True))
+        assert on_loop(engine, duties.keep_house(engine._parts.worker)) == 2
+
+
+def _url(engine):
+    return engine._parts.store.address.url if hasattr(engine._parts.store.address, "url") else engine._parts.store.url
+
+
+def test_workers_do_it_by_themselves(database):
+    with Engine(database, retain="20ms") as engine:
+        engine.start(short_lived, 1).result(timeout=20)
+        engine.retention("all", older_than=0)
+        wait_until(engine, lambda: engine.runs() == [])
+        assert engine.check() == []
+
+
+def test_an_async_engine_has_the_same(database):
+    async def go():
+        async with AsyncEngine(database) as engine:
+            await (await engine.start(short_lived, 1)).result(timeout=20)
+            await engine.retention("all", older_than=0)
+            assert [rule.name for rule in engine.retentions()] == ["all"]
+            assert engine.preview_retention()[0].runs == 1
+            assert await engine.retain() == 1
+            await engine.remove_retention("all")
+            assert (await engine.check_payloads()).payloads == 0
+
+    asyncio.run(go())

@@ -1,0 +1,447 @@
+"""Reading the events of all runs: by cursor, under a name, in one's own transaction, and as webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import threading
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
+from holdfast.connect.store import open_store
+from holdfast.engine.moving import copy_store
+from holdfast.errors import BadCursor, BadOption, EngineClosed, SubscriptionExists, SubscriptionNotFound
+from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Plan
+from holdfast.testing.clock import VirtualClock
+from holdfast.testing.harness import abandon
+from holdfast.testing.ledger import Ledger
+from tests.engine.databases import execute
+from tests.engine.waiting import wait_until
+
+
+@step
+async def double(n: int) -> int:
+    return 2 * n
+
+
+@workflow(name="events_plain")
+async def plain(n: int) -> int:
+    return await double(n)
+
+
+@workflow(name="events_listening")
+async def listening() -> object:
+    return await wait_signal("go")
+
+
+def run_some(engine, n=3, **options):
+    runs = [engine.start(plain, number, **options) for number in range(n)]
+    for run in runs:
+        run.result(timeout=20)
+    return [run.id for run in runs]
+
+
+def all_of(engine, **options):
+    return [(event.run_id, event.seq) for event in engine.events(**options)]
+
+
+def ends(ids):
+    return [(run_id, 2) for run_id in ids]
+
+
+# By cursor
+
+
+def test_events_are_read_from_any_cursor_on(engine):
+    ids = run_some(engine)
+    events = list(engine.events())
+
+    assert sorted((event.run_id, event.seq) for event in events) == sorted((run_id, seq) for run_id in ids for seq in (1, 2))
+    for place, event in enumerate(events):
+        assert list(engine.events(after=event.cursor)) == events[place + 1 :]
+    assert list(engine.events(after="now")) == []
+    assert list(engine.events(after="beginning")) == events
+
+
+def test_events_are_filtered(engine):
+    ids = run_some(engine, 2, tags={"customer": 7})
+    engine.start(plain, 9, namespace="elsewhere").result(timeout=20)
+
+    assert sorted(all_of(engine, kind="completions", tags={"customer": "7"})) == sorted(ends(ids))
+    assert sorted(all_of(engine, kind=["run_completed"], namespace="default")) == sorted(ends(ids))
+    assert len(all_of(engine, workflow="events_plain", kind=["steps", "completions"])) == 6
+    assert all_of(engine, run=ids[0]) == [(ids[0], 1), (ids[0], 2)]
+    assert all_of(engine, workflow="other") == []
+
+
+def test_whoever_follows_hears_what_comes(engine):
+    events = engine.events(after="now", follow=True, timeout="20s", kind="completions")
+    (first,) = run_some(engine, 1)
+    assert next(events).run_id == first
+    (second,) = run_some(engine, 1)
+    assert next(events).run_id == second
+    events.close()
+    assert list(engine.events(after="now", follow=True, timeout="10ms")) == []
+
+
+def test_a_coroutine_can_follow_too(database):
+    async def main():
+        async with AsyncEngine(database, grace=1) as engine:
+            run = await engine.start(plain, 1)
+            async for event in engine.events(follow=True, kind="completions", name="me"):
+                assert event.run_id == run.id
+                break
+            await engine.consume("you", lambda events, connection: None)
+            return [one.name for one in engine.subscriptions()], [event.seq async for event in engine.events(name="you")]
+
+    assert asyncio.run(main()) == (["me", "you"], [])
+
+
+@pytest.mark.parametrize("cursor", ["x", "", "a.b.c", "a.1", 7, "..", f"x.{2**70:x}.1"])
+def test_what_is_no_cursor_is_refused(engine, cursor):
+    with pytest.raises(BadCursor):
+        engine.events(after=cursor)
+
+
+def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
+    with Engine(tmp_path / "other.db", grace=1) as other:
+        run_some(other, 1)
+        cursor = next(other.events()).cursor
+        elsewhere = other._parts.store.installation()
+
+    with pytest.raises(BadCursor, match=elsewhere):
+        engine.events(after=cursor)
+    with pytest.raises(BadCursor):
+        engine.consume("me", print, after=cursor)
+    with pytest.raises(BadCursor):
+        engine.add_webhook("me", "https://example.org", after=cursor)
+    assert engine.subscriptions() == []
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [{"colour": "red"}, {"kind": "never"}, {"kind": ["steps", "x"]}, {"workflow": 7}, {"tags": "a"}, {"tags": {"a": None}}],
+)
+def test_a_filter_that_nobody_knows_is_refused(engine, filters):
+    with pytest.raises(BadOption):
+        engine.events(**filters)
+    with pytest.raises(BadOption):
+        engine.events(name="me", **filters)
+    with pytest.raises(BadOption):
+        engine.add_webhook("me", "https://example.org", **filters)
+    assert engine.subscriptions() == []
+
+
+# Under a name
+
+
+def test_a_name_goes_on_where_it_has_come_and_repeats_what_was_not_done(engine):
+    run_some(engine)
+    events = list(engine.events())
+    for place, event in enumerate(engine.events(name="me")):
+        assert event == events[place]
+        if place == 3:
+            break  # the fourth was not done with
+
+    assert list(engine.events(name="me")) == events[3:]
+    assert list(engine.events(name="me")) == []
+    with pytest.raises(SubscriptionExists):
+        list(engine.events(name="me", workflow="other"))
+    engine.unsubscribe("me")
+    with pytest.raises(SubscriptionNotFound):
+        engine.unsubscribe("me")
+
+
+# In one's own transaction
+
+
+def test_what_a_callback_writes_happens_once_however_often_it_stumbles(engine, database):
+    execute(database, "CREATE TABLE seen (run TEXT, seq INTEGER)")
+    run_some(engine)
+    stumbles = iter([True, False, True, False, True, False])
+
+    def note(events, connection):
+        for event in events:
+            connection.execute(f"INSERT INTO seen VALUES ('{event.run_id}', {event.seq})")
+        if next(stumbles):
+            raise ValueError("stumbled")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="stumbled"):
+            engine.consume("ledger", note, batch=2)
+    assert engine.consume("ledger", note, batch=2) == 2
+
+    assert sorted(execute(database, "SELECT run, seq FROM seen")) == sorted(all_of(engine))
+    assert engine.consume("ledger", note) == 0
+
+
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"callback": 5}, {"name": ""}, {"name": "a\nb"}])
+def test_a_callback_that_makes_no_sense_is_refused(engine, wrong):
+    with pytest.raises(BadOption):
+        engine.consume(**{"name": "me", "callback": print, **wrong})
+
+
+@contextmanager
+def new_database(request, kind, tmp_path, number):
+    if kind == "sqlite":
+        yield str(tmp_path / f"{number}.db")
+    else:
+        with request.getfixturevalue("postgres_server").lend() as url:
+            yield url
+
+
+@pytest.mark.parametrize("side", [BEFORE, AFTER])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(request, tmp_path, kind, side):
+    def note(events, connection):
+        for event in events:
+            connection.execute(f"INSERT INTO seen VALUES ('{event.run_id}', {event.seq})")
+
+    def read(engine, read_before):
+        engine.consume("ledger", note, batch=2)
+        for event in engine.events(name="me"):
+            read_before.append((event.run_id, event.seq))
+
+    for at in range(1, 9):
+        with new_database(request, kind, tmp_path, at) as url:
+            with Engine(url, grace=1) as engine:
+                run_some(engine)
+                expected = sorted(all_of(engine))
+            execute(url, "CREATE TABLE seen (run TEXT, seq INTEGER)")
+            seen: list = []
+            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            try:
+                read(Engine(url, store=store), seen)
+            except BaseException as crash:
+                assert "crash" in str(crash) or isinstance(crash, EngineClosed)
+            store._store.close()
+            with closing(Engine(url)) as engine:
+                read(engine, seen)
+                assert sorted(execute(url, "SELECT run, seq FROM seen")) == expected
+                assert set(seen) == set(expected)
+                assert engine.check() == []
+
+
+# Moving house
+
+
+def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
+    with Engine(database, grace=1) as engine:
+        run_some(engine, 5)
+        listener = engine.start(listening)
+        read = []
+        next(engine.events(name="new"))
+        for place, event in enumerate(engine.events(name="me")):
+            read.append((event.run_id, event.seq))
+            if place == 4:
+                break
+        cursor = next(engine.events()).cursor
+        order = all_of(engine)
+        engine.add_webhook("hook", "http://127.0.0.1:1/", after="beginning")
+    with closing(open_store(database)) as source:
+        assert copy_store(source, lambda: open_store(tmp_path / "copy.db", half_copied=True)).same
+    with Engine(tmp_path / "copy.db", grace=1) as engine:
+        assert all_of(engine) == order
+        with pytest.raises(BadCursor):
+            engine.events(after=cursor)
+        engine.signal(listener.id, "go")
+        engine.run(listener.id).result(timeout=20)
+        assert set(read) | set(all_of(engine, name="me")) == set(all_of(engine))
+        assert all_of(engine, name="new") == all_of(engine)
+        assert [one.name for one in engine.subscriptions()] == ["hook", "me", "new"]
+        assert engine.check() == []
+
+
+# Webhooks
+
+
+class Receiver:
+    """Somebody to whom events are delivered, and who may refuse them."""
+
+    def __init__(self):
+        self.heard, self.answers, self.came = [], [], threading.Event()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.heard.append((dict(self.headers), body))
+                answer = receiver.answers.pop(0) if receiver.answers else 204
+                self.send_response(answer)
+                if answer == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.end_headers()
+                receiver.came.set()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?x=1"
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def wait(self, count):
+        """Wait until so many deliveries have come."""
+        while len(self.heard) < count:
+            self.came.clear()
+            assert len(self.heard) >= count or self.came.wait(20), self.heard
+
+    def events(self):
+        return [(event["run_id"], event["seq"]) for event in (json.loads(body) for _, body in self.heard)]
+
+    def close(self):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver():
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+def delivered(engine, name="hook"):
+    """Wait until a webhook has read everything."""
+    last = engine._parts.store.place("now")
+    wait_until(engine, lambda: engine._parts.store.subscription(name).place >= last)
+
+
+def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
+    secret = engine.add_webhook("hook", receiver.url, kind="completions")
+    ids = run_some(engine)
+    receiver.wait(3)
+    delivered(engine)
+
+    assert receiver.events() == [one for one in all_of(engine) if one in ends(ids)]
+    headers, body = receiver.heard[0]
+    time, signed = (part.split("=")[1] for part in headers["Holdfast-Signature"].split(","))
+    assert hmac.compare_digest(signed, hmac.new(secret.encode(), f"{time}.".encode() + body, hashlib.sha256).hexdigest())
+    assert (headers["Holdfast-Subscription"], headers["Holdfast-Attempt"]) == ("hook", "1")
+    assert headers["Holdfast-Delivery"] == f"{receiver.events()[0][0]}:2"
+    assert engine.subscriptions()[0].secret is None
+    assert secret not in repr(engine._parts.store.subscription("hook"))
+
+
+def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(database, receiver, caplog):
+    clock = VirtualClock()
+    receiver.answers = [500, 302, 500]
+    with caplog.at_level(logging.INFO), Engine(database, clock=clock, grace=1) as engine:
+        secret = engine.add_webhook("hook", receiver.url, kind="completions", attempts=3)
+        (first,) = run_some(engine, 1)
+        for attempt in (1, 2):
+            receiver.wait(attempt)
+            wait_until(engine, lambda n=attempt: engine.subscriptions()[0].attempts == n)
+            assert engine.dead_letters("hook") == []
+            clock.advance("10s")
+        wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
+        (second,) = run_some(engine, 1)
+        delivered(engine)
+
+        (letter,) = engine.dead_letters("hook")
+        assert (letter.run_id, letter.seq, letter.attempts, letter.error) == (first, 2, 3, "the receiver answered 500")
+        assert receiver.events() == [(first, 2)] * 3 + [(second, 2)]
+        assert engine.replay_dead_letters("hook") == 1
+        wait_until(engine, lambda: engine.dead_letters("hook") == [])
+        assert receiver.events()[-1] == (first, 2)
+        assert engine.check() == []
+    assert secret not in caplog.text
+
+
+def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):
+    first = Engine(database, grace=1)
+    first.work()
+    first.add_webhook("hook", receiver.url, kind="completions")
+    ids = run_some(first, 1)
+    receiver.wait(1)
+    delivered(first)
+    with Engine(database, grace=1, poll="50ms") as second:
+        ids += run_some(second, 1)
+        receiver.wait(2)
+        owner = second._parts.store.subscription("hook").session_id
+        assert owner == first._parts.worker.session_id
+        abandon(first)
+        ids += run_some(second, 1)
+        receiver.wait(3)
+        delivered(second)
+        assert second._parts.store.subscription("hook").session_id == second._parts.worker.session_id
+    assert list(dict.fromkeys(receiver.events())) == ends(ids)
+
+
+@pytest.mark.parametrize("side", [BEFORE, AFTER])
+def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path, receiver, side):
+    kind = "sqlite" if database.endswith(".db") else "postgres"
+    for at in range(1, 10 if kind == "sqlite" else 6):
+        receiver.heard, receiver.answers = [], [204, 500]
+        with new_database(request, kind, tmp_path, at) as url:
+            with Engine(url, grace=1) as engine:
+                engine.add_webhook("hook", "http://127.0.0.1:1/", kind="completions", after="beginning")
+                engine.unsubscribe("hook")
+                ids = run_some(engine, 2)
+                engine.add_webhook("hook", receiver.url, kind="completions", after="beginning", attempts=1)
+            order = ends(ids)
+            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            engine = Engine(url, store=store, poll="10ms")
+            try:
+                engine.work()
+                wait_until_dead_or(engine, lambda e=engine: done(e))
+            except BaseException as crash:
+                assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
+            if engine._parts.worker is not None and engine._thread is not None:
+                abandon(engine)
+            else:
+                store._store.close()
+            with Engine(url, grace=1, poll="20ms") as engine:
+                wait_until(engine, lambda e=engine: done(e))
+                dead = [(letter.run_id, letter.seq) for letter in engine.dead_letters("hook")]
+                assert set(receiver.events()) | set(dead) == set(order)
+                assert engine.check() == []
+
+
+def done(engine):
+    store = engine._parts.store
+    return store.subscription("hook").place >= store.place("now")
+
+
+def wait_until_dead_or(engine, condition):
+    """Wait until something holds, or the engine has crashed."""
+    pause = threading.Event()
+    for _ in range(4000):
+        if engine._parts.writer._dead is not None or condition():
+            return
+        pause.wait(0.005)
+    raise AssertionError("neither done nor dead")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["nowhere", "ftp://example.org/", "http://", "https://u:secret-word@example.org/", "http://a:99999/", "http://a/#b", 7],
+)
+def test_a_webhook_to_nowhere_is_refused(engine, url):
+    with pytest.raises(BadOption) as refused:
+        engine.add_webhook("hook", url)
+    assert "secret-word" not in str(refused.value)
+    for wrong in ({"attempts": 0}, {"secret": "short"}):
+        with pytest.raises(BadOption):
+            engine.add_webhook("hook", "https://example.org/", **wrong)
+    assert engine.subscriptions() == []
+
+
+def test_a_webhook_is_added_once(engine):
+    secret = engine.add_webhook("hook", "http://127.0.0.1:1/", secret="s" * 20)
+
+    assert engine.add_webhook("hook", "http://127.0.0.1:1/") == secret == "s" * 20
+    with pytest.raises(SubscriptionExists):
+        engine.add_webhook("hook", "http://127.0.0.1:2/")
+    with pytest.raises(SubscriptionNotFound):
+        engine.dead_letters("other")
+    with pytest.raises(SubscriptionNotFound):
+        engine.replay_dead_letters("other")
