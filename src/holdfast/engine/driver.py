@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +18,6 @@ from holdfast.core import tokens
 from holdfast.core.program import Command, CreateWait, Definition, Finish, Program
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
-from holdfast.core.sealed import digest_of, is_sealed
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
@@ -30,6 +28,7 @@ from holdfast.engine.happening import Happening
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
+from holdfast.engine.payloads.aside import opened, sealed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Timer
 from holdfast.engine.writer import PASSING
@@ -93,7 +92,7 @@ class Driver(Happening):
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
-            history = await self._opened(history)
+            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
         events = past.valid(history)
         self.replayed = not fresh
         self._seq = history[-1].seq if history else 0
@@ -114,19 +113,6 @@ class Driver(Happening):
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
-
-    async def _opened(self, history: list[Event]) -> list[Event]:
-        """Open what is sealed of the run and its history; what is kept apart is fetched without holding others up."""
-        heads = [self.run.input, *(value for event in history for value in (event.data, event.error))]
-        if not any(map(is_sealed, heads)):
-            return history
-
-        def open_all() -> tuple[Run, list[Event]]:
-            return self.host.vault.run(self.run), self.host.vault.events(self.run.id, history)
-
-        apart = any(digest_of(value) is not None for value in heads)
-        self.run, events = await self.host.threads.run(open_all) if apart else open_all()
-        return events
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
@@ -284,12 +270,12 @@ class Driver(Happening):
     async def _persist(self, op: Advance | ExpireGates) -> Advanced | Changed:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
-        vault, pause = self.host.vault, 0.05
-        if isinstance(op, Advance) and not vault.is_light(op):
-            op = await self.host.threads.run(partial(vault.seal, op)) if vault.is_heavy(op) else vault.seal(op)
+        pause, written = 0.05, op
+        if isinstance(op, Advance) and not self.host.vault.is_light(op):
+            written = await sealed(op, self.host.vault, self.host.threads)
         while True:
             try:
-                answer: Advanced | Changed = await self.host.writer.post(op)
+                answer: Advanced | Changed = await self.host.writer.post(written)
                 return answer
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
