@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from holdfast.engine.happening import Happening
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
+from holdfast.engine.outcomes import ENDED
 from holdfast.engine.payloads.aside import opened, sealed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Step, Timer
@@ -38,13 +40,6 @@ from holdfast.store.contract import Advance, Advanced, Changed, ExpireGates, Nee
 log = logging.getLogger("holdfast")
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
-
-_ENDED = {
-    Status.COMPLETED: Kind.RUN_COMPLETED,
-    Status.FAILED: Kind.RUN_FAILED,
-    Status.CANCELLED: Kind.RUN_CANCELLED,
-    Status.EXPIRED: Kind.RUN_EXPIRED,
-}
 
 
 class Driver(Happening):
@@ -228,7 +223,7 @@ class Driver(Happening):
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)
-        op.events.append(Event(_ENDED[status], error=op.error))
+        op.events.append(Event(ENDED[status], error=op.error))
 
     def _why_stopped(self) -> str:
         run = self.host.store.run(self.run.id)
