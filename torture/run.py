@@ -112,7 +112,10 @@ class Torture:
         self.figures[kind] += 1
 
     def bury(self) -> None:
-        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        """Forget those who are dead, and their pipes."""
+        for worker in [worker for worker in self.workers if worker.poll() is not None]:
+            worker.communicate()
+            self.workers.remove(worker)
 
     def open_runs(self) -> int:
         return sum(count for status, count in self.engine._parts.store.counts().items() if status not in FINAL)

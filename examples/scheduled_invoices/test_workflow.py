@@ -3,12 +3,15 @@ from datetime import UTC, datetime
 import pytest
 from examples.scheduled_invoices.workflow import main, write_invoices
 
+from holdfast.authoring.code import registry
 from holdfast.testing import Lab, VirtualClock
+
+registry._known.pop("write_invoices", None)  # engines of other tests must not start it by themselves
 
 
 @pytest.fixture
 def lab():
-    with Lab(clock=VirtualClock(datetime(2026, 2, 28, tzinfo=UTC)), workflows=[write_invoices]) as lab:
+    with Lab(clock=VirtualClock(datetime(2026, 2, 28, tzinfo=UTC)), workflows=[write_invoices], schedules=True) as lab:
         yield lab
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import AsyncEngine, Engine, Fail, start, step, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, emit, start, step, wait_signal, workflow
 from holdfast.core.records import Retention
 from holdfast.engine.payloads import duties
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
@@ -246,3 +246,27 @@ def test_an_async_engine_has_the_same(database):
             assert (await engine.check_payloads()).payloads == 0
 
     asyncio.run(go())
+
+
+@step
+async def speak(n: int) -> int:
+    for word in range(n):
+        emit(word)
+    return n
+
+
+@workflow(name="retention.speaking")
+async def speaking(n: int) -> int:
+    return await speak(n)
+
+
+def test_frames_go_while_the_run_its_history_and_its_result_stay(engine, clock):
+    run = engine.start(speaking, 3)
+    assert run.result(timeout=20) == 3
+    clock.advance("1m")
+    engine.retention("quiet", what="frames", older_than="1s")
+
+    assert len(engine.read(run.id)) == 3
+    assert engine.retain() == 1
+    assert (engine.read(run.id), run.result(timeout=5), len(engine.history(run.id))) == ([], 3, 2)
+    assert engine.retain() == 0

@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, schedule, scheduled_time, sleep, step, workflow
+from holdfast.authoring.code import registry
 from holdfast.connect.store import open_store
 from holdfast.core.schedules.record import GONE
 from holdfast.errors import BadOption, BadSchedule, NotInWorkflow, ScheduleBusy, ScheduleNotFound, UnknownWorkflow
@@ -49,7 +50,13 @@ class Place:
 
     def lab(self, *workflows, **options) -> Lab:
         store = open_store(self.database, clock=self.clock)
-        return Lab(self.database, clock=self.clock, store=store, workflows=workflows, **options)
+        return Lab(self.database, clock=self.clock, store=store, workflows=workflows, **{"schedules": True, **options})
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """Engines of other tests know all workflows of the process, and must not start by themselves what is declared here."""
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
 
 
 @pytest.fixture
@@ -333,6 +340,11 @@ def test_a_schedule_whose_decorator_is_gone_is_paused_and_said_so(place, caplog)
         assert keys(lab) == []
     with place.lab(declared(None)) as lab:
         lab.engine.unschedule("scheduled_declared")
+        assert lab.engine.schedules() == []
+
+
+def test_an_engine_may_leave_what_the_code_declares_alone(place):
+    with place.lab(declared("0 * * * *"), schedules=False) as lab:
         assert lab.engine.schedules() == []
 
 

@@ -37,7 +37,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.used, self.own = Counter(), Counter()
         self.hard = dict.fromkeys(NAMES, 20)
         self.aside, self.lasting, self.keys = {}, {}, set()
-        self.runs, self.seqs, self.begun = {}, Counter(), []
+        self.runs, self.begun = {}, []
         self.reset_at = self.clock.now() + PERIOD
         self.do(c.SetBudget(name="team", limits=limits_from({"tokens": 20}), resets=str(PERIOD)))
         self.do(c.SetBudget(name="other", limits=limits_from({"tokens": 20})))
@@ -69,7 +69,8 @@ class BudgetMachine(RuleBasedStateMachine):
         return {"run_id": run, "generation": self.store.run(run).generation, "budgets": self.runs[run]}
 
     def event(self, run, kind):
-        return Event(kind, f"{kind} {self.seqs[run] + 1}", seq=self.seqs[run] + 1)
+        number = len(self.store.history(run)) + 1
+        return Event(kind, f"{kind} {number}", seq=number)
 
     def free(self, name):
         return self.hard[name] - self.used[name] - sum(n for (_, _, budget), n in self.all_aside().items() if budget == name)
@@ -105,7 +106,6 @@ class BudgetMachine(RuleBasedStateMachine):
             answer = self.do(op)
         if stale:
             return
-        self.seqs[run] += 1
         self.drop(lambda owner, what: owner == run and what == "step")
         if key is not None and (run, key) in self.keys:
             return
@@ -130,7 +130,6 @@ class BudgetMachine(RuleBasedStateMachine):
         answer = self.do(c.Spend(**self.whose(run), amounts={"tokens": amount * UNIT}, event=self.event(run, Kind.BUDGET_SPENT)))
         assert isinstance(answer, c.Spent) == self.fits(run, amount)
         if isinstance(answer, c.Spent):
-            self.seqs[run] += 1
             self.count(run, amount)
 
     @precondition(lambda self: self.runs)
@@ -144,7 +143,6 @@ class BudgetMachine(RuleBasedStateMachine):
         answer = self.do(c.Reserve(**self.whose(run), key=key, amounts={"tokens": amount * UNIT}, event=event))
         assert isinstance(answer, c.Spent) == self.fits(run, amount, old)
         if isinstance(answer, c.Spent):
-            self.seqs[run] += lasts
             for name in self.runs[run]:
                 held[run, key, name] = amount
 
@@ -156,10 +154,7 @@ class BudgetMachine(RuleBasedStateMachine):
         routes = [(number, route.lane) for number, route in self.store.routes().items()]
         for _ in range(len(self.runs)):  # suspects come one by one
             for run in self.do(c.Claim(self.session, routes, 1000)):
-                self.seqs[run.id] += 1
-                self.do(
-                    c.Advance(run_id=run.id, generation=run.generation, events=[Event(Kind.MARKED, "go", seq=self.seqs[run.id])])
-                )
+                self.do(c.Advance(run_id=run.id, generation=run.generation, events=[self.event(run.id, Kind.MARKED)]))
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())

@@ -52,7 +52,10 @@ def retention(ctx: click.Context) -> None:
 @retention.command("set", epilog="Example: holdfast retention set old --workflow checkout --older-than 30d --keep-last 100")
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--what", metavar="WHAT", default="runs", help="What goes: runs, or only their events; default: runs. E.g. --what events"
+    "--what",
+    metavar="WHAT",
+    default="runs",
+    help="What goes: runs, or only their events or frames; default: runs. E.g. --what events",
 )
 @click.option("--workflow", metavar="NAME", help="Only runs of that workflow; default: all. E.g. --workflow checkout")
 @click.option(

@@ -51,15 +51,17 @@ TELL_EACH = 20
 @click.option("--namespace", metavar="NAME", help="Serve only this namespace; default: all. E.g. --namespace acme")
 @click.option("--name", metavar="NAME", help="What to call this worker; default: host and pid. E.g. --name gpu-1")
 @click.option("--grace", metavar="DURATION", type=DURATION, help="How long steps may end when told to stop. E.g. --grace 1m")
+@click.option("--no-schedules", is_flag=True, help="Do not write the schedules that the code declares.")
 @click.option("--quiet", is_flag=True, help="Log only warnings and errors.")
 @shared
-def worker(target: str, quiet: bool, **options: Any) -> None:
+def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None:
     """Work on runs in the foreground. All workflows that importing MODULE defines are served, or what NAME names.
 
     SIGTERM or SIGINT once: steps at work end, waiting runs are parked, everything is released. Twice: stop at once; what was
     at work begins its step again elsewhere."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
-    parts = _parts(target, {name: value for name, value in options.items() if value is not None})
+    given = {name: value for name, value in options.items() if value is not None}
+    parts = _parts(target, {**given, "schedules": False} if no_schedules else given)
     _spare_the_collector()
     try:
         code = asyncio.run(_work(parts))

@@ -19,7 +19,6 @@ from holdfast.core import tokens
 from holdfast.core.program import Command, CreateWait, Definition, Finish
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
-from holdfast.core.sealed import digest_of, is_sealed
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
@@ -30,6 +29,8 @@ from holdfast.engine.happening import Happening
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
+from holdfast.engine.outcomes import ENDED
+from holdfast.engine.payloads.aside import opened, sealed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
@@ -39,13 +40,6 @@ from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused
 log = logging.getLogger("holdfast")
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
-
-_ENDED = {
-    Status.COMPLETED: Kind.RUN_COMPLETED,
-    Status.FAILED: Kind.RUN_FAILED,
-    Status.CANCELLED: Kind.RUN_CANCELLED,
-    Status.EXPIRED: Kind.RUN_EXPIRED,
-}
 
 
 class Driver(Happening):
@@ -92,7 +86,7 @@ class Driver(Happening):
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
-            history = await self._opened(history)
+            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
         events = past.valid(history)
         self.replayed = not fresh
         self._seq = history[-1].seq if history else 0
@@ -116,19 +110,6 @@ class Driver(Happening):
             if self._cancelling and not self._cancel_seen:
                 self.knock()
         await self._do(commands)
-
-    async def _opened(self, history: list[Event]) -> list[Event]:
-        """Open what is sealed of the run and its history; what is kept apart is fetched without holding others up."""
-        heads = [self.run.input, *(value for event in history for value in (event.data, event.error))]
-        if not any(map(is_sealed, heads)):
-            return history
-
-        def open_all() -> tuple[Run, list[Event]]:
-            return self.host.vault.run(self.run), self.host.vault.events(self.run.id, history)
-
-        apart = any(digest_of(value) is not None for value in heads)
-        self.run, events = await self.host.threads.run(open_all) if apart else open_all()
-        return events
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
@@ -242,7 +223,7 @@ class Driver(Happening):
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)
-        op.events.append(Event(_ENDED[status], error=op.error))
+        op.events.append(Event(ENDED[status], error=op.error))
 
     def _park(self, op: Advance) -> None:
         waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
@@ -271,12 +252,12 @@ class Driver(Happening):
     async def _persist(self, op: Transition) -> Any:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
-        vault, pause = self.host.vault, 0.05
-        if isinstance(op, Advance) and not vault.is_light(op):
-            op = await self.host.threads.run(partial(vault.seal, op)) if vault.is_heavy(op) else vault.seal(op)
+        pause, written = 0.05, op
+        if isinstance(op, Advance) and not self.host.vault.is_light(op):
+            written = await sealed(op, self.host.vault, self.host.threads)
         while True:
             try:
-                return await self.host.writer.post(op)
+                return await self.host.writer.post(written)
             except StoreError as error:
                 log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
             await asyncio.sleep(pause)

@@ -12,9 +12,18 @@ from holdfast.core import budgets, retry
 from holdfast.core.codec import Codec
 from holdfast.core.program import RunStep
 from holdfast.core.records import Breach, Event, Kind
+from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
 from holdfast.engine.wants import Step
 from holdfast.errors import BudgetExceeded
+
+ENDED = {
+    Status.COMPLETED: Kind.RUN_COMPLETED,
+    Status.FAILED: Kind.RUN_FAILED,
+    Status.CANCELLED: Kind.RUN_CANCELLED,
+    Status.EXPIRED: Kind.RUN_EXPIRED,
+}
+"""The last event of a run, by how it ended."""
 
 
 def event_of(

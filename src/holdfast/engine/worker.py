@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     watch: float = 0.002
     idle_watch: float = 0.02
     grace: float = 30.0
+    schedules: bool = True
+    """Whether it writes the schedules that decorators in the code declare."""
     stream_window: int = 10_000
     """How long output waits for company before it is written."""
     capture: bool = False
@@ -185,7 +187,8 @@ class Worker:
 
     async def _declare(self) -> None:
         """Write what the code declares: its schedules."""
-        for answer in await asyncio.gather(*map(self.writer.submit, self.declare()), return_exceptions=True):
+        declared = self.declare() if self.settings.schedules else []
+        for answer in await asyncio.gather(*map(self.writer.submit, declared), return_exceptions=True):
             if isinstance(answer, UsageError) and not isinstance(answer, EngineClosed):
                 log.error("what the code declares is not used: %s", answer)
             elif isinstance(answer, BaseException):

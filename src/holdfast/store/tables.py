@@ -113,17 +113,19 @@ STANDING: tuple[Table, ...] = (
 
 
 class Forgettable(msgspec.Struct, frozen=True):
-    """Something of a finished run that can be deleted while the run stays: its table, the query that deletes it by ``run_id``,
-    and, if a line of it stays to say so, which lines count."""
+    """Something of a finished run that can be deleted while the run stays: its table, the queries that delete it by ``run_id``
+    and see to what counts it, and, if a line of it stays to say so, which lines count."""
 
     table: str
-    delete: str
+    deletes: tuple[str, ...]
     counted: str = ""
 
 
-FORGETTABLE: dict[str, Forgettable] = {"events": Forgettable("event", "delete_events", "part.kind <> 'history_deleted'")}
-"""What a retention rule can name besides runs. A capability that brings a table below runs, such as one of output, names it
-here: ``"frames": Forgettable("frame", "delete_frame")``."""
+FORGETTABLE: dict[str, Forgettable] = {
+    "events": Forgettable("event", ("delete_events",), "part.kind <> 'history_deleted'"),
+    "frames": Forgettable("frame", ("delete_frame", "forget_frames")),
+}
+"""What a retention rule can name besides runs. A capability that brings a table below runs names it here if it can go alone."""
 
 
 def queries(dialect: str) -> dict[str, str]:

@@ -26,8 +26,9 @@ PATIENCE = 30.0
 HOPS = 10_000
 """How often time is moved on for one run before it is said to have no end."""
 
-UNHURRIED = {"poll": "1h", "lifetime": "36500d", "name": "lab"}
-"""Nothing in a lab happens because real time passes: whatever must happen is told, or due."""
+UNHURRIED = {"poll": "1h", "lifetime": "36500d", "name": "lab", "schedules": False}
+"""Nothing in a lab happens because real time passes: whatever must happen is told, or due. What the code would start by itself is
+started when a test asks for it."""
 
 
 class NeverEnds(AssertionError):

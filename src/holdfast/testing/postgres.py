@@ -24,7 +24,7 @@ _WIPE = f"""SET lock_timeout TO '2s'; DROP SCHEMA public CASCADE; CREATE SCHEMA 
     FOR one IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relname NOT IN {_KEPT} LOOP
         IF one.relkind = 'r' THEN EXECUTE 'DELETE FROM holdfast.' || one.relname; END IF;
         IF one.relkind = 'S' THEN EXECUTE 'ALTER SEQUENCE holdfast.' || one.relname || ' RESTART'; END IF;
-    END LOOP; DELETE FROM holdfast.setting WHERE name NOT IN ('database', 'codec'); END $$"""
+    END LOOP; DELETE FROM holdfast.setting WHERE name NOT IN ('database', 'codec', 'installation'); END $$"""
 _UNSHARE = ("unshare", "-U", "--map-user=1000", "--map-group=1000")
 
 

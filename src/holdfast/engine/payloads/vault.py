@@ -122,6 +122,9 @@ class Vault:
     def _advance(self, op: c.Advance) -> c.Advance:
         if self.is_light(op):
             return op
+        if op.body is not None:  # it is the very transition that its body adds to, and has nothing to say before that
+            op.seal = self.value
+            return op
         found: list[Payload] = []
         seal = partial(self._maybe, found=found)
         return msgspec.structs.replace(
@@ -132,7 +135,6 @@ class Vault:
             signals=[(run_id, name, self.value(payload, found), key) for run_id, name, payload, key in op.signals],
             children=self.seal_runs(op.children),
             payloads=found,
-            seal=None if op.body is None else self.value,
         )
 
     def is_light(self, op: c.Advance) -> bool:

@@ -16,7 +16,7 @@ from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
-from holdfast.store.transitions.stopping import cancel_children, request_cancel
+from holdfast.store.transitions.stopping import DEADLINE, cancel_children, request_cancel
 from holdfast.store.transitions.streaming import write as put_out
 from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
@@ -162,7 +162,7 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
         move_gates(tx, op.gates)
     if op.status in FINAL:
         if op.had_children:
-            cancel_children(tx, op.run_id, "its parent ended")
+            cancel_children(tx, op.run_id, DEADLINE if op.status is Status.EXPIRED else "its parent ended")
         if op.parent is not None:
             tell_parent(tx, op.parent, completed=op.status == Status.COMPLETED)
         if op.scheduled:

@@ -141,7 +141,7 @@ def _forget(tx: Transaction, what: str, run_id: str) -> bool:
     if not state or state[0]["finished_at"] is None:
         return False
     if what != "events":
-        return bool(tx.change(FORGETTABLE[what].delete, run_id=run_id))
+        return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[what].deletes][:1])
     (events,) = tx.rows("count_events", run_id=run_id)
     if events["deleted"] or not events["events"]:
         return False

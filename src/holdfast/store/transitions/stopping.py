@@ -50,6 +50,8 @@ def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
 
 def _stop(tx: Transaction, state: Row, reason: str, *, force: bool = False) -> Status:
     if force or (state["started_at"] is None and state["session_id"] is None):
+        if reason == DEADLINE:  # that of a parent is its children's, too
+            return _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, reason)
         return _end(tx, state, Move.END_CANCELLED, Kind.RUN_CANCELLED, reason)
     return _ask_to_stop(tx, state, reason)
 

@@ -990,7 +990,7 @@ class Deadlines(Bench):
 
         assert self.status(store) is Status.EXPIRED
 
-    def test_children_are_asked_to_stop_too(self, store: c.Store, clock: HandClock) -> None:
+    def test_children_expire_with_their_parent(self, store: c.Store, clock: HandClock) -> None:
         run = self.hold(store, deadline=clock.now() + MINUTE)
         self.advance(store, run, children=[self.child_of(run, "c1")])
         self.park(store, run)
@@ -998,7 +998,7 @@ class Deadlines(Bench):
 
         self.do(store, c.ExpireRuns())
 
-        assert self.status(store, "c1") is Status.CANCELLED
+        assert self.status(store, "c1") is Status.EXPIRED
 
     def test_only_so_many_expire_at_once(self, store: c.Store, clock: HandClock) -> None:
         for number in range(5):

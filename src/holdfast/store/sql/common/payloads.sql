@@ -127,3 +127,10 @@ SELECT name, session_id, until, done_at FROM holdfast.upkeep WHERE name = :name;
 -- name: count_events
 SELECT COUNT(*) AS events, MAX(CASE WHEN kind = 'history_deleted' THEN 1 ELSE 0 END) AS deleted
   FROM holdfast.event WHERE run_id = :run_id;
+
+-- name: forget_frames
+-- The frames are gone: the streams say that nothing is kept of them, and that all that was is before what could still come.
+UPDATE holdfast.stream
+   SET kept_durable = 0, kept_summary = 0, kept_best_effort = 0,
+       first_seq = (SELECT last_seq + 1 FROM holdfast.output AS output WHERE output.run_id = :run_id)
+ WHERE run_id = :run_id;
