@@ -148,7 +148,7 @@ class TestALostServer:
         store, _, line = scene
         line.cut(3, SILENCE)
 
-        assert store.apply([c.SignalRun("a", "paid", b"1")]) == [True]
+        assert [answer.new for answer in store.apply([c.SignalRun("a", "paid", b"1")])] == [True]
 
         assert len(store.signals("a")) == 1
 

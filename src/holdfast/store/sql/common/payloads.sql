@@ -69,7 +69,7 @@ UPDATE holdfast.signal SET payload = :new WHERE run_id = :run_id AND id = :seq A
 SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)
                                  + COALESCE(LENGTH(waits), 0)), 0) FROM holdfast.run) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
-                 FROM holdfast.event) AS BIGINT)
+                 FROM holdfast.event WHERE run_id <> '') AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0) FROM holdfast.signal) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(stored), 0) FROM holdfast.payload) AS BIGINT) AS bytes;
 
