@@ -22,7 +22,7 @@ from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import abandon
 from holdfast.testing.ledger import Ledger
 from tests.engine.databases import execute
-from tests.engine.waiting import wait_until
+from tests.engine.waiting import wait_for, wait_until
 
 
 @step
@@ -235,6 +235,7 @@ def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
     with Engine(database, grace=1) as engine:
         run_some(engine, 5)
         listener = engine.start(listening)
+        wait_for(engine, listener, "waiting")
         read = []
         next(engine.events(name="new"))
         for place, event in enumerate(engine.events(name="me")):
