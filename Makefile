@@ -11,6 +11,9 @@ ROUNDS ?= 5
 .PHONY: help setup check test fix demo bench torture clean
 MINUTES ?= 1
 
+# Hundreds of processes are started by tests and measurements: each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
