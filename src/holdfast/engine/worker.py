@@ -280,25 +280,38 @@ class Worker:
 
     async def _claim(self) -> None:
         """Claim as long as there is work and room."""
-        while not self.stopping:
-            room = min(self.room(), BATCH)
-            self._full = room <= 0
-            taken = {number: route for number, route in self.store.routes().items() if self.takes(route)}
-            if any(self.definitions()[route.workflow].blocking for route in taken.values()):
-                room = min(room, self._free_threads())
-            routes = [(number, route.lane) for number, route in taken.items()]
-            if room <= 0 or not routes:
-                return
-            self._limited = {
-                lane.name: lane.concurrency is not None or lane.by_share or lane.paused for lane in self.store.lanes()
-            }
-            runs: list[Run] = await self.writer.submit(Claim(self.session_id, routes, room))
+        asked = self._ask()
+        while asked is not None:
+            runs = await asked
+            asked = None
             if not runs:
                 return
+            if self.store.overlaps and len(runs) == BATCH:
+                asked = self._ask(besides=BATCH)  # the next ones come while these begin
             histories = self.store.histories([run.id for run in runs if run.generation > 1 or run.forked_from])
             for run in runs:
                 self.hold(run, histories.get(run.id, []), fresh=False)
             await asyncio.sleep(0)
+            asked = asked or self._ask()
+
+    def _ask(self, besides: int = 0) -> asyncio.Future[list[Run]] | None:
+        op = self._wanted(besides)
+        if op is None:
+            return None
+        return self.writer.submit_aside(op) if besides else self.writer.submit(op)
+
+    def _wanted(self, besides: int) -> Claim | None:
+        """Return what to ask for now, besides so many runs that are not held yet; None: no room, or nothing to serve."""
+        room = min(self.room() - besides, BATCH)
+        self._full = room <= 0
+        taken = {number: route for number, route in self.store.routes().items() if self.takes(route)}
+        if any(self.definitions()[route.workflow].blocking for route in taken.values()):
+            room = min(room, self._free_threads() - besides)
+        routes = [(number, route.lane) for number, route in taken.items()]
+        if room <= 0 or not routes or self.stopping:
+            return None
+        self._limited = {lane.name: lane.concurrency is not None or lane.by_share or lane.paused for lane in self.store.lanes()}
+        return Claim(self.session_id, routes, room)
 
     @property
     def pause(self) -> int:

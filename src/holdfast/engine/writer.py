@@ -2,7 +2,8 @@
 
 It never waits for company. On the engine's loop everything that one turn of the loop submits is committed at its end, right
 there: a lone run pays for no hop to another thread. A caller in another thread commits in its own thread, together with
-whatever else is queued by then.
+whatever else is queued by then. Where a commit mostly waits for a server, a large batch is committed in another thread, in
+parts, and the loop goes on with the runs of one part while the next is on its way.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from holdfast.store.contract import Hints, Store, Transition
 
 LARGEST = 2000
 """How many transitions share a transaction at most."""
+
+MANY, PART = 64, 500
+"""How many are worth another thread, and how many of them share a transaction there: so that the loop has work meanwhile."""
 
 PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
 """Trouble of the store that may be over soon, and that says nothing about the run that met it."""
@@ -48,8 +52,8 @@ class Writer:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committing = 0
-        self._scheduled = False
-        self._aside = False
+        self._scheduled = self._gathering = False
+        self._aside, self._guard = False, threading.Lock()
         self._dead: EngineClosed | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -68,6 +72,14 @@ class Writer:
         pause = Pause()
         self._enqueue(_Entry(op, pause))
         return pause
+
+    def submit_aside(self, op: Transition) -> asyncio.Future[Any]:
+        """Like ``submit``, but let a thread begin at once, while the loop has other things to do."""
+        assert self._loop is not None
+        future = self._loop.create_future()
+        self._queue.append(_Entry(op, future))
+        self._go_aside(self._loop)
+        return future
 
     def _enqueue(self, entry: _Entry) -> None:
         self._queue.append(entry)
@@ -93,19 +105,30 @@ class Writer:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._queue.append(_Entry(op, future))
-        if not self._aside:
-            self._aside = True
-            loop.call_soon(lambda: loop.run_in_executor(None, self._commit_aside))
+        if not self._gathering:
+            self._gathering = True
+            loop.call_soon(self._go_aside, loop)
         return await future
 
+    def _go_aside(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a thread commit what is queued; one that is at it already looks once more before it goes."""
+        self._gathering = False
+        with self._guard:
+            if self._aside:
+                return
+            self._aside = True
+        loop.run_in_executor(None, self._commit_aside)
+
     def _commit_aside(self) -> None:
-        self._aside = False  # before looking, not after: who comes now starts another one
-        try:
-            with self._lock:
-                while self._queue:
-                    self._pass_on(self._commit())
-        except BaseException:  # a simulated crash: whoever asked was told
-            return
+        part = PART if self.store.overlaps else LARGEST
+        while self._is_needed_aside():
+            with suppress(BaseException), self._lock:  # a simulated crash: whoever asked was told
+                self._pass_on(self._commit(part))
+
+    def _is_needed_aside(self) -> bool:
+        with self._guard:
+            self._aside = bool(self._queue)
+            return self._aside
 
     def close(self) -> None:
         """Refuse whatever still comes."""
@@ -113,6 +136,10 @@ class Writer:
 
     def _flush(self) -> None:
         self._scheduled = False
+        assert self._loop is not None
+        if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
+            self._go_aside(self._loop)
+            return
         done: list[_Entry] = []
         try:
             with self._lock:
@@ -122,14 +149,14 @@ class Writer:
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
             pass
         _resolve(done)  # with no lock: those who waited go on right here
-        if self._queue and self._loop is not None and not self._scheduled:
+        if self._queue and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def _commit(self) -> list[_Entry]:
+    def _commit(self, most: int = LARGEST) -> list[_Entry]:
         """Commit what is queued and return those who are still to be told."""
         queue = self._queue
-        batch = [queue.popleft() for _ in range(min(len(queue), LARGEST))]
+        batch = [queue.popleft() for _ in range(min(len(queue), most))]
         if not batch:
             return batch
         try:

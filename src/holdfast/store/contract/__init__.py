@@ -157,6 +157,8 @@ class Store(Reader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol
     url: str
     clock: Clock
     """By which it lives: the database's, unless another one was given."""
+    overlaps: bool
+    """Whether a commit mostly waits for others to do it, so that Python may do something else meanwhile."""
 
     def now(self) -> int:
         """The database's clock. It never goes back."""

@@ -62,6 +62,8 @@ class Doubt(NamedTuple):
 class PostgresStore(PostgresReader):
     """A store in a PostgreSQL database."""
 
+    overlaps = True
+
     def __init__(
         self, url: str, *, clock: Clock | None = None, codec: str = "json", create: bool = True, listen: str | None = None,
         notify: bool | None = None,

@@ -48,14 +48,14 @@ class Attempt:
         self.undone = False
         """Whether the only one there is was refused, so that there is nothing to commit."""
         if drafts:
-            self._draft()
+            self._draft(routes)
         else:
             self.slow = list(range(len(ops)))
 
-    def _draft(self) -> None:
+    def _draft(self, routes: dict[Route, int]) -> None:
         taken: set[str] = set()
         for place, op in enumerate(self.ops):
-            found = draft(op, self.tx.now, self._routes, taken)
+            found = draft(op, self.tx.now, routes, taken)
             if found is None:
                 self.slow.append(place)
             else:
@@ -64,6 +64,7 @@ class Attempt:
 
     def write(self) -> None:
         """Write all of it, in the transaction that is open."""
+        self._learn_routes()
         self._lock()
         for head in _ORDER:
             self._write_group({place: one for place, one in self.drafts.items() if one.head == head})
@@ -72,6 +73,15 @@ class Attempt:
         self._append_frames()
         for place in sorted(self.slow):
             self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+
+    def _learn_routes(self) -> None:
+        """Many runs of a workflow that was never started here: find its route once, and let them travel together after all."""
+        new = Counter(route for place in self.slow for route in _new_routes(self.ops[place], self._routes))
+        if new.total() > 1:
+            for route in new:
+                self.tx.route_id(route)
+            self.drafts, self.slow = {}, []
+            self._draft({**self._routes, **self.tx.new_routes})
 
     def _append_frames(self) -> None:
         """Append the output of all runs together, but of those of which the batch has more to say, in its order."""
@@ -155,6 +165,12 @@ def raise_if_passing(error: Exception) -> None:
         raise error
     if isinstance(error, psycopg.Error) and isinstance(again := translated(error, ""), Again):
         raise again from error
+
+
+def _new_routes(op: c.Transition, known: dict[Route, int]) -> Iterator[Route]:
+    """The route of a single start, if it is not known yet."""
+    if isinstance(op, c.StartRuns) and len(op.runs) == 1 and op.runs[0].route not in known:
+        yield op.runs[0].route
 
 
 def _written_by(op: c.Transition) -> Iterator[str]:

@@ -77,6 +77,8 @@ class SqliteTransaction:
 class SqliteStore(SqliteReader):
     """A store in a SQLite file."""
 
+    overlaps = False
+
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, driver: str | None = None, codec: str = "json",
         create: bool = True,
