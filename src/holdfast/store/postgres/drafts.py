@@ -44,6 +44,9 @@ HEADS: dict[str, tuple[str, Kinds]] = {
 }
 """The first write of a draft, which is guarded; the query that makes many of them; what it is told of each."""
 
+HEARING = ("append_guarded", "move_run")
+"""Whose queries take signals along."""
+
 LINES: Kinds = {
     "run_id": Texts,
     "seq": Numbers,
@@ -72,7 +75,7 @@ class NotSimple(Exception):
 class Draft:
     """What one transition would write: a guarded head, events, and what follows from them."""
 
-    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "now", "op", "row")
+    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "now", "op", "row", "taken")
 
     def __init__(self, op: c.Transition, now: int, routes: dict[Route, int]) -> None:
         self.op, self.now, self._routes = op, now, routes
@@ -81,6 +84,8 @@ class Draft:
         self.head = ""
         self.row: dict[str, Any] = {}
         self.lines: list[dict[str, Any]] = []
+        self.taken: list[object] = []
+        """The signals that its events tell of."""
         self.extras: list[tuple[str, Sequence[dict[str, object]]]] = []
 
     @property
@@ -116,7 +121,10 @@ class Draft:
         return 1
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        self.extras.append((query, values))
+        if query == "take_signal" and self.head in HEARING:
+            self.taken += [value["id"] for value in values]
+        else:
+            self.extras.append((query, values))
         return len(values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
@@ -158,7 +166,7 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
 
 def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
     """Write drafts like ``write``, in no transaction."""
-    if len(drafts) == 1 and drafts[0].head == "append_guarded" and len(drafts[0].lines) == 1:
+    if len(drafts) == 1 and drafts[0].head == "append_guarded" and len(drafts[0].lines) == 1 and not drafts[0].taken:
         return {0} if db.append(drafts[0].row) else set()
     return write(db, drafts)
 
@@ -166,12 +174,14 @@ def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
 def write(db: Connection, drafts: Sequence[Draft]) -> set[int]:
     """Write drafts that have the same head, in one statement; return the places of those whose guard let them pass."""
     head = drafts[0].head
-    if len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded"):
+    if len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken:
         return {0} if db.change(SQL[head], drafts[0].row) else set()
     query, kinds = HEADS[head]
     values = columns(kinds, [draft.row for draft in drafts])
     if head != "insert_run":
         values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
+    if head in HEARING:
+        values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)
     passed = {row["id"] for row in db.rows(SQL[query], values)}
     return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
 

@@ -18,6 +18,9 @@ WITH leased AS (
      WHERE run.session_id IS NOT NULL
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
+), heard AS (
+    UPDATE holdfast.signal SET taken = 1
+     WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
@@ -78,6 +81,9 @@ WITH wanted AS (
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, seen_revision = wanted.seen
       FROM wanted JOIN leased ON leased.id = wanted.run_id
      WHERE run.id = wanted.run_id
+), heard AS (
+    UPDATE holdfast.signal SET taken = 1
+     WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
