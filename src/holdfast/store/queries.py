@@ -5,11 +5,13 @@ In the files the schema is written ``holdfast.table`` and parameters are ``:name
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
-from importlib import resources
 
 from holdfast.store import tables
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
@@ -38,7 +40,7 @@ def laws() -> dict[str, str]:
 def _named(folder: str) -> dict[str, str]:
     """Return the queries of all files of a folder."""
     found: dict[str, str] = {}
-    for file in sorted(file.name for file in resources.files("holdfast.store").joinpath(f"sql/{folder}").iterdir()):
+    for file in sorted(os.listdir(os.path.join(_HERE, "sql", folder))):
         parts = _NAME.split(read(f"sql/{folder}/{file}"))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if name in found:
@@ -54,12 +56,12 @@ def parameters(query: str) -> list[str]:
 
 def read(path: str) -> str:
     """Return the text of a file of this package."""
-    return resources.files("holdfast.store").joinpath(path).read_text(encoding="utf-8")
+    with open(os.path.join(_HERE, path), encoding="utf-8") as file:
+        return file.read()
 
 
 @cache
 def migrations(dialect: str) -> list[tuple[int, str, str]]:
     """Return (number, name, text) of every migration of *dialect*, in order."""
-    folder = resources.files("holdfast.store").joinpath(f"migrations/{dialect}")
-    files = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    files = sorted(name for name in os.listdir(os.path.join(_HERE, "migrations", dialect)) if name.endswith(".sql"))
     return [(int(name[:4]), name[:-4], read(f"migrations/{dialect}/{name}")) for name in files]
