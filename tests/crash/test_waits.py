@@ -246,5 +246,16 @@ def test_a_person_lets_a_wait_go_once(everywhere):
     everywhere(asking, 1, signals=[releases], check=all_is_closed)
 
 
+@workflow
+async def sleeps_until_woken(days: int) -> str:
+    before = await ship("early")
+    await sleep(f"{days}d")
+    return f"{before}, {await ship('late')}"
+
+
+def test_a_person_wakes_a_run_that_sleeps(everywhere):
+    everywhere(sleeps_until_woken, 30, signals=[releases])
+
+
 def test_a_person_and_a_signal_may_come_together(everywhere):
     everywhere(ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed)

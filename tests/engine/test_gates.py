@@ -161,6 +161,8 @@ def test_the_same_question_twice_has_two_answers(engine):
     engine.reject(second, by="ann")
 
     assert run.result(timeout=10) == ["approve", "reject"]
+    with pytest.raises(GateClosed, match=r"rejected.*at=20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"):
+        engine.approve(run.id, by="bob")  # whoever names the run hears what became of its last gate
 
 
 def test_gates_side_by_side_are_answered_in_any_order(engine):

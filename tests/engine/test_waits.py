@@ -20,6 +20,7 @@ from holdfast import (
     first,
     gather,
     matching,
+    now,
     sleep,
     step,
     sync,
@@ -392,6 +393,23 @@ def test_of_several_waits_a_person_chooses_one(engine):
     engine.release(run.id, step=steps[1])
     run.signal("a")
     assert run.result(timeout=20) == ["signals", "release"]
+
+
+def test_a_person_wakes_a_run_that_sleeps(engine):
+    @workflow
+    async def sleeps_long() -> int:
+        began = now()
+        await gather(sleep("30d"), sleep("60d"))
+        return (now() - began).days
+
+    run = parked(engine, sleeps_long)
+    with pytest.raises(BadOption, match="waits for several things"):
+        engine.release(run.id)
+    assert engine.why(run.id).remedy == f"holdfast release {run.id} --step sleep"
+    engine.release(run.id, step="sleep", by="ann")
+    wait_until(engine, lambda: b"sleep#2" in (run.record.waits or b"") and b'"sleep"' not in run.record.waits)
+    engine.release(run.id)
+    assert run.result(timeout=20) == 0
 
 
 def test_what_is_no_wait_cannot_be_let_go(engine):

@@ -57,14 +57,16 @@ def _as_data(wait: WaitInfo) -> dict[str, Any]:
     return {**msgspec.to_builtins(wait), **{name: iso(getattr(wait, name)) for name in times}}
 
 
-@click.command(short_help="Let a run that waits go on.", epilog="Example: holdfast release last --by ann --payload true")
+@click.command(
+    short_help="Let a run that waits or sleeps go on.", epilog="Example: holdfast release last --by ann --payload true"
+)
 @click.argument("run", metavar="RUN")
 @click.option("--step", metavar="STEP", help="Which of its waits, if there are several. E.g. --step wait")
 @click.option("--payload", metavar="JSON", type=JSON, help="What the workflow gets. E.g. --payload '{\"ok\": true}'")
 @click.option("--by", metavar="NAME", help="Who lets it go. E.g. --by ann")
 @printing
 def release(run: str, step: str | None, payload: Any, by: str | None) -> None:
-    """Let a run that waits with wait_for go on without the signals that it waits for."""
+    """Let a run that waits with wait_for go on without its signals, or one that sleeps before its time."""
     with desk().opened() as office:
         found = office.find(run)
         released = office.engine.release(found.id, step=step, payload=payload, by=by)

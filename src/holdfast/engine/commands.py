@@ -41,7 +41,7 @@ def _set_timer(held: Held, command: p.SetTimer) -> Event | None:
     if until is None:
         until = held.now() + command.after
         held.batch.events.append(Event(Kind.TIMER_SET, command.id, msgspec.json.encode({"until": until})))
-    if until <= held.now():
+    if until <= held.now() or held.is_let_go(command.id):
         return Event(Kind.TIMER_FIRED, command.id)
     held.wants[command.id] = Timer(command, until)
     held.due_at(until)

@@ -100,6 +100,8 @@ class Happening(Spender):
                 events.append(found)
 
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+        if isinstance(want, Timer):
+            return Event(Kind.TIMER_FIRED, step) if self.is_let_go(step) else None
         if isinstance(want, Gated):
             return gates.look(self, want)
         if isinstance(want, Conditional):

@@ -169,6 +169,14 @@ class Held:
                 return Event(Kind.SIGNAL_RECEIVED, step, payload)
         return None
 
+    def is_let_go(self, step: str) -> bool:
+        """Say whether a person has let a timer go; that is taken with the next commit."""
+        found = [signal.id for signal in self._signals if signal.step == step]
+        self._signals = [signal for signal in self._signals if signal.step != step]
+        if found:
+            self.batch.taken.extend(found)
+        return bool(found)
+
     def cancel_map(self, step: str, reason: str) -> None:
         """Ask the open children of a map to stop, with the next commit."""
         for child in self.host.store.children(self.run.id, [step]):

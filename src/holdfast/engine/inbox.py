@@ -55,7 +55,7 @@ class Inbox:
         )  # fmt: skip
 
     def get(self, which: Which) -> Gate:
-        """Return a gate by its id, or the one open gate of a run. Raises GateNotFound."""
+        """Return a gate by its id, or the one open gate of a run, or, if none is open, its last one. Raises GateNotFound."""
         wanted = which.id if isinstance(which, Gate) else which
         if not isinstance(wanted, str):
             raise GateNotFound(gate=wanted)
@@ -65,8 +65,12 @@ class Inbox:
         open_now = self.store.gates(c.GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
         if len(open_now) == 1:
             return open_now[0]
-        why = {"why": "this run has several open gates: name one of them"} if open_now else {}
-        raise GateNotFound(gate=wanted, **why)
+        if open_now:
+            raise GateNotFound(gate=wanted, why="this run has several open gates: name one of them")
+        closed = self.store.gates(c.GateFilter(run_id=wanted, limit=10_000))
+        if not closed:
+            raise GateNotFound(gate=wanted)
+        return closed[-1]
 
     # Deciding
 

@@ -66,6 +66,9 @@ def release(store: c.Store, codec: Codec, run_id: str, step: str | None, payload
 def _only_step(store: c.Store, run_id: str) -> str:
     """Return the step of the only thing that the code of a run waits for."""
     steps = [wait.step for wait in store.waits(run_id, limit=10_000) if wait.id is None and wait.closed_at is None]
+    run = store.run(run_id)
+    if run is not None and run.waits is not None:
+        steps += [wait["step"] for wait in msgspec.json.decode(run.waits) if wait.get("kind") == "timer"]
     if not steps:
         why = "it waits for nothing that a person could let go; a plain wait for a signal ends by that signal"
         raise WaitNotFound(run=run_id, why=why)

@@ -23,7 +23,7 @@ def test_a_timer_says_how_long(bench):
 
     assert found.status == "waiting"
     assert found.reason == "it sleeps until 2026-01-01 01:00:00 UTC (in 1h), step 'sleep'"
-    assert found.remedy is None
+    assert found.remedy == "holdfast release r1"
 
 
 def test_a_timer_that_is_due_with_no_worker_alive(bench):
@@ -137,7 +137,7 @@ def test_several_waits_are_all_told(bench):
     found = bench.why()
 
     assert kinds(found) == ["timer", "signal"]
-    assert found.remedy == "holdfast signal r1 stop"
+    assert [blocker.remedy for blocker in found.blockers] == ["holdfast release r1", "holdfast signal r1 stop"]
 
 
 def test_an_unknown_wait_is_told_all_the_same(bench):

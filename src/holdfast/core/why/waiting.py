@@ -44,9 +44,10 @@ def _happened(facts: Facts, wait: Wait) -> bool:
 
 def _timer(facts: Facts, wait: Wait) -> Blocker:
     limit = int(wait["until"])
-    verb = "it sleeps until" if limit > facts.now else "its timer is due since"
-    text = f"{verb} {until(limit, facts.now)}, step {wait['step']!r}"
-    return Blocker(kind="timer", text=text, since=last_at(facts), until=limit)
+    sleeps = limit > facts.now
+    text = f"{'it sleeps until' if sleeps else 'its timer is due since'} {until(limit, facts.now)}, step {wait['step']!r}"
+    remedy = _release(facts, str(wait["step"])) if sleeps else None
+    return Blocker(kind="timer", text=text, since=last_at(facts), until=limit, remedy=remedy)
 
 
 def _signal(facts: Facts, wait: Wait) -> Blocker:
@@ -217,7 +218,7 @@ def _remedy(facts: Facts, wait: Wait, tally: Tally) -> str:
 
 
 def _release(facts: Facts, step: str) -> str:
-    several = sum(wait.get("kind") == "wait" for wait in facts.waits) > 1
+    several = sum(wait.get("kind") in ("wait", "timer") for wait in facts.waits) > 1
     return f"holdfast release {facts.run.id}" + (f" --step {shlex.quote(step)}" if several else "")
 
 
