@@ -116,7 +116,8 @@ class Spender(Listening):
         """An attempt is over: count what it spent, and give back what it set aside, with the next commit."""
         if purse is None:
             return
-        self.batch.spends.extend(purse.take())
+        if purse.spendings:
+            self.batch.spends.extend(purse.take())
         if purse.reserved:
             self.batch.settles.append(step)
             self.asides.discard(step)
