@@ -6,7 +6,8 @@ import pytest
 
 import holdfast
 from holdfast import Engine, first, sleep, step, wait_signal, workflow
-from holdfast.errors import BadOption, RunFinished, RunNotFound
+from holdfast.connect import parts
+from holdfast.errors import BadOption, ResultTimeout, RunFinished, RunNotFound
 from tests.engine.waiting import wait_for, wait_until
 
 
@@ -26,7 +27,10 @@ async def word_listener(timeout: str | None = None) -> object:
 
 
 def test_a_short_sleep_stays_in_memory(engine):
-    assert engine.start(long_sleeper, "20ms").result(timeout=20).startswith("0:00:00.0")
+    run = engine.start(long_sleeper, "20ms")
+
+    assert run.result(timeout=20) >= "0:00:00.020"
+    assert run.record.generation == 1
 
 
 def test_a_long_sleep_parks_and_another_process_wakes_it(database, clock):
@@ -215,3 +219,20 @@ def test_a_block_of_a_blocking_workflow_times_out_durably(database, clock):
     with Engine(database, clock=clock, workflows=[limited]) as engine:
         engine.signal(run.id, "late")
         assert engine.run(run.id).result(timeout=20) == [1, "timed out"]
+
+
+def test_whoever_waits_for_what_nobody_works_on_is_told(database, monkeypatch, caplog):
+    monkeypatch.setattr(parts, "UNEASY", 0.0)
+
+    @workflow(name="nobody_works_on_it")
+    async def lonely() -> None: ...
+
+    client = Engine(database)  # without `with` it is no worker
+    run = client.start(lonely)
+    with pytest.raises(ResultTimeout):
+        run.result(timeout="20ms")
+    client.close()
+
+    (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert f"run {run.id} has not ended yet: no worker is alive" in told
+    assert "holdfast worker" in told

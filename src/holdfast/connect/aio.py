@@ -55,7 +55,7 @@ class AsyncRun(Generic[T]):
     async def result(self, timeout: Duration | None = None) -> T:
         """Wait for the run to end and return its result, or raise why there is none."""
         parts = self._engine._parts
-        run = await parts.results.wait_async(self.id, lambda: parts.client.get(self.id), seconds_of(timeout))
+        run = await parts.results.wait_async(self.id, parts.looking_at(self.id), seconds_of(timeout))
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
         apart = digest_of(run.result) is not None

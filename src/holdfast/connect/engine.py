@@ -58,7 +58,7 @@ class Run(Generic[T]):
         parts = self._engine._parts
         if self._engine._thread is threading.current_thread():
             raise BadOption(option="result", why="an async step cannot block its engine: make the step a plain def")
-        run = parts.results.wait(self.id, lambda: parts.client.get(self.id), seconds_of(timeout), time.monotonic)
+        run = parts.results.wait(self.id, parts.looking_at(self.id), seconds_of(timeout), time.monotonic)
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
         value: T = parts.client.value(run)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from holdfast.authoring.code import registry
@@ -15,16 +16,17 @@ from holdfast.connect.store import open_store
 from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.records import NewRun, Route
+from holdfast.core.records import NewRun, Route, Run
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
 from holdfast.engine.export import ENCRYPTION
 from holdfast.engine.frames import Frames
 from holdfast.engine.news import News
 from holdfast.engine.payloads.vault import LARGE, Vault
-from holdfast.engine.results import Results
+from holdfast.engine.results import DONE, Results
 from holdfast.engine.scheduling import Schedules
 from holdfast.engine.subscriptions import Subscriptions
+from holdfast.engine.why import why
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
@@ -40,6 +42,9 @@ START_OPTIONS = (
 
 
 DEFAULT_NAMESPACE = "default"
+
+UNEASY = 5.0
+"""Seconds after which whoever waits for a run, and does not work on it, is told what holds it up."""
 
 
 class Parts:
@@ -71,6 +76,24 @@ class Parts:
         self.schedules = Schedules(self.client)
         self.client.max_signals = limit
         self.worker: Worker | None = None
+
+    def looking_at(self, run_id: str) -> Callable[[], Run]:
+        """Return how to look at a run for somebody who waits for its end, and who is told once if that may take for ever."""
+        uneasy_at: float | None = time.monotonic() + UNEASY
+
+        def look() -> Run:
+            nonlocal uneasy_at
+            run = self.client.get(run_id)
+            if uneasy_at is not None and time.monotonic() >= uneasy_at:
+                uneasy_at = None
+                if self.worker is None and run.status not in DONE:
+                    found = why(self.store, run, self.vault)
+                    log.warning(
+                        "run %s has not ended yet: %s (%s)", run_id, found.reason, found.remedy or f"holdfast why {run_id}"
+                    )
+            return run
+
+        return look
 
     def _new_vault(self, large: int, *, given: bool, locked: bool) -> Vault:
         """Return what seals and opens values. A database that is encrypted stays so: who has no keys may only look, and only
@@ -126,8 +149,8 @@ class Parts:
     def _declarations(self) -> list[Transition]:
         """Return what must be written so that the schedules stored are those that the code declares."""
         wanted, gone, wrong = self.schedules.declared(self.definitions())
-        for why in wrong:
-            log.error("a schedule in the code is not used: %s", why)
+        for reason in wrong:
+            log.error("a schedule in the code is not used: %s", reason)
         for one in gone:
             log.warning("schedule %s is paused: %s", one.name, GONE)
         return [*map(SetSchedule, wanted), *(PauseSchedule(one.namespace, one.name, GONE) for one in gone)]
