@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -49,19 +52,43 @@ def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str
     workflow = load_workflow(target)
     given = {name: value for name, value in options.items() if value is not None}
     engine = Engine(desk().url, codec=desk().codec(), schedules=False)
+    started: Run[Any] | None = None
     try:
         if not detach:
             engine.work()
-        started = engine.start(workflow, *args, tags=dict(tags), **given)
+        with _told_its_id():
+            started = engine.start(workflow, *args, tags=dict(tags), **given)
         if detach:
             _print_id(started)
         else:
             _print_result(started)
     except KeyboardInterrupt:
+        if started is not None and not detach:
+            _say_how_it_goes_on(started.id)
         engine.close(grace="2s")
         raise
     finally:
         engine.close()
+
+
+@contextmanager
+def _told_its_id() -> Iterator[None]:
+    """Let Ctrl-C wait until the run that is being started is known by its id."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _say_how_it_goes_on(run_id: str) -> None:
+    print(f"holdfast: stopped working on {run_id}; a worker goes on with it, or `holdfast cancel {run_id}`", file=sys.stderr)
 
 
 def _print_id(started: Run[Any]) -> None:
@@ -74,15 +101,8 @@ def _print_id(started: Run[Any]) -> None:
 def _print_result(started: Run[Any]) -> None:
     if sys.stderr.isatty():
         print(f"run {started.id}", file=sys.stderr)
-    try:
-        _await(started)
-        print_line(payload(started.record.result))
-    except KeyboardInterrupt:
-        print(
-            f"holdfast: stopped working on {started.id}; a worker goes on with it, or `holdfast cancel {started.id}`",
-            file=sys.stderr,
-        )
-        raise
+    _await(started)
+    print_line(payload(started.record.result))
 
 
 def _await(started: Run[Any]) -> None:
