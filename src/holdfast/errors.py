@@ -181,6 +181,14 @@ class BadLease(UsageError):
     """This is no proof of a lease."""
 
 
+class BadWait(UsageError):
+    """A task cannot wait like this; nothing was written."""
+
+
+class NotReclaimable(UsageError):
+    """This run cannot be reclaimed now."""
+
+
 class FlowNotFound(UsageError):
     """There is no such flow; `holdfast flows` lists them."""
 
@@ -307,6 +315,10 @@ class BadPatch(UsageError):
 
 class StreamClosed(UsageError):
     """The attempt at this step has ended: nothing can be appended to its stream any more."""
+
+
+class SummaryChanged(UsageError):
+    """The summary was changed by somebody else meanwhile: read it again, then change it."""
 
 
 class BadCursor(UsageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 
@@ -40,8 +41,53 @@ def test_a_task_is_put_off_and_waits(call, task):
     assert call.json("tasks", "suspend", claimed(call)["lease"], "go", "--timeout", "1h")["status"] == "waiting"
     call.text("signal", task, "go", "7")
     lease = claimed(call)
-    assert lease["signals"] == [{"name": "go", "payload": 7}]
+    assert lease["signals"] == [{"name": "go", "payload": 7, "source": None, "wait": None}]
     assert "until" in call.text("tasks", "delay", lease["lease"], "5m")
+
+
+def test_a_task_shows_what_it_does(call, task):
+    lease = claimed(call)["lease"]
+    assert "at 40 %" in call.text("tasks", "progress", lease, "40", "half of it")
+    assert call.json("tasks", "emit", lease, '{"pages": 3}', '{"pages": 4}', "--name", "pages", "--place", "0")["seq"] == 2
+    assert "frame 2" in call.text("tasks", "emit", lease, '{"pages": 3}', '{"pages": 4}', "--name", "pages", "--place", "0")
+    call.text("tasks", "emit", lease, '"done\\n"', "--kind", "stdout")
+    call.text("tasks", "emit", lease, '{"state": "ok"}', "--mode", "summary")
+    call.text("tasks", "complete", lease)
+
+    lines = [msgspec.json.decode(line) for line in call.text("tail", task, "--json").splitlines()]
+    assert [line["value"] for line in lines] == [{"pages": 3}, {"pages": 4}, "done\n", {"state": "ok"}]
+    assert "owns this run now" in call.error("tasks", "emit", lease, "1")
+    assert "half of it" in call.text("show", task)
+
+
+def test_a_task_waits_for_a_condition_and_for_whoever_has_the_token(call, task):
+    lease = claimed(call)["lease"]
+    wait = call.json("tasks", "wait", lease, "approval", "--expires", "2d")
+    assert wait["wait"] in call.text("tasks", "wait", lease, "approval")
+    condition = msgspec.json.encode({"all_of": ["go", {"wait": wait["wait"]}]}).decode()
+    call.text("tasks", "suspend", lease, "--for", condition, "--timeout", "3d", "--on-timeout", "fail")
+    call.text("signal", task, "go", "1")
+    call.text("signal", "yes", "2", "--wait", wait["wait"], "--token", wait["token"])
+
+    assert [(one["name"], one["wait"]) for one in claimed(call)["signals"]] == [("go", None), ("yes", wait["wait"])]
+
+
+def test_a_task_that_shall_stop_is_stopped_by_its_holder(call, task):
+    lease = claimed(call)["lease"]
+    call.text("cancel", task, "--reason", "not needed")
+    assert call.json("tasks", "renew", lease)["cancel_reason"] == "not needed"
+    assert "shall stop: not needed" in call.text("tasks", "renew", lease)
+    assert "is cancelled" in call.text("tasks", "cancel", lease, "done with it")
+
+
+def test_a_task_is_reclaimed(call, task):
+    lease = call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--ttl", "1h")[0]["lease"]
+    assert "somebody holds it" in call.error("tasks", "reclaim", task, "--capability", "cuda")
+    call.text("tasks", "revoke", task)
+    assert "capabilities" in call.error("tasks", "reclaim", task)
+    again = call.json("tasks", "reclaim", task, "--capability", "cuda")["lease"]
+    assert again != lease
+    assert "is completed" in call.text("tasks", "complete", again)
 
 
 def test_operators_take_back_change_priorities_and_override(call, task):
@@ -66,4 +112,8 @@ def test_wrong_words_are_one_clear_line(call, task):
     assert "missing" in call.error("tasks", "complete", "nonsense")
     assert "no such lease" in call.error("tasks", "complete", "nobody.1.s")
     assert "is not one of" in call.error("tasks", "fail", "a.1.b", "sad", "x", code=2)
+    lease = claimed(call)["lease"]
+    assert "horizon" in call.error("tasks", "delay", lease, "500d")
+    assert "in the past" in call.error("tasks", "suspend", lease, "go", "--timeout", "2020-01-01")
+    assert "name the signals" in call.error("tasks", "suspend", lease, code=2)
     assert "-1000 to 1000" in call.error("tasks", "priority", task, "5000", code=2)

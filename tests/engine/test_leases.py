@@ -13,8 +13,18 @@ import pytest
 from holdfast import AsyncEngine, Engine
 from holdfast.connect.areas.leases import Leases
 from holdfast.connect.store import open_store
-from holdfast.engine.leases import Ended, Put, Retried
-from holdfast.errors import BadDuration, BadLease, BadOption, LeaseLost, RunCancelled, RunFailed, RunFinished, RunNotFound
+from holdfast.engine.holding import Ended, Put, Retried
+from holdfast.errors import (
+    BadCondition,
+    BadDuration,
+    BadLease,
+    BadOption,
+    LeaseLost,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunNotFound,
+)
 from holdfast.testing.clock import VirtualClock
 
 
@@ -291,7 +301,7 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
     for wrong, call in (
         (BadOption, lambda: lease.fail("sad", "x")),
         (BadOption, lambda: lease.suspend()),
-        (BadOption, lambda: lease.suspend("")),
+        (BadCondition, lambda: lease.suspend("")),
         (BadDuration, lambda: lease.suspend("a", timeout="soon")),
         (BadDuration, lambda: lease.delay("soon")),
         (BadOption, lambda: idle.prioritise(run.id, 5000)),

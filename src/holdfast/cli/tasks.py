@@ -11,9 +11,13 @@ import msgspec
 from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import iso, print_json, short
 from holdfast.cli.values import DURATION, JSON, MOMENT
-from holdfast.connect.areas.leases import Lease, Leases
+from holdfast.connect.areas.lease import Lease
+from holdfast.connect.areas.leases import Leases
 from holdfast.core.leases import FailureKind
-from holdfast.engine.leases import Ended, Put, Retried
+from holdfast.core.streams import Mode
+from holdfast.core.suspensions import ON_TIMEOUT
+from holdfast.engine.holding import Ended, Put, Retried
+from holdfast.errors import HoldfastError
 
 EPILOG = """\b
 Examples:
@@ -21,6 +25,7 @@ Examples:
   holdfast tasks claim --workflow render --wait 30s --json
   holdfast tasks complete LEASE '{"url": "x"}'
   holdfast tasks fail LEASE transient 'no disk'
+  holdfast tasks progress LEASE 40 'half of it'
 A LEASE is what `claim` prints: it names the run, its generation and the session."""
 
 
@@ -70,7 +75,7 @@ def submit(workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...]
 @printing
 def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[str, ...]) -> None:
     """Lease runs and print a lease for each, best first."""
-    served = {name: list(values) or None for name, values in offered.items() if name != "capabilities"}
+    served: dict[str, Any] = {name: list(values) or None for name, values in offered.items() if name != "capabilities"}
     with desk().opened() as office:
         leases: Leases = office.engine.leases(worker, ttl=ttl, capabilities=offered["capabilities"], **served)
         found = leases.claim(limit, wait=wait)
@@ -90,10 +95,73 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[
 )
 @printing
 def renew(lease: str, ttl: str) -> None:
-    """Keep a lease, and all that were claimed with it."""
+    """Keep a lease, and all that were claimed with it; hear whether the run shall stop."""
     with desk().opened() as office:
-        office.engine.lease(lease, ttl=ttl).renew()
-        _tell({"lease": lease, "renewed": True}, "renewed")
+        held = office.engine.lease(lease, ttl=ttl)
+        held.renew()
+        reason = held.cancel_reason
+        line = "renewed" if reason is None else f"renewed, but the run shall stop: {reason}; `holdfast tasks cancel` does so"
+        _tell({"lease": lease, "renewed": True, "cancel_reason": reason}, line)
+
+
+@tasks.command(epilog="Example: holdfast tasks progress LEASE 40 'half of it'")
+@click.argument("lease", metavar="LEASE")
+@click.argument("percent", metavar="PERCENT", type=click.FloatRange(0, 100))
+@click.argument("message", metavar="[MESSAGE]", required=False)
+@printing
+def progress(lease: str, percent: float, message: str | None) -> None:
+    """Say how far the run is; `holdfast show` tells it."""
+    with desk().opened() as office:
+        held = office.engine.lease(lease)
+        held.progress(percent, message)
+        _tell({"run": held.run.id, "percent": percent, "message": message}, f"run {held.run.id} is at {percent:g} %")
+
+
+@tasks.command(epilog="""Example: holdfast tasks emit LEASE '{"pages": 3}' '{"pages": 4}' --name pages""")
+@click.argument("lease", metavar="LEASE")
+@click.argument("values", metavar="VALUE_JSON...", type=JSON, nargs=-1, required=True)
+@click.option("--name", metavar="NAME", help="What they are called. E.g. --name pages")
+@click.option(
+    "--kind",
+    type=click.Choice(["event", "stdout", "stderr"]),
+    default="event",
+    show_default=True,
+    help="What they are; stdout and stderr take texts. E.g. --kind stdout",
+)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default="durable",
+    show_default=True,
+    help="How well they are kept; a summary takes patches. E.g. --mode summary",
+)
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep only the last ones. E.g. --keep 100")
+@click.option(
+    "--place",
+    type=click.IntRange(0),
+    metavar="N",
+    help="How many frames this attempt has appended before: then a call made again appends nothing. E.g. --place 0",
+)
+@printing
+def emit(lease: str, values: tuple[Any, ...], **options: Any) -> None:
+    """Append frames to the output of the run; `holdfast tail` follows it."""
+    with desk().opened() as office:
+        held = office.engine.lease(lease)
+        last = held.emit(*values, **options)
+        _tell({"run": held.run.id, "seq": last}, f"run {held.run.id} has put out frame {last}")
+
+
+@tasks.command(epilog="Example: holdfast tasks wait LEASE approval --expires 2d --json")
+@click.argument("lease", metavar="LEASE")
+@click.argument("name", metavar="NAME")
+@click.option("--expires", type=MOMENT, metavar="WHEN", help="Until when it takes signals. E.g. --expires 2d")
+@printing
+def wait(lease: str, name: str, expires: Any) -> None:
+    """Open a wait that can be handed out, and print its id and its token: whoever has both may deliver signals to it."""
+    with desk().opened() as office:
+        found = office.engine.lease(lease).create_wait(name, expires=expires)
+        data = {"wait": found.id, "name": found.name, "token": str(found.token), "until": iso(found.until)}
+        _tell(data, f"{found.id}  {found.token!s}")
 
 
 @tasks.command(epilog="""Example: holdfast tasks complete LEASE '{"url": "x"}'""")
@@ -124,14 +192,64 @@ def delay(lease: str, until: Any) -> None:
     _end(lease, lambda held: held.delay(until))
 
 
-@tasks.command(epilog="Example: holdfast tasks suspend LEASE approved rejected --timeout 2d")
+@tasks.command(
+    epilog="""\b
+Examples:
+  holdfast tasks suspend LEASE approved rejected --timeout 2d
+  holdfast tasks suspend LEASE --for '{"all_of": ["paid", {"count": 2, "of": ["vote"], "distinct": "sources"}]}'
+A condition is a name, or an object: {"all_of": [...]}, {"any_of": [...]}, {"count": N, "of": [...]},
+{"signal": NAME, "payload": {...}} or {"wait": ID}."""
+)
 @click.argument("lease", metavar="LEASE")
-@click.argument("signals", metavar="SIGNAL...", nargs=-1, required=True)
-@click.option("--timeout", type=DURATION, metavar="TIME", help="Wait no longer than that. E.g. --timeout 2d")
+@click.argument("signals", metavar="[SIGNAL]...", nargs=-1)
+@click.option(
+    "--for", "condition", type=JSON, metavar="JSON", help="""Wait for a condition. E.g. --for '{"all_of": ["a", "b"]}'"""
+)
+@click.option("--timeout", type=MOMENT, metavar="WHEN", help="Wait no longer than that. E.g. --timeout 2d")
+@click.option(
+    "--on-timeout",
+    type=click.Choice(ON_TIMEOUT),
+    default="continue",
+    show_default=True,
+    help="What happens then. E.g. --on-timeout fail",
+)
 @printing
-def suspend(lease: str, signals: tuple[str, ...], timeout: str | None) -> None:
-    """Let the run wait for one of these signals."""
-    _end(lease, lambda held: held.suspend(*signals, timeout=timeout))
+def suspend(lease: str, signals: tuple[str, ...], condition: Any, timeout: Any, on_timeout: str) -> None:
+    """Let the run wait for one of these signals, or for a condition."""
+    what = signals if condition is None else (*signals, condition)
+    _end(lease, lambda held: held.suspend(*what, timeout=timeout, on_timeout=on_timeout))
+
+
+@tasks.command(epilog="Example: holdfast tasks cancel LEASE 'not needed any more'")
+@click.argument("lease", metavar="LEASE")
+@click.argument("reason", metavar="[REASON]", default="cancelled by its holder")
+@printing
+def cancel(lease: str, reason: str) -> None:
+    """Stop the run, as its holder."""
+    _end(lease, lambda held: held.cancel(reason))
+
+
+@tasks.command(epilog="Example: holdfast tasks reclaim last --capability cuda")
+@click.argument("run", metavar="RUN")
+@click.option("--capability", "capabilities", multiple=True, metavar="WORD", help="What you offer. E.g. --capability cuda")
+@click.option("--ttl", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long it lasts. E.g. --ttl 2m")
+@click.option("--worker", default="", metavar="NAME", help="Who holds it. E.g. --worker render-7")
+@printing
+def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> None:
+    """Lease this very run, whose holder is gone; past its limit of reclaims it fails instead."""
+    with desk().opened() as office:
+        found = office.find(run)
+        leases: Leases = office.engine.leases(worker, ttl=ttl, capabilities=capabilities, workflows=[found.workflow])
+        try:
+            answer = leases.reclaim(found.id)
+        except HoldfastError:
+            leases.close()
+            raise
+        if isinstance(answer, Ended):
+            leases.close()
+            _tell({"run": found.id, "status": answer.status.value}, f"run {found.id} is {answer.status.value}")
+        else:
+            _tell(_as_data(answer), f"{answer.proof}  {answer.run.workflow}  {short(answer.run.input)}")
 
 
 @tasks.command(epilog="Example: holdfast tasks revoke last --reason 'its machine hangs'")
@@ -204,8 +322,13 @@ def _as_data(lease: Lease) -> dict[str, Any]:
         "input": lease.input,
         "attempt": lease.attempt,
         "generation": run.generation,
-        "signals": [{"name": one.name, "payload": msgspec.Raw(one.payload)} for one in lease.signals],
+        "signals": [
+            {"name": one.name, "payload": msgspec.Raw(one.payload), "source": one.source, "wait": one.wait_id}
+            for one in lease.signals
+        ],
         "timed_out": lease.timed_out,
+        "released_by": None if lease.waited is None else lease.waited.by,
+        "cancel_reason": run.cancel_reason,
     }
 
 

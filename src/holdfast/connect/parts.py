@@ -27,6 +27,7 @@ from holdfast.engine.results import DONE, Results
 from holdfast.engine.scheduling import Schedules
 from holdfast.engine.subscriptions import Subscriptions
 from holdfast.engine.why import why
+from holdfast.engine.work import Work
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
@@ -70,6 +71,8 @@ class Parts:
         self.writer.listeners.append(self.results.hinted)
         self.news = News()
         self.writer.listeners.append(self.news.hinted)
+        self.work = Work(self.store)
+        self.writer.listeners.append(self.work.hinted)
         self.frames = Frames(self.store, self.codec)
         self.subscriptions = Subscriptions(self.store)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
@@ -142,8 +145,8 @@ class Parts:
         )
         self.worker.watchers.append(self.results.changed)
         self.worker.declare = self._declarations
-        self.worker.watchers.append(self.news.changed)
-        self.results.watched = self.news.watched = True
+        self.worker.watchers += [self.news.changed, self.work.changed]
+        self.results.watched = self.news.watched = self.work.watched = True
         return self.worker
 
     def _declarations(self) -> list[Transition]:

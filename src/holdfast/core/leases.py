@@ -80,6 +80,8 @@ def failures_in(history: Sequence[Event]) -> Failures:
             kind = msgspec.json.decode(event.data or b"{}").get("kind")
             found.lost += kind == FailureKind.INFRASTRUCTURE
             found.retried += kind != FailureKind.INFRASTRUCTURE
+        elif event.kind == Kind.LEASE_LOST:
+            found.lost += 1
     return found
 
 

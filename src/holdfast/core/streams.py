@@ -80,6 +80,10 @@ class StreamPart(msgspec.Struct):
     summary: bytes | None = None
     version: int = 0
     close: str | None = None
+    place: int | None = None
+    """How many frames the stream has before these: what was appended already is not appended again, and answered the same."""
+    since: int | None = None
+    """The version that the summary was made of; the patch of another is refused."""
 
 
 class Progress(msgspec.Struct):

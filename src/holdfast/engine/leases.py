@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,51 +18,31 @@ from holdfast.core.duration import Duration
 from holdfast.core.leases import FailureKind, Proof, TaskPolicy
 from holdfast.core.records import Event, Kind, Route, Run, Session, Signal
 from holdfast.core.status import FINAL, Status
+from holdfast.core.streams import Reason
+from holdfast.core.suspensions import checked_instant
 from holdfast.engine.client import Client, Moment, Request, instant
+from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
 from holdfast.engine.ids import new_id
-from holdfast.errors import BadOption, LeaseLost
+from holdfast.engine.lease_output import Frames
+from holdfast.engine.suspending import Suspending
+from holdfast.errors import BadOption, HoldfastError, LeaseLost, NotReclaimable, RunFinished, RunNotFound
 from holdfast.store import contract as c
 
 NOBODY = TaskPolicy()
 
-
-class Retried(msgspec.Struct, frozen=True):
-    """The attempt is made again, at ``at`` (microseconds since 1970)."""
-
-    at: int
+OFTEN = 200_000
+"""Microseconds between two looks at what nobody else may look after."""
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """The run is over."""
-
-    status: Status
-
-
-class Put(msgspec.Struct, frozen=True):
-    """The run is put off, or waits; somebody will claim it again."""
-
-    status: Status
-    until: int | None
-
-
-class Holding:
-    """A run that is held by an explicit lease, as far as its holder knows."""
-
-    def __init__(self, proof: Proof, run: Run, seq: int, policy: TaskPolicy) -> None:
-        self.proof, self.run, self.seq, self.policy = proof, run, seq, policy
-        self.signals: list[Signal] = []
-        self.timed_out = False
-        self.awaited: str | None = None
-        self.failures = leases.Failures()
-        self.answered: Any = None
-        """What the last call came to, once this lease is over."""
-
-
-class LeaseDesk:
+class LeaseDesk(Suspending):
     """Turns what holders and operators ask into transitions."""
 
-    def __init__(self, client: Client) -> None:
-        self._client, self.store, self.codec = client, client.store, client.codec
+    def __init__(self, client: Client, horizon: Duration | None = None) -> None:
+        super().__init__(client)
+        if horizon is not None:
+            self.horizon = duration.parse(horizon)
+        self.frames = Frames(client)
+        self._looked: int | None = None
 
     @property
     def namespace(self) -> str:
@@ -103,42 +83,109 @@ class LeaseDesk:
 
         return [(number, route.lane) for number, route in self.store.routes().items() if fits(route)]
 
-    def dead_sessions(self, own: str) -> list[c.EndSession]:
-        """Return what frees the runs of those who are gone: a holder looks after others, too."""
-        now = self.store.now()
-        gone = [one for one in self.store.sessions() if one.id != own and one.expires_at < now]
-        return [c.EndSession(one.id, crashed=True) for one in gone]
-
-    def holding(self, session_id: str, leased: c.Leased) -> Holding:
-        """Return a lease that was just claimed."""
-        run = leased.run
-        policy = NOBODY if leased.policy is None else msgspec.json.decode(leased.policy, type=TaskPolicy)
-        held = Holding(Proof(run.id, run.generation, session_id), run, leased.seq, policy)
-        if leased.seq:
-            self._look_back(held)
-        return held
-
-    def _look_back(self, held: Holding) -> None:
-        history = self.store.history(held.run.id)
-        held.failures = leases.failures_in(history)
-        awaited = next((event for event in reversed(history) if event.kind == Kind.SIGNAL_AWAITED), None)
-        answered = {event.step for event in history if event.kind in (Kind.SIGNAL_RECEIVED, Kind.SIGNAL_TIMED_OUT)}
-        if awaited is None or awaited.step in answered:
-            return
-        names = msgspec.json.decode(awaited.data or b"{}").get("names", [])
-        found = [signal for signal in self.store.signals(held.run.id) if signal.name in names]
-        held.signals = self._client.vault.signals(held.run.id, found)
-        held.timed_out = not held.signals
-        held.awaited = awaited.step
-
-    def awoken(self, held: Holding) -> Request | None:
-        """Return what records that a wait is over, once, before its holder hears of it."""
-        if not held.signals and not held.timed_out:
+    def duties(self, own: str, *, now: bool = False) -> list[c.Transition] | None:
+        """Return what a holder does for others, since there may be no worker: it frees the runs of those who are gone, and sees
+        to what has taken, or waited, too long. None when that was looked at a moment ago, unless it must be *now*."""
+        instant = self.store.now()
+        if not now and self._looked is not None and 0 <= instant - self._looked < OFTEN:
             return None
-        step = held.awaited
-        events = [Event(Kind.SIGNAL_RECEIVED, step, signal.payload) for signal in held.signals]
-        taken = [signal.id for signal in held.signals]
-        return self._write(held, events or [Event(Kind.SIGNAL_TIMED_OUT, step)], None, status=Status.RUNNING, taken=taken)
+        self._looked = instant
+        gone = [one for one in self.store.sessions() if one.id != own and one.expires_at < instant]
+        due = self.store.next_attempt_end()
+        late = [] if due is None or due > instant else [c.ExpireAttempts(random.random())]
+        return [*(c.EndSession(one.id, crashed=True) for one in gone), *late]
+
+    def gone_holder(self, run_id: str) -> list[c.EndSession]:
+        """Return what ends the session of the holder of a run, if that is gone."""
+        run, now = self._mine(run_id), self.store.now()
+        found = [one for one in self.store.sessions() if one.id == run.session_id and one.expires_at < now]
+        return [c.EndSession(one.id, crashed=True) for one in found]
+
+    def reclaim(self, session_id: str, run_id: str, routes: Sequence[tuple[int, str]]) -> Request:
+        """Lease this very run; the answer is as for ``claim``. Raises NotReclaimable, RunFinished."""
+        run, known = self._mine(run_id), self.store.routes()
+        if run.status in FINAL:
+            raise RunFinished(run=run_id, status=run.status.value)
+        mine = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
+        offered = [(number, lane) for number, lane in routes if known.get(number) == mine]
+        if not offered:
+            raise NotReclaimable(run=run_id, why="this holder does not offer its workflow, its lane, or all its capabilities")
+
+        request = self.claim(session_id, offered, 1, run_id)
+
+        def understand(answer: list[c.Leased]) -> list[Holding]:
+            if answer:
+                held: list[Holding] = request.understand(answer)
+                return held
+            now = self._mine(run_id)
+            if now.session_id is not None:
+                raise NotReclaimable(run=run_id, why="somebody holds it", session=now.session_id)
+            raise NotReclaimable(run=run_id, why=f"it is {now.status.value}, and not ready to be worked on")
+
+        return Request(request.op, understand)
+
+    def status(self, run_id: str) -> Status:
+        """Say where a run stands."""
+        return self._mine(run_id).status
+
+    def _mine(self, run_id: str) -> Run:
+        run = self.store.run(run_id) if isinstance(run_id, str) else None
+        if run is None or run.namespace != self.namespace:
+            raise RunNotFound(run=run_id)
+        return run
+
+    def claim(self, session_id: str, routes: Sequence[tuple[int, str]], limit: int, run_id: str | None = None) -> Request:
+        """Lease runs; the answer is what is handed to the holder: not what waits on, nor what was lost too often."""
+        begun: dict[str, tuple[Holding, Request | None]] = {}
+
+        def judge(leased: c.Leased, history: list[Event], signals: Callable[[], list[Signal]]) -> c.Advance | None:
+            held, request = _holding(session_id, leased), None
+            try:
+                held.failures = leases.failures_in(history)
+                self.look_back(held, history)
+                request = self._begin(held, signals)
+            except HoldfastError as error:  # such as a key that is missing here: its holder is told when it asks
+                held.trouble = error
+            begun[leased.run.id] = (held, request)
+            return None if request is None else self._client.vault.seal(request.op)  # type: ignore[return-value]
+
+        def understand(answer: list[c.Leased]) -> list[Holding]:
+            found = [begun.get(one.run.id) or (_holding(session_id, one), None) for one in answer]
+            return [held for held, request in found if request is None or request.understand(None)]
+
+        return Request(c.ClaimLeases(session_id, routes, limit, run_id, judge), understand)
+
+    def _begin(self, held: Holding, signals: Callable[[], list[Signal]]) -> Request | None:
+        """Return what is written before a lease is handed to its holder: what its wait came to, or that it was lost too often.
+        The answer says whether it is handed out."""
+        if held.failures.lost > held.policy.reclaims:
+            return self._give_up(held)
+        if held.open is None or held.run.status is Status.CANCELLING:
+            return None
+        request = self.judge(held, signals())
+
+        def understand(answer: Any) -> bool:
+            found = request.understand(answer)
+            if isinstance(found, Resumed):
+                held.open, held.resumed = None, found
+            return held.open is None
+
+        return Request(request.op, understand)
+
+    def _give_up(self, held: Holding) -> Request:
+        told = {
+            "type": "TooManyReclaims",
+            "message": f"its holders have lost it {held.failures.lost} times, and that is the limit",
+        }
+        error = msgspec.json.encode({**told, "facts": {"reclaims": held.policy.reclaims}})
+        over = Event(Kind.RUN_FAILED, error=error)
+        request = self._write(held, [over], Ended(Status.FAILED), status=Status.FAILED, error=error, closes=Reason.FAILED)
+
+        def understand(answer: Any) -> bool:
+            request.understand(answer)
+            return False
+
+        return Request(request.op, understand)
 
     def again(self, text: object) -> Holding:
         """Return the lease that a proof shows, as long as it stands. Raises BadLease, LeaseLost."""
@@ -148,6 +195,7 @@ class LeaseDesk:
         seq = history[-1].seq if history else 0
         held = Holding(proof, run, seq, self._policy(run.id))
         held.failures = leases.failures_in(history)
+        self.look_back(held, history)
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
@@ -166,7 +214,9 @@ class LeaseDesk:
         """End the run well."""
         data = self.codec.encode(result, what="the result")
         ended = Ended(Status.COMPLETED)
-        return self._write(held, [Event(Kind.RUN_COMPLETED)], ended, status=Status.COMPLETED, result=data)
+        return self._write(
+            held, [Event(Kind.RUN_COMPLETED)], ended, status=Status.COMPLETED, result=data, closes=Reason.COMPLETED
+        )
 
     def fail(self, held: Holding, kind: str, message: str, details: Mapping[str, Any] | None) -> Request:
         """Say that the attempt failed; what follows is as the kind and the policy say."""
@@ -177,46 +227,35 @@ class LeaseDesk:
         until = None if wait is None else self.store.now() + wait
         failed = Event(Kind.ATTEMPT_FAILED, None, msgspec.json.encode({"kind": kind, "until": until}), error)
         if until is not None:
-            return self._write(held, [failed], Retried(until), status=Status.PENDING, keep=False, wake_at=until if wait else None)
+            place = {"status": Status.PENDING, "keep": False, "wake_at": until if wait else None, "closes": Reason.RETRIED}
+            return self._write(held, [failed], Retried(until), **place)
         cancelled = kind == FailureKind.CANCELLED
         status = Status.CANCELLED if cancelled else Status.FAILED
         over = Event(Kind.RUN_CANCELLED if cancelled else Kind.RUN_FAILED, error=error)
-        return self._write(held, [failed, over], Ended(status), status=status, error=error)
+        closes = status.value if cancelled else Reason.FAILED
+        return self._write(held, [failed, over], Ended(status), status=status, error=error, closes=closes)
 
     def delay(self, held: Holding, until: Moment) -> Request:
         """Put the run off; it is no failed attempt."""
-        at = instant(until, self.store.now())
+        now = self.store.now()
+        at = checked_instant("delay", instant(until, now), now, self.horizon)
         event = Event(Kind.RUN_DELAYED, None, msgspec.json.encode({"until": at}))
-        return self._write(held, [event], Put(Status.PENDING, at), status=Status.PENDING, keep=False, wake_at=at)
-
-    def suspend(self, held: Holding, names: Sequence[str], timeout: Duration | None) -> Request:
-        """Let the run wait for one of these signals; whoever claims it next is told which came."""
-        if not names or not all(isinstance(name, str) and name for name in names):
-            raise BadOption(option="signals", value=list(names), why="name the signals that end the wait")
-        until = None if timeout is None else self.store.now() + duration.parse(timeout)
-        step = f"wait {held.proof.generation}"
-        event = Event(Kind.SIGNAL_AWAITED, step, msgspec.json.encode({"names": list(names), "until": until}))
-        waits = [{"kind": "signal", "name": name, "step": step, "until": until} for name in names]
-        run = self._run(held.proof)
-        if any(signal.name in names for signal in self.store.signals(held.run.id)):  # it came before the wait
-            return self._write(held, [event], Put(Status.PENDING, None), status=Status.PENDING, keep=False)
-        return self._write(
-            held, [event], Put(Status.WAITING, until), status=Status.WAITING, keep=False, waits=msgspec.json.encode(waits),
-            wake_at=until, revision=run.revision,
-        )  # fmt: skip
+        place = {"status": Status.PENDING, "keep": False, "wake_at": at, "closes": Reason.RELEASED}
+        return self._write(held, [event], Put(Status.PENDING, at), **place)
 
     def _write(self, held: Holding, events: list[Event], outcome: Any, **place: Any) -> Request:
         for number, event in enumerate(events, start=held.seq + 1):
             event.seq = number
         run, parent = held.run, None
-        if run.parent_id is not None and place["status"] in FINAL:
+        if run.parent_id is not None and place.get("status") in FINAL:
             parent = (run.parent_id, run.parent_step or "", run.parent_index)
         op = c.Advance(run_id=run.id, generation=held.proof.generation, events=events, parent=parent, **place)
 
         def understand(answer: Any) -> Any:
+            if isinstance(answer, c.Changed):
+                return answer
             held.seq += len(events)
-            held.answered = outcome
-            return answer if isinstance(answer, c.Changed) else outcome
+            return outcome
 
         return Request(op, understand)
 
@@ -229,6 +268,14 @@ class LeaseDesk:
             return self._first_answer(op, run) or request.understand(None)
         why = "the run has ended" if run.status in FINAL else "the lease was taken back, or ran out"
         raise LeaseLost(run=run.id, generation=held.proof.generation, why=why, status=run.status.value) from refused
+
+    def caught_up(self, held: Holding) -> bool:
+        """See whether somebody else has written to the run with the same proof; then this lease goes on from there."""
+        history = self.store.history(held.run.id)
+        seq = history[-1].seq if history else 0
+        changed = seq != held.seq
+        held.seq = seq
+        return changed
 
     def _first_answer(self, op: c.Advance, run: Run) -> Any:
         """Return what the first of two equal calls was answered, where it depends on when it was made."""
@@ -245,8 +292,7 @@ class LeaseDesk:
             run = self._client.vault.run(run)
             return (run.status, run.result, run.error) == (op.status, op.result, op.error)
         history = self._client.vault.events(run.id, self.store.history(run.id)[-len(op.events) :])
-        last = [(event.kind, event.step, event.error) for event in history]
-        return last == [(event.kind, event.step, event.error) for event in op.events]
+        return [_essence(event) for event in history] == [_essence(event) for event in op.events]
 
     # What operators do
 
@@ -272,19 +318,23 @@ class LeaseDesk:
         )  # fmt: skip
         return Request(op, Status)
 
+    def cancel_reason(self, held: Holding) -> str | None:
+        """Say why somebody has asked the run to stop; None when nobody has."""
+        run = self._run(held.proof)
+        return (run.cancel_reason or "") if run.status is Status.CANCELLING else None
+
     def input(self, run: Run) -> Any:
         """Return the arguments of a run as plain data."""
         return self.codec.decode(self._client.vault.open(run.input, f"the input of run {run.id}"))
 
 
-def told(held: Holding) -> dict[str, Any]:
-    """Return a lease as plain data, for programs that read JSON."""
-    run = held.run
-    return {
-        "lease": str(held.proof),
-        "run": run.id,
-        "workflow": run.workflow,
-        "lane": run.lane,
-        "generation": held.proof.generation,
-        "attempt": held.failures.retried + 1,
-    }
+def _holding(session_id: str, leased: c.Leased) -> Holding:
+    run = leased.run
+    policy = NOBODY if leased.policy is None else msgspec.json.decode(leased.policy, type=TaskPolicy)
+    return Holding(Proof(run.id, run.generation, session_id), run, leased.seq, policy)
+
+
+def _essence(event: Event) -> tuple[object, ...]:
+    """Return what makes two events the same but for the time at which they were written."""
+    told = msgspec.json.decode(event.data) if event.kind == Kind.WAIT_OPENED and event.data else {}
+    return event.kind, event.step, event.error, told.get("condition"), told.get("on_timeout")

@@ -168,7 +168,7 @@ class Listening(Held):
         return self.host.codec.decode(self.host.vault.open(signal.payload, f"signal {signal.name!r} to run {self.run.id}"))
 
     def _told(self, signals: Sequence[Signal], **more: object) -> bytes:
-        return _told(self.host.vault.signals(self.run.id, signals), **more)
+        return told_of(self.host.vault.signals(self.run.id, signals), **more)
 
     def _open(self, wait: Wait) -> None:
         self.batch.opened.append(wait)
@@ -191,7 +191,7 @@ def token_of(keys: Sequence[tokens.Key], wait_id: str, kid: str | None) -> token
     return tokens.sign(key, WAIT_TOKEN, {"wait": wait_id})
 
 
-def _told(signals: Sequence[Signal], **more: object) -> bytes:
+def told_of(signals: Sequence[Signal], **more: object) -> bytes:
     """Return signals as an event tells them."""
     lines = [
         {

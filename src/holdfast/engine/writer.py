@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,12 +32,19 @@ Future = asyncio.Future[Any] | Pause
 
 
 class _Entry:
-    __slots__ = ("answer", "done", "future", "op")
+    __slots__ = ("answer", "bell", "done", "future", "op")
 
     def __init__(self, op: Transition, future: Future | None) -> None:
         self.op, self.future = op, future
         self.answer: Any = None
         self.done = False
+        self.bell: threading.Lock | None = None
+        """Who waits for it in a thread waits for this to be released."""
+
+    def ring(self) -> None:
+        if self.bell is not None:
+            with suppress(RuntimeError):  # it has rung already
+                self.bell.release()
 
 
 class Writer:
@@ -50,6 +57,8 @@ class Writer:
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
+        self._line: deque[_Entry] = deque()
+        """Threads that wait for somebody else's commit: each is woken when it has its answer, or to commit for the rest."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committing = 0
         self._scheduled = self._gathering = False
@@ -93,12 +102,58 @@ class Writer:
             raise BadOption(option="engine", why="a transactional step is part of a commit and cannot wait for another one")
         entry = _Entry(op, None)
         self._queue.append(entry)
-        with self._lock:
-            while not entry.done:
-                self._pass_on(self._commit())
+        self._see_to(entry)
         if isinstance(entry.answer, BaseException):
             raise entry.answer
         return entry.answer
+
+    def call_all(self, ops: Sequence[Transition]) -> list[Any]:
+        """Commit transitions together in this thread and return their answers, refusals among them."""
+        if self._committing == threading.get_ident():
+            raise BadOption(option="engine", why="a transactional step is part of a commit and cannot wait for another one")
+        entries = [_Entry(op, None) for op in ops]
+        self._queue.extend(entries)
+        for entry in entries:
+            self._see_to(entry)
+        return [entry.answer for entry in entries]
+
+    def _see_to(self, entry: _Entry) -> None:
+        """Commit until this one is done, or wait until somebody else has done so."""
+        while not entry.done:
+            if not self._lock.acquire(blocking=False):
+                entry.bell = entry.bell or threading.Lock()
+                entry.bell.acquire(blocking=False)
+                self._line.append(entry)
+                if entry.done or not self._lock.acquire(blocking=False):
+                    self._wait_for(entry)
+                    continue
+            try:
+                while not entry.done:
+                    self._pass_on(self._commit())
+            finally:
+                self._lock.release()
+                self._hand_on()
+
+    def _wait_for(self, entry: _Entry) -> None:
+        assert entry.bell is not None
+        try:
+            if not entry.done:
+                entry.bell.acquire()
+        except BaseException:  # this thread waits no more: if it was to commit for the rest, somebody else must
+            entry.done = True
+            self._hand_on()
+            raise
+
+    def _hand_on(self) -> None:
+        """Nobody commits now: wake one of those who wait for a commit, if there are any."""
+        while self._line:
+            try:
+                entry = self._line.popleft()
+            except IndexError:  # somebody else was quicker
+                return
+            if not entry.done:
+                entry.ring()
+                return
 
     async def call_aside(self, op: Transition) -> Any:
         """Commit a transition in a thread, together with all that this turn of the loop asks for, and return its answer."""
@@ -124,6 +179,7 @@ class Writer:
         while self._is_needed_aside():
             with suppress(BaseException), self._lock:  # a simulated crash: whoever asked was told
                 self._pass_on(self._commit(part))
+            self._hand_on()
 
     def _is_needed_aside(self) -> bool:
         with self._guard:
@@ -148,6 +204,8 @@ class Writer:
             raise
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
             pass
+        if self._line:
+            self._hand_on()
         _resolve(done)  # with no lock: those who waited go on right here
         if self._queue and not self._scheduled:
             self._scheduled = True
@@ -195,6 +253,8 @@ def _answered(batch: list[_Entry], answers: list[Any]) -> list[_Entry]:
     """Take down the answers and return those who wait for them on a loop."""
     for entry, answer in zip(batch, answers, strict=True):
         entry.answer, entry.done = answer, True
+        if entry.bell is not None:
+            entry.ring()
     return [entry for entry in batch if entry.future is not None]
 
 

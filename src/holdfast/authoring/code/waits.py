@@ -120,6 +120,9 @@ def condition_of(what: Any) -> Condition:
         return Handed(what.id, what._step, what.name, what._until)
     if isinstance(what, Named | Handed | AllOf | AnyOf | Count):
         return what
+    handed = getattr(what, "condition", None)
+    if isinstance(handed, Handed):  # a wait that the holder of a lease has opened
+        return handed
     raise BadCondition(condition=repr(what)[:100], why="it is no name of a signal, no wait, and no condition")
 
 

@@ -6,118 +6,43 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.connect.areas.lease import AsyncDo, AsyncLease, Do, Lease
 from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
-from holdfast.core.records import Run, Signal
 from holdfast.core.status import Status
-from holdfast.engine.client import Moment, Request
-from holdfast.engine.leases import Ended, Holding, LeaseDesk, Put, Retried
+from holdfast.engine.client import Request
+from holdfast.engine.holding import Ended
+from holdfast.engine.leases import LeaseDesk
+from holdfast.engine.work import Work
 from holdfast.errors import LeaseLost
 from holdfast.store import contract as c
 
-FASTEST, SLOWEST = 0.002, 0.05
-"""Seconds between two looks for work that another process may have left."""
-
-Do = Callable[[Request], Any]
+DoAll = Callable[[list[Request]], list[Any]]
 
 
-class Lease:
-    """The right to write one run. Each call that ends it says what came of it; made again, it is answered the same."""
-
-    def __init__(self, holding: Holding, desk: LeaseDesk, do: Do, renew: Callable[[], None]) -> None:
-        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
-
-    @property
-    def proof(self) -> str:
-        """A text that shows the lease: ``engine.lease(proof)`` takes it up again, in this process or in another."""
-        return str(self._holding.proof)
-
-    @property
-    def run(self) -> Run:
-        """The run, as it was when it was leased."""
-        return self._holding.run
-
-    @property
-    def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
-        return self._desk.input(self._holding.run)
-
-    @property
-    def attempt(self) -> int:
-        """Which attempt this is; the first is 1. A lost one does not count."""
-        return self._holding.failures.retried + 1
-
-    @property
-    def signals(self) -> Sequence[Signal]:
-        """The signals that ended its wait, if it waited."""
-        return self._holding.signals
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether it waited, and no signal came in time."""
-        return self._holding.timed_out
-
-    def renew(self) -> None:
-        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
-        self._renew()
-
-    def complete(self, result: Any = None) -> Ended:
-        """End the run with a result."""
-        ended: Ended = self._write(self._desk.complete(self._holding, result))
-        return ended
-
-    def fail(self, kind: str, message: str, details: Mapping[str, Any] | None = None) -> Retried | Ended:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or cancelled."""
-        answer: Retried | Ended = self._write(self._desk.fail(self._holding, kind, message, details))
-        return answer
-
-    def delay(self, until: Moment) -> Put:
-        """Put the run off for a time, or until one; that is no failure."""
-        answer: Put = self._write(self._desk.delay(self._holding, until))
-        return answer
-
-    def suspend(self, *signals: str, timeout: Duration | None = None) -> Put:
-        """Let the run wait for one of these signals; whoever claims it then sees which came, or that none did in time."""
-        while True:
-            answer = self._write(self._desk.suspend(self._holding, signals, timeout))
-            if isinstance(answer, Put):
-                return answer  # else something reached the run meanwhile: look again
-
-    def cancel(self, reason: str = "cancelled by its holder") -> Ended:
-        """Stop the run."""
-        answer = self.fail("cancelled", reason)
-        assert isinstance(answer, Ended)
-        return answer
-
-    def _write(self, request: Request) -> Any:
-        try:
-            return self._do(request)
-        except LeaseLost as refused:
-            return self._desk.explain(self._holding, request, refused)
-
-    def __repr__(self) -> str:
-        return f"<lease {self.proof}>"
+def _ignore(answer: object) -> None:
+    return None
 
 
 class Leases:
     """A holder of leases. All of them live while it is renewed; when it is closed, or dies, they go back."""
 
     def __init__(
-        self, desk: LeaseDesk, do: Do, *, worker: str = "", workflows: Sequence[str] | None = None,
+        self, desk: LeaseDesk, do: Do, do_all: DoAll, work: Work, *, worker: str = "", workflows: Sequence[str] | None = None,
         lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
     ) -> None:  # fmt: skip
-        self._desk, self._do = desk, do
+        self._desk, self._do, self._do_all, self._work = desk, do, do_all, work
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
         session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
         self.session_id = session.id
         self._claiming, self._guard = threading.Lock(), threading.Lock()
         self._stock: deque[Lease] = deque()
         self._hungry = 0
-        do(Request(c.OpenSession(session), lambda answer: None))
+        do(Request(c.OpenSession(session), _ignore))
 
     def __enter__(self) -> Leases:
         return self
@@ -128,14 +53,21 @@ class Leases:
     def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[Lease]:
         """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several threads may call it."""
         patience = seconds_of(wait) or 0.0
-        until, pause = time.monotonic() + patience, FASTEST
-        while True:
-            found = self._take(limit)
-            left = until - time.monotonic()
-            if found or left <= 0:
-                return found
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, SLOWEST)
+        found = self._take(limit)
+        if found or patience <= 0:
+            return found
+        until, told = time.monotonic() + patience, threading.Event()
+        self._work.enter(told.set)
+        try:
+            while True:
+                told.clear()  # before looking, not after
+                found = self._take(limit)
+                left = until - time.monotonic()
+                if found or left <= 0:
+                    return found
+                self._work.wait(told, left)
+        finally:
+            self._work.leave(told.set)
 
     def _take(self, limit: int) -> list[Lease]:
         """Take what is in stock, or claim for all who are waiting for this moment."""
@@ -151,19 +83,51 @@ class Leases:
                 self._hungry -= limit
 
     def _claim(self, limit: int) -> list[Lease]:
-        for ended in self._desk.dead_sessions(self.session_id):
-            self._do(Request(ended, lambda answer: None))
+        looked = self._look_after_others()
+        found = self._lease(limit)
+        if not found and not looked and self._look_after_others(now=True):
+            found = self._lease(limit)
+        return found
+
+    def _look_after_others(self, *, now: bool = False) -> bool:
+        ops = self._desk.duties(self.session_id, now=now)
+        for op in ops or ():
+            self._do(Request(op, _ignore))
+        return bool(ops) if now else ops is not None
+
+    def _lease(self, limit: int) -> list[Lease]:
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
         if not routes:
             return []
-        leased = self._do(Request(c.ClaimLeases(self.session_id, routes, limit), lambda answer: answer))
-        return [self._begin(self._desk.holding(self.session_id, one)) for one in leased]
+        found = self._do(self._desk.claim(self.session_id, routes, limit))
+        return [Lease(held, self._desk, self._do, self.renew) for held in found]
 
-    def _begin(self, holding: Holding) -> Lease:
-        awoken = self._desk.awoken(holding)
-        if awoken is not None:
-            self._do(awoken)
-        return Lease(holding, self._desk, self._do, self.renew)
+    def reclaim(self, run_id: str) -> Lease | Ended:
+        """Lease this very run, whose holder is gone or has given it back, whatever else could be leased. It counts as lost; past
+        the policy's ``reclaims`` the run has failed, and that is the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
+        for op in self._desk.gone_holder(run_id):
+            self._do(Request(op, _ignore))
+        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
+        found = self._do(self._desk.reclaim(self.session_id, run_id, routes))
+        return Lease(found[0], self._desk, self._do, self.renew) if found else Ended(self._desk.status(run_id))
+
+    def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
+        """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
+        pairs = [(lease, self._desk.complete(lease._holding, result)) for lease, result in done]
+        answers = self._do_all([request for _, request in pairs])
+        return [self._explained(lease, request, answer) for (lease, request), answer in zip(pairs, answers, strict=True)]
+
+    def _explained(self, lease: Lease, request: Request, answer: Any) -> Ended | LeaseLost:
+        if not isinstance(answer, BaseException):
+            ended: Ended = answer
+            return ended
+        if not isinstance(answer, LeaseLost):
+            raise answer
+        try:
+            ended = self._desk.explain(lease._holding, request, answer)
+        except LeaseLost as lost:
+            return lost
+        return ended
 
     def renew(self) -> None:
         """Keep all leases of this holder. Raises LeaseLost when it is too late."""
@@ -172,20 +136,30 @@ class Leases:
 
     def close(self) -> None:
         """Give back what is still held, at once."""
-        self._do(Request(c.EndSession(self.session_id, crashed=False), lambda answer: None))
+        self._do(Request(c.EndSession(self.session_id, crashed=False), _ignore))
 
 
 class LeaseCalls(Calls):
     """What an ``Engine`` does with leases."""
 
-    def leases(self, worker: str = "", **options: Any) -> Leases:
+    def leases(self, worker: str = "", *, horizon: Duration | None = None, **options: Any) -> Leases:
         """Hold leases, as a program that is no Python function: ``with engine.leases(...) as leases: leases.claim(10)``.
-        Options: workflows, lanes, capabilities, ttl ("30s")."""
-        return Leases(LeaseDesk(self._parts.client), self._do, worker=worker, **options)
+        Options: workflows, lanes, capabilities, ttl ("30s"); *horizon* ("366d") is how far away the end of a wait may lie."""
+        desk = LeaseDesk(self._parts.client, horizon)
+        return Leases(desk, self._do, self._do_all, self._parts.work, worker=worker, **options)
 
-    def lease(self, proof: str, *, ttl: Duration = "30s") -> Lease:
+    def _do_all(self, requests: list[Request]) -> list[Any]:
+        """Commit together what is asked, and return the answers, refusals among them."""
+        parts = self._parts
+        answers = parts.writer.call_all([parts.vault.seal(request.op) for request in requests])
+        return [
+            answer if isinstance(answer, BaseException) else request.understand(answer)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> Lease:
         """Take up a lease by its proof. Raises BadLease; what can no longer be done raises LeaseLost when it is tried."""
-        desk = LeaseDesk(self._parts.client)
+        desk = LeaseDesk(self._parts.client, horizon)
         holding = desk.again(proof)
         session_id = holding.proof.session_id
 
@@ -211,65 +185,14 @@ class LeaseCalls(Calls):
         return status
 
 
-AsyncDo = Callable[[Request], Awaitable[Any]]
-
-
-class AsyncLease:
-    """The right to write one run, for asyncio programs."""
-
-    def __init__(self, holding: Holding, desk: LeaseDesk, do: AsyncDo, renew: Callable[[], Awaitable[None]]) -> None:
-        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
-
-    proof, run, input, attempt = Lease.proof, Lease.run, Lease.input, Lease.attempt
-    signals, timed_out, __repr__ = Lease.signals, Lease.timed_out, Lease.__repr__
-
-    async def renew(self) -> None:
-        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
-        await self._renew()
-
-    async def complete(self, result: Any = None) -> Ended:
-        """End the run with a result."""
-        ended: Ended = await self._write(self._desk.complete(self._holding, result))
-        return ended
-
-    async def fail(self, kind: str, message: str, details: Mapping[str, Any] | None = None) -> Retried | Ended:
-        """Say that this attempt failed: transient, timeout, infrastructure, permanent or cancelled."""
-        answer: Retried | Ended = await self._write(self._desk.fail(self._holding, kind, message, details))
-        return answer
-
-    async def delay(self, until: Moment) -> Put:
-        """Put the run off for a time, or until one; that is no failure."""
-        answer: Put = await self._write(self._desk.delay(self._holding, until))
-        return answer
-
-    async def suspend(self, *signals: str, timeout: Duration | None = None) -> Put:
-        """Let the run wait for one of these signals; whoever claims it then sees which came, or that none did in time."""
-        while True:
-            answer = await self._write(self._desk.suspend(self._holding, signals, timeout))
-            if isinstance(answer, Put):
-                return answer
-
-    async def cancel(self, reason: str = "cancelled by its holder") -> Ended:
-        """Stop the run."""
-        answer = await self.fail("cancelled", reason)
-        assert isinstance(answer, Ended)
-        return answer
-
-    async def _write(self, request: Request) -> Any:
-        try:
-            return await self._do(request)
-        except LeaseLost as refused:
-            return self._desk.explain(self._holding, request, refused)
-
-
 class AsyncLeases:
     """A holder of leases in an asyncio program. ``async with`` opens and closes it."""
 
     def __init__(
-        self, desk: LeaseDesk, do: AsyncDo, *, worker: str = "", workflows: Sequence[str] | None = None,
+        self, desk: LeaseDesk, do: AsyncDo, work: Work, *, worker: str = "", workflows: Sequence[str] | None = None,
         lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
     ) -> None:  # fmt: skip
-        self._desk, self._do = desk, do
+        self._desk, self._do, self._work = desk, do, work
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
         self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
         self.session_id = self._session.id
@@ -278,7 +201,7 @@ class AsyncLeases:
         self._hungry = 0
 
     async def __aenter__(self) -> AsyncLeases:
-        await self._do(Request(c.OpenSession(self._session), lambda answer: None))
+        await self._do(Request(c.OpenSession(self._session), _ignore))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -286,14 +209,26 @@ class AsyncLeases:
 
     async def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[AsyncLease]:
         """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several tasks may call it."""
-        until, pause = time.monotonic() + (seconds_of(wait) or 0.0), FASTEST
-        while True:
-            found = await self._take(limit)
-            left = until - time.monotonic()
-            if found or left <= 0:
-                return found
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * 1.5, SLOWEST)
+        patience = seconds_of(wait) or 0.0
+        found = await self._take(limit)
+        if found or patience <= 0:
+            return found
+        until, told, loop = time.monotonic() + patience, asyncio.Event(), asyncio.get_running_loop()
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(told.set)
+
+        self._work.enter(tell)
+        try:
+            while True:
+                told.clear()
+                found = await self._take(limit)
+                left = until - time.monotonic()
+                if found or left <= 0:
+                    return found
+                await self._work.wait_async(told, left)
+        finally:
+            self._work.leave(tell)
 
     async def _take(self, limit: int) -> list[AsyncLease]:
         self._hungry += limit
@@ -306,19 +241,41 @@ class AsyncLeases:
             self._hungry -= limit
 
     async def _claim(self, limit: int) -> list[AsyncLease]:
-        for ended in self._desk.dead_sessions(self.session_id):
-            await self._do(Request(ended, lambda answer: None))
+        looked = await self._look_after_others()
+        found = await self._lease(limit)
+        if not found and not looked and await self._look_after_others(now=True):
+            found = await self._lease(limit)
+        return found
+
+    async def _look_after_others(self, *, now: bool = False) -> bool:
+        ops = self._desk.duties(self.session_id, now=now)
+        for op in ops or ():
+            await self._do(Request(op, _ignore))
+        return bool(ops) if now else ops is not None
+
+    async def _lease(self, limit: int) -> list[AsyncLease]:
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
         if not routes:
             return []
-        leased = await self._do(Request(c.ClaimLeases(self.session_id, routes, limit), lambda answer: answer))
-        return [await self._begin(self._desk.holding(self.session_id, one)) for one in leased]
+        found = await self._do(self._desk.claim(self.session_id, routes, limit))
+        return [AsyncLease(held, self._desk, self._do, self.renew) for held in found]
 
-    async def _begin(self, holding: Holding) -> AsyncLease:
-        awoken = self._desk.awoken(holding)
-        if awoken is not None:
-            await self._do(awoken)
-        return AsyncLease(holding, self._desk, self._do, self.renew)
+    async def reclaim(self, run_id: str) -> AsyncLease | Ended:
+        """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable, RunNotFound, RunFinished."""
+        for op in self._desk.gone_holder(run_id):
+            await self._do(Request(op, _ignore))
+        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
+        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes))
+        return AsyncLease(found[0], self._desk, self._do, self.renew) if found else Ended(self._desk.status(run_id))
+
+    async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
+        """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
+        calls = [lease.complete(result) for lease, result in done]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, LeaseLost):
+                raise answer
+        return answers  # type: ignore[return-value]
 
     async def renew(self) -> None:
         """Keep all leases of this holder. Raises LeaseLost when it is too late."""
@@ -327,15 +284,27 @@ class AsyncLeases:
 
     async def close(self) -> None:
         """Give back what is still held, at once."""
-        await self._do(Request(c.EndSession(self.session_id, crashed=False), lambda answer: None))
+        await self._do(Request(c.EndSession(self.session_id, crashed=False), _ignore))
 
 
 class AsyncLeaseCalls(AsyncCalls):
     """What an ``AsyncEngine`` does with leases."""
 
-    def leases(self, worker: str = "", **options: Any) -> AsyncLeases:
+    def leases(self, worker: str = "", *, horizon: Duration | None = None, **options: Any) -> AsyncLeases:
         """Hold leases: ``async with engine.leases(...) as leases: await leases.claim(10)``."""
-        return AsyncLeases(LeaseDesk(self._parts.client), self._do, worker=worker, **options)
+        return AsyncLeases(LeaseDesk(self._parts.client, horizon), self._do, self._parts.work, worker=worker, **options)
+
+    def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> AsyncLease:
+        """Take up a lease by its proof. Raises BadLease; what can no longer be done raises LeaseLost when it is tried."""
+        desk = LeaseDesk(self._parts.client, horizon)
+        holding = desk.again(proof)
+        session_id = holding.proof.session_id
+
+        async def renew() -> None:
+            if not await self._do(Request(c.Beat(session_id, int((seconds_of(ttl) or 0) * 1_000_000)), bool)):
+                raise LeaseLost(session=session_id, why="it was not renewed in time; what it held went to others")
+
+        return AsyncLease(holding, desk, self._do, renew)
 
     async def revoke(self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None) -> bool:
         """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""

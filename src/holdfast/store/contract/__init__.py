@@ -38,6 +38,7 @@ from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     ExpireAttempts,
+    Judge,
     Leased,
     LeaseReader,
     LeaseTransition,
@@ -234,6 +235,7 @@ __all__ = [
     "GatherStart",
     "Hints",
     "ImportRun",
+    "Judge",
     "Leased",
     "Look",
     "MoveCursor",

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from holdfast.core.records import Payload, Run
+from holdfast.core.records import Event, Payload, Run, Signal
 from holdfast.core.status import Status
+from holdfast.store.contract.runs import Advance
+
+Judge = Callable[["Leased", list[Event], Callable[[], list[Signal]]], Advance | None]
 
 
 class ClaimLeases(msgspec.Struct):
     """Like Claim, for a program that is no Python function. Answers list[Leased]; the attempts that may take only so long are
-    armed."""
+    armed. With ``run_id`` it is this very run, if that can be claimed, whatever the limits of its lane."""
 
     session_id: str
     routes: Sequence[tuple[int, str]]
     limit: int
+    run_id: str | None = None
+    judge: Judge | None = None
+    """Says what is written of a run that has a history, with the claim: what its wait came to, or that it waits on. It must not
+    raise, and may be asked again."""
 
 
 class Leased(msgspec.Struct):

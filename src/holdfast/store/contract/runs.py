@@ -101,6 +101,10 @@ class Advance(msgspec.Struct, kw_only=True):
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
     output: Output | None = None
+    closes: str | None = None
+    """Why the streams of its attempt are closed: the holder of a lease may not know of all that its helpers have put out."""
+    alarm: int | None = None
+    """When somebody must see to a wait of a run that nobody holds."""
     payloads: Sequence[Payload] = ()
     """What is kept apart of the values here, the signals among them."""
     seal: Callable[[bytes, list[Payload]], bytes] | None = None

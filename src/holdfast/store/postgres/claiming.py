@@ -24,13 +24,13 @@ WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in W
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
 
 
-def is_worth_while(db: Connection, op: c.Claim, now: int) -> bool:
+def is_worth_while(db: Connection, op: c.Claim | c.ClaimLeases, now: int) -> bool:
     """Say whether there is anything to claim, or to promote."""
     (found,) = db.rows(SQL["look_for_work"], _question(op, now))
     return bool(found["open"] and (found["due"] or found["ready"] or found["suspect"]))
 
 
-def _question(op: c.Claim, now: int) -> dict[str, object]:
+def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
     return {"session_id": op.session_id, "now": now, "route_ids": Numbers(number for number, _ in op.routes)}
 
 
@@ -57,7 +57,7 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
 
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     """Lease ready runs to a program that is no Python function."""
-    return leases.claim_leases(tx, op, claim)
+    return leases.claim_leases(tx, op, claim, _lease)
 
 
 def _limits(tx: PostgresTransaction) -> tuple[dict[str, Lane], dict[str, int]]:

@@ -32,15 +32,19 @@ _PLACE: Kinds = {
     "waits": Blobs,
     "wake_at": Numbers,
 }
+_END: Kinds = {"run_id": Texts, "generation": Numbers, "status": Texts, "result": Blobs, "error": Blobs, "now": Numbers}
+_CLOSE: Kinds = {"reason": Texts, "closed_at": Numbers}
+_CLOSING = {"release_run": "release_lease", "finish_run": "finish_lease"}
+"""How a head is called that also closes the streams of the attempt."""
+
 HEADS: dict[str, tuple[str, Kinds]] = {
     "insert_run": ("insert_runs", RUN_COLUMNS),
     "append_guarded": ("append_guarded_many", {"run_id": Texts, "generation": Numbers}),
     "move_run": ("move_runs", {**_PLACE, "seen": Numbers}),
     "release_run": ("release_runs", {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs}),
-    "finish_run": (
-        "finish_runs",
-        {"run_id": Texts, "generation": Numbers, "status": Texts, "result": Blobs, "error": Blobs, "now": Numbers},
-    ),
+    "finish_run": ("finish_runs", _END),
+    "release_lease": ("release_leases", {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs, **_CLOSE}),
+    "finish_lease": ("finish_leases", {**_END, **_CLOSE}),
 }
 """The first write of a draft, which is guarded; the query that makes many of them; what it is told of each."""
 
@@ -116,6 +120,9 @@ class Draft:
                 self.lines.append(values)
         elif self.head and query == "append":
             self.lines.append(values)
+        elif query == "close_streams" and self.head in _CLOSING:
+            self.head = _CLOSING[self.head]
+            self.row |= {"reason": values["reason"], "closed_at": values["now"]}
         else:
             raise NotSimple(query)
         return 1

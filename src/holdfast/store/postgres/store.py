@@ -156,7 +156,7 @@ class PostgresStore(PostgresReader):
 
     def _nothing_to_claim(self, db: Connection, ops: Sequence[c.Transition], now: int) -> bool:
         """Answer those who claim in vain without a transaction: that is how it is most of the time."""
-        if not all(isinstance(op, c.Claim) and not claiming.is_worth_while(db, op, now) for op in ops):
+        if not all(isinstance(op, c.Claim | c.ClaimLeases) and not claiming.is_worth_while(db, op, now) for op in ops):
             return False
         self._settle([(op, []) for op in ops])
         return True

@@ -30,7 +30,7 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.Prune: pruning.prune,
 }
 _ABOUT_ONE = (c.SignalRun, c.RequestCancel, c.ResumeRun, c.ReplayRun, c.RevokeLease, c.SetPriority, c.OverrideRun)
-_ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run")
+_ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run", "release_lease", "finish_lease")
 
 
 class Attempt:

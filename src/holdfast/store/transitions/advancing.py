@@ -44,14 +44,22 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
-    if op.output is not None:
-        put_out(tx, [(op.run_id, op.output)])  # what comes too late for its stream must not hold up the run
+    if op.output is not None or op.closes is not None:
+        _show(tx, op)
     if op.payloads:
         _keep(tx, op)
     answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
     if op.spends or op.settles or op.settles_all:
         answer.breach = _account(tx, op)
     return answer
+
+
+def _show(tx: Transaction, op: c.Advance) -> None:
+    """Write what the run puts out, and close its streams."""
+    if op.output is not None:
+        put_out(tx, [(op.run_id, op.output)])  # what comes too late for its stream must not hold up the run
+    if op.closes is not None:
+        tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
 
 
 def _account(tx: Transaction, op: c.Advance) -> Breach | None:
@@ -152,7 +160,7 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
     started = _start_children(tx, op) if op.children or op.fanouts else []
     if op.taken:
         tx.many("take_signal", [{"id": signal} for signal in op.taken])
-    if op.opened or op.closed or op.escalated or op.reopened:
+    if op.opened or op.closed or op.escalated or op.reopened or op.alarm is not None:
         _write_waits(tx, op)
     for run_id, name, payload, key in op.signals:
         _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)))
@@ -187,6 +195,7 @@ def _write_waits(tx: Transaction, op: c.Advance) -> None:
         "reopen_wait": [{**mine, "step": step} for step in op.reopened],
         "escalate_wait": [{**mine, "step": step, "now": tx.now} for step in op.escalated],
         "close_wait": [{**mine, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
+        "set_alarm": [] if op.alarm is None else [{**mine, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
     }
     for query, values in steps.items():
         if values:

@@ -37,7 +37,7 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)
     move_clocks(tx, chosen)
-    return _lease(tx, op.session_id, [run.id for run in chosen])
+    return lease(tx, op.session_id, [run.id for run in chosen])
 
 
 def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:
@@ -57,7 +57,8 @@ def _promote(tx: Transaction) -> None:
         tx.change("promote", now=tx.now, was=was, status=status, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE)
 
 
-def _lease(tx: Transaction, session_id: str, ids: list[str]) -> list[Run]:
+def lease(tx: Transaction, session_id: str, ids: list[str]) -> list[Run]:
+    """Lease these runs, as far as they can be claimed."""
     if not ids:
         return []
     wanted = tx.as_list(ids)

@@ -3,38 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.core import claims, leases
-from holdfast.core.records import Event, Kind, Run
+from holdfast.core.records import Event, Kind, Run, Signal
 from holdfast.core.status import Move, Status, after
 from holdfast.core.streams import Reason
+from holdfast.core.suspensions import ENDS
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.contract import leases as c
 from holdfast.store.contract.runs import Claim
+from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.budgets import settle_held, settle_run
-from holdfast.store.transitions.claiming import claim
+from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import cancel_children
+from holdfast.store.transitions.suspending import error_of, look_at_the_clock
 from holdfast.store.transitions.touching import knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
-def claim_leases(tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim) -> list[c.Leased]:
+def claim_leases(
+    tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim,
+    lease: Callable[[Any, str, list[str]], list[Run]] = lease,
+) -> list[c.Leased]:  # fmt: skip
     """Lease ready runs, and arm the attempts that may take only so long."""
-    runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
+    if op.run_id is None:
+        runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
+    else:
+        runs = lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
     if not runs:
         return []
-    ids = tx.as_list(run.id for run in runs)
-    seqs = {row["run_id"]: row["seq"] for row in tx.rows("last_seqs", ids=ids)}
-    policies = {row["run_id"]: bytes(row["policy"]) for row in tx.rows("policies", ids=ids)}
-    for run in runs:
-        if run.id in policies:
-            _arm(tx, run, policies[run.id])
-    return [c.Leased(run, seqs.get(run.id, 0), policies.get(run.id)) for run in runs]
+    facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
+    leased = [_leased(run, facts[run.id]) for run in runs]
+    for one in leased:
+        if one.policy is not None:
+            _arm(tx, one.run, one.policy)
+    if op.judge is not None:
+        _judge(tx, [one for one in leased if one.seq], op.judge)
+    return leased
+
+
+def _leased(run: Run, row: Row) -> c.Leased:
+    return c.Leased(run, row["seq"] or 0, None if row["policy"] is None else bytes(row["policy"]))
+
+
+def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
+    """Write what the waits of these runs came to, so that whoever holds them can be told."""
+    if not leased:
+        return
+    histories: dict[str, list[Event]] = {one.run.id: [] for one in leased}
+    for row in tx.rows("histories", ids=tx.as_list(histories)):
+        values = dict(row)
+        histories[values.pop("run_id")].append(Event(**values))
+
+    def signals(run_id: str) -> list[Signal]:
+        return [Signal(**dict(row)) for row in tx.rows("signals", run_id=run_id)]
+
+    for one in leased:
+        change = judge(one, histories[one.run.id], partial(signals, one.run.id))
+        if change is not None:
+            advance(tx, change)
 
 
 def _arm(tx: Transaction, run: Run, policy: bytes) -> None:
@@ -51,7 +84,22 @@ def expire_attempts(tx: Transaction, op: c.ExpireAttempts) -> int:
     late = [row for row in found if row["held"]]
     for row in late:
         _time_out(tx, row, op.dice)
-    return len(late)
+    parked = [row["run_id"] for row in found if row["parked"]]
+    for run_id in parked:
+        _wake_or_end(tx, run_id)
+    return len(late) + len(parked)
+
+
+def _wake_or_end(tx: Transaction, run_id: str) -> None:
+    """See to a run that its holder has suspended, now that its time is up."""
+    state = _load(tx, run_id)
+    status = look_at_the_clock(tx, state)
+    if status is None:
+        return
+    error = error_of(state["waits"])
+    kind = next(kind for ended, kind in ENDS.values() if ended is status)
+    append_from_outside(tx, [(run_id, Event(kind, error=error, seq=last_seq(tx, run_id) + 1))])
+    _end(tx, state, status, None, error)
 
 
 def _time_out(tx: Transaction, row: Row, dice: float) -> None:

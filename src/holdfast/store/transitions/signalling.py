@@ -165,16 +165,28 @@ def _effect(tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _Lett
     new = _Heard(letter.name, letter.wait_id, letter.source, letter.payload)
     if not conditions.concerns(condition, new):
         return None, False
-    before = list(_heard(tx, run_id, condition))
-    if conditions.reads_payloads(condition) and (wait.get("sealed") or _any_sealed([new, *(heard for heard, _ in before)])):
+    tally = tally_so_far(tx, run_id, wait, condition, new)
+    if tally is None:
         return Effect.KEPT, True  # only whoever has the codec and the keys can read it
-    tally = conditions.Tally(condition, _read)
-    for heard, times in before:
-        tally.offer(heard, times)
     if tally.met:
         return Effect.KEPT, True
     effect = tally.offer(new)
     return effect, effect is Effect.SATISFIED
+
+
+def tally_so_far(
+    tx: Transaction, run_id: str, wait: Mapping[str, Any], condition: Condition, new: _Heard | None = None
+) -> conditions.Tally | None:
+    """Say what of a condition is met by the signals that have come; None when they, or a *new* one, cannot be read here."""
+    before = list(_heard(tx, run_id, condition))
+    if conditions.reads_payloads(condition):
+        known = [heard for heard, _ in before] + ([] if new is None else [new])
+        if wait.get("sealed") or _any_sealed(known):
+            return None
+    tally = conditions.Tally(condition, _read)
+    for heard, times in before:
+        tally.offer(heard, times)
+    return tally
 
 
 def _heard(tx: Transaction, run_id: str, condition: Condition) -> Iterator[tuple[_Heard, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.streams import Mode, Output, StreamPart
-from holdfast.errors import HoldfastError, LeaseLost, StreamClosed
+from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed, SummaryChanged
 from holdfast.store import contract as c
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -48,7 +48,7 @@ def write(tx: Transaction, said: Sequence[Said]) -> list[c.Appended | HoldfastEr
     heads = {row["run_id"]: row for row in tx.rows("outputs_of", ids=ids)}
     known = {_key(row["run_id"], row): _counts(row) for row in tx.rows("open_streams_of", ids=ids)}
     books = [_Book(tx, run_id, output, heads.get(run_id), known) for run_id, output in said]
-    good = [book for book in books if book.refused is None]
+    good = [book for book in books if book.refused is None and book.repeated is None]
     for query in ("insert_stream", "save_stream", "save_output", "insert_frame"):
         tx.many(query, [row for book in good for row in book.rows[query]])
     for book in good:
@@ -57,7 +57,7 @@ def write(tx: Transaction, said: Sequence[Said]) -> list[c.Appended | HoldfastEr
             least = 1 if book.output.only_steps else 0
             tx.change("close_streams", run_id=book.run_id, now=tx.now, reason=book.output.close_others, least=least)
         tx.hints.frames.add(book.run_id)
-    return [book.refused or c.Appended(book.last_seq) for book in books]
+    return [book.refused or c.Appended(book.last_seq if book.repeated is None else book.repeated) for book in books]
 
 
 def _key(run_id: str, part: Any) -> tuple[str, str, int, int]:
@@ -92,8 +92,11 @@ class _Book:
             "insert_stream": [], "save_stream": [], "save_output": [], "insert_frame": [],
         }  # fmt: skip
         self._trims: list[tuple[str, dict[str, object]]] = []
+        self.repeated: int | None = None
         states = [self._open(tx, part, known) for part in output.streams]
-        if self.refused is None:
+        for place, (part, state) in enumerate(zip(output.streams, states, strict=True)):
+            self._compare(part, state, sum(frame.stream == place for frame in output.frames))
+        if self.refused is None and self.repeated is None:
             self._enter(tx, states)
 
     def _open(self, tx: Transaction, part: StreamPart, known: dict[Any, Any]) -> dict[str, Any]:
@@ -106,6 +109,16 @@ class _Book:
         self._streams += 1
         counts = {"frames": 0, "said": 0, "durable": 0, "patches": 0, "best_effort": 0, "version": 0}
         return {"number": self._streams, "first_seq": self.last_seq + 1, **counts, **asked, "new": True}
+
+    def _compare(self, part: StreamPart, state: dict[str, Any], count: int) -> None:
+        """See whether a stream is where its writer believes it to be."""
+        if part.place is not None and state["frames"] != part.place:
+            if state["frames"] >= part.place + count:
+                self.repeated = self.last_seq - (state["frames"] - part.place - count)
+            else:
+                self.refused = BadOption(option="place", value=part.place, why=f"the stream has {state['frames']} frames so far")
+        elif part.since is not None and state["version"] != part.since:
+            self.refused = SummaryChanged(run=self.run_id, version=state["version"], since=part.since)
 
     def _enter(self, tx: Transaction, states: list[dict[str, Any]]) -> None:
         for frame in self.output.frames:

@@ -6,12 +6,18 @@ INSERT INTO holdfast.task (run_id, policy) VALUES (:run_id, :policy) ON CONFLICT
 -- name: arm_attempt
 UPDATE holdfast.task SET attempt_until = :until, generation = :generation WHERE run_id = :run_id;
 
+-- name: set_alarm
+-- For a run that waits and that nobody holds: when its time is up.
+INSERT INTO holdfast.task (run_id, policy, attempt_until, generation) VALUES (:run_id, :policy, :until, :generation)
+    ON CONFLICT (run_id) DO UPDATE SET attempt_until = excluded.attempt_until, generation = excluded.generation;
+
 -- name: disarm_attempt
 UPDATE holdfast.task SET attempt_until = NULL WHERE run_id = :run_id;
 
 -- name: overdue_attempts
 SELECT task.run_id, task.policy, run.priority,
-       CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held
+       CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held,
+       CASE WHEN run.session_id IS NULL AND run.status = 'waiting' AND run.generation = task.generation THEN 1 ELSE 0 END AS parked
   FROM holdfast.task AS task JOIN holdfast.run AS run ON run.id = task.run_id
  WHERE task.attempt_until <= :now
  ORDER BY task.attempt_until LIMIT :limit;
@@ -24,6 +30,9 @@ SELECT run.id, namespace, status, priority, generation, revision, session_id, cr
        parent_index
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
+
+-- name: save_waits
+UPDATE holdfast.run SET waits = :waits WHERE id = :run_id;
 
 -- name: take_back
 -- Whoever holds it holds nothing now.

@@ -1,8 +1,8 @@
--- name: policies
-SELECT run_id, policy FROM holdfast.task WHERE run_id = ANY(CAST(:ids AS TEXT[]));
-
--- name: last_seqs
-SELECT run_id, MAX(seq) AS seq FROM holdfast.event WHERE run_id = ANY(CAST(:ids AS TEXT[])) GROUP BY run_id;
+-- name: lease_facts
+-- Differs from SQLite: lists travel as arrays.
+SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq,
+       (SELECT policy FROM holdfast.task AS task WHERE task.run_id = wanted.id) AS policy
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: lease_state
 -- Differs from SQLite: locked, so that its holder cannot write meanwhile.
@@ -14,7 +14,81 @@ SELECT run.id, namespace, status, priority, generation, revision, session_id, cr
 -- name: overdue_attempts
 -- Differs from SQLite: what another process looks after is left to it.
 SELECT task.run_id, task.policy, run.priority,
-       CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held
+       CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held,
+       CASE WHEN run.session_id IS NULL AND run.status = 'waiting' AND run.generation = task.generation THEN 1 ELSE 0 END AS parked
   FROM holdfast.task AS task JOIN holdfast.run AS run ON run.id = task.run_id
  WHERE task.attempt_until <= :now
  ORDER BY task.attempt_until LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+
+-- name: finish_leases
+-- `finish_runs` for those who hold explicit leases: whatever their attempts put out is closed with them.
+WITH wanted AS (
+    SELECT run_id, generation, status, result, error, finished_at, reason, closed_at
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
+                  CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]), CAST(:reason AS TEXT[]), CAST(:closed_at AS BIGINT[]))
+        AS wanted (run_id, generation, status, result, error, finished_at, reason, closed_at)
+), leased AS (
+    SELECT run.id
+      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), finished AS (
+    UPDATE holdfast.run AS run
+       SET status = wanted.status, result = wanted.result, error = wanted.error, finished_at = wanted.finished_at,
+           session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE run.id = wanted.run_id
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+), closed AS (
+    UPDATE holdfast.stream AS stream
+       SET closed_at = wanted.closed_at, reason = wanted.reason
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE stream.run_id = wanted.run_id AND stream.closed_at IS NULL AND stream.generation >= 1
+)
+SELECT id FROM leased;
+
+-- name: release_leases
+-- `release_runs` for those who hold explicit leases: whatever their attempts put out is closed with them.
+WITH wanted AS (
+    SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
+                  CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:ready_at AS BIGINT[]),
+                  CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:closed_at AS BIGINT[]))
+        AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at)
+), leased AS (
+    SELECT run.id
+      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
+       AND (run.revision = wanted.revision OR wanted.revision < 0)
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), released AS (
+    UPDATE holdfast.run AS run
+       SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
+           rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE run.id = wanted.run_id
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+), closed AS (
+    UPDATE holdfast.stream AS stream
+       SET closed_at = wanted.closed_at, reason = wanted.reason
+      FROM wanted JOIN leased ON leased.id = wanted.run_id
+     WHERE stream.run_id = wanted.run_id AND stream.closed_at IS NULL AND stream.generation >= 1
+)
+SELECT id FROM leased;

@@ -1,5 +1,5 @@
--- name: policies
-SELECT run_id, policy FROM holdfast.task WHERE run_id IN (SELECT value FROM json_each(:ids));
-
--- name: last_seqs
-SELECT run_id, MAX(seq) AS seq FROM holdfast.event WHERE run_id IN (SELECT value FROM json_each(:ids)) GROUP BY run_id;
+-- name: lease_facts
+-- Differs from Postgres: lists travel as JSON.
+SELECT value AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = value) AS seq,
+       (SELECT policy FROM holdfast.task AS task WHERE task.run_id = value) AS policy
+  FROM json_each(:ids);

@@ -1,0 +1,268 @@
+"""One lease: what its holder knows of the run, and what it does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.authoring.code.waits import Received, Waited
+from holdfast.core import tokens
+from holdfast.core.duration import Duration
+from holdfast.core.records import Run, Signal
+from holdfast.core.streams import FrameKind, Mode
+from holdfast.engine import keys
+from holdfast.engine.client import Moment, Request
+from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
+from holdfast.engine.leases import LeaseDesk
+from holdfast.engine.suspending import LeaseWait
+from holdfast.errors import HoldfastError, LeaseLost, SummaryChanged
+
+TRIES = 20
+"""How often a patch is made again when somebody else, with the same proof, was quicker."""
+
+Do = Callable[[Request], Any]
+Make = Callable[[], Request]
+
+
+class LeaseFacts:
+    """What the holder of a lease knows."""
+
+    _holding: Holding
+    _desk: LeaseDesk
+
+    @property
+    def proof(self) -> str:
+        """A text that shows the lease: ``engine.lease(proof)`` takes it up again, in this process or in another."""
+        return str(self._holding.proof)
+
+    @property
+    def run(self) -> Run:
+        """The run, as it was when it was leased."""
+        return self._holding.run
+
+    @property
+    def input(self) -> Any:
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
+        return self._desk.input(self._holding.run)
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is; the first is 1. A lost one does not count."""
+        return self._holding.attempt
+
+    @property
+    def waited(self) -> Waited | None:
+        """What its last wait came to, if it waited: by which signals, that its time was up, or who let it go."""
+        found = self._resumed
+        if found is None:
+            return None
+        decode = self._desk.codec.decode
+        signals = tuple(
+            Received(one.number, one.name, decode(one.payload), one.source, _moment(one.at), one.wait_id) for one in found.signals
+        )
+        return Waited(found.how, signals, decode(found.value), found.by)
+
+    @property
+    def signals(self) -> Sequence[Signal]:
+        """The signals that its last wait was met by; those that had come when its time was up."""
+        return [] if self._resumed is None else self._resumed.signals
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it waited, and what it waited for did not come in time."""
+        return self._resumed is not None and self._resumed.how == "timeout"
+
+    @property
+    def _resumed(self) -> Resumed | None:
+        if self._holding.trouble is not None:
+            raise self._holding.trouble
+        return self._holding.resumed
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do so: ``cancel()``."""
+        return self._desk.cancel_reason(self._holding)
+
+    def __repr__(self) -> str:
+        return f"<lease {self.proof}>"
+
+
+class Lease(LeaseFacts):
+    """The right to write one run. Each call that ends it says what came of it; made again, it is answered the same."""
+
+    def __init__(self, holding: Holding, desk: LeaseDesk, do: Do, renew: Callable[[], None]) -> None:
+        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
+
+    def renew(self) -> None:
+        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
+        self._renew()
+
+    # What it shows
+
+    def progress(self, percent: float | None = None, message: str | None = None) -> None:
+        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
+        self._do(self._desk.frames.progress(self._holding, percent, message))
+
+    def emit(
+        self, *values: Any, kind: str = FrameKind.EVENT, name: str | None = None, mode: str = Mode.DURABLE,
+        keep: int | None = None, ttl: Duration | None = None, place: int | None = None,
+    ) -> int:  # fmt: skip
+        """Append frames to the output of the run, all or none, and return the number of the last one. With *place*, the number of
+        frames that this attempt has appended before, a call made again is answered the same. Raises LeaseLost."""
+        options: dict[str, Any] = {"kind": kind, "name": name, "mode": mode, "keep": keep, "ttl": ttl, "place": place}
+        for left in reversed(range(TRIES)):
+            try:
+                last: int = self._do(self._desk.frames.append(self._holding, values, **options))
+            except SummaryChanged:
+                if not left:
+                    raise
+            else:
+                return last
+        raise AssertionError
+
+    # What ends it
+
+    def complete(self, result: Any = None) -> Ended:
+        """End the run with a result."""
+        ended: Ended = self._write(lambda: self._desk.complete(self._holding, result))
+        return ended
+
+    def fail(self, kind: str, message: str, details: Mapping[str, Any] | None = None) -> Retried | Ended:
+        """Say that this attempt failed: transient, timeout, infrastructure, permanent or cancelled."""
+        answer: Retried | Ended = self._write(lambda: self._desk.fail(self._holding, kind, message, details))
+        return answer
+
+    def delay(self, until: Moment) -> Put:
+        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
+        answer: Put = self._write(lambda: self._desk.delay(self._holding, until))
+        return answer
+
+    def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
+        """Open a wait that can be handed out, or return the open one of that name: whoever has its token may deliver signals to
+        it, already now."""
+        known = self._desk.known_wait(self._holding, name)
+        if known is not None:
+            return known
+        if tokens.current(self._desk.store.keys()) is None:
+            self._do(keys.need())
+        wait: LeaseWait = self._write(lambda: self._desk.create_wait(self._holding, name, expires))
+        return wait
+
+    def suspend(self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue") -> Put:
+        """Let the run wait for one of these: names of signals, waits, conditions. Whoever claims it then sees what came. When
+        time is up: continue, fail, cancel, expire, or escalate. Raises BadCondition, BadWait."""
+        wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
+        while True:
+            answer = self._write(lambda: self._desk.suspend(self._holding, wanted))
+            if isinstance(answer, Put):
+                return answer  # else something reached the run meanwhile: look again
+
+    def cancel(self, reason: str = "cancelled by its holder") -> Ended:
+        """Stop the run."""
+        answer = self.fail("cancelled", reason)
+        assert isinstance(answer, Ended)
+        return answer
+
+    def _write(self, make: Make) -> Any:
+        request = make()
+        try:
+            return self._do(request)
+        except LeaseLost as refused:
+            return self._desk.explain(self._holding, request, refused)
+        except HoldfastError:
+            raise
+        except Exception:
+            if not self._desk.caught_up(self._holding):
+                raise
+        return self._do(make())
+
+
+AsyncDo = Callable[[Request], Awaitable[Any]]
+
+
+class AsyncLease(LeaseFacts):
+    """The right to write one run, for asyncio programs."""
+
+    def __init__(self, holding: Holding, desk: LeaseDesk, do: AsyncDo, renew: Callable[[], Awaitable[None]]) -> None:
+        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
+
+    async def renew(self) -> None:
+        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
+        await self._renew()
+
+    async def progress(self, percent: float | None = None, message: str | None = None) -> None:
+        """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
+        await self._do(self._desk.frames.progress(self._holding, percent, message))
+
+    async def emit(
+        self, *values: Any, kind: str = FrameKind.EVENT, name: str | None = None, mode: str = Mode.DURABLE,
+        keep: int | None = None, ttl: Duration | None = None, place: int | None = None,
+    ) -> int:  # fmt: skip
+        """Append frames to the output of the run, all or none, and return the number of the last one. Raises LeaseLost."""
+        options: dict[str, Any] = {"kind": kind, "name": name, "mode": mode, "keep": keep, "ttl": ttl, "place": place}
+        for left in reversed(range(TRIES)):
+            try:
+                last: int = await self._do(self._desk.frames.append(self._holding, values, **options))
+            except SummaryChanged:
+                if not left:
+                    raise
+            else:
+                return last
+        raise AssertionError
+
+    async def complete(self, result: Any = None) -> Ended:
+        """End the run with a result."""
+        ended: Ended = await self._write(lambda: self._desk.complete(self._holding, result))
+        return ended
+
+    async def fail(self, kind: str, message: str, details: Mapping[str, Any] | None = None) -> Retried | Ended:
+        """Say that this attempt failed: transient, timeout, infrastructure, permanent or cancelled."""
+        answer: Retried | Ended = await self._write(lambda: self._desk.fail(self._holding, kind, message, details))
+        return answer
+
+    async def delay(self, until: Moment) -> Put:
+        """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
+        answer: Put = await self._write(lambda: self._desk.delay(self._holding, until))
+        return answer
+
+    async def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
+        """Open a wait that can be handed out, or return the open one of that name."""
+        known = self._desk.known_wait(self._holding, name)
+        if known is not None:
+            return known
+        if tokens.current(self._desk.store.keys()) is None:
+            await self._do(keys.need())
+        wait: LeaseWait = await self._write(lambda: self._desk.create_wait(self._holding, name, expires))
+        return wait
+
+    async def suspend(self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue") -> Put:
+        """Let the run wait for one of these: names of signals, waits, conditions. Raises BadCondition, BadWait."""
+        wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
+        while True:
+            answer = await self._write(lambda: self._desk.suspend(self._holding, wanted))
+            if isinstance(answer, Put):
+                return answer
+
+    async def cancel(self, reason: str = "cancelled by its holder") -> Ended:
+        """Stop the run."""
+        answer = await self.fail("cancelled", reason)
+        assert isinstance(answer, Ended)
+        return answer
+
+    async def _write(self, make: Make) -> Any:
+        request = make()
+        try:
+            return await self._do(request)
+        except LeaseLost as refused:
+            return self._desk.explain(self._holding, request, refused)
+        except HoldfastError:
+            raise
+        except Exception:
+            if not self._desk.caught_up(self._holding):
+                raise
+        return await self._do(make())
+
+
+def _moment(instant: int) -> datetime:
+    return datetime.fromtimestamp(instant / 1_000_000, UTC)

@@ -1,0 +1,67 @@
+"""A run that is held by an explicit lease, as far as its holder knows, and what the calls of a holder come to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core import leases, streams
+from holdfast.core.leases import Proof, TaskPolicy
+from holdfast.core.records import Run, Signal
+from holdfast.core.status import Status
+from holdfast.core.suspensions import Suspension
+from holdfast.errors import HoldfastError
+
+
+class Retried(msgspec.Struct, frozen=True):
+    """The attempt is made again, at ``at`` (microseconds since 1970)."""
+
+    at: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The run is over."""
+
+    status: Status
+
+
+class Put(msgspec.Struct, frozen=True):
+    """The run is put off, or waits; somebody will claim it again."""
+
+    status: Status
+    until: int | None
+
+
+class Resumed(msgspec.Struct):
+    """What the last wait of a run came to: ``how`` is "signals", "timeout" or "release"; ``by`` is who let it go."""
+
+    how: str
+    signals: list[Signal] = []
+    by: str | None = None
+    value: bytes = b"null"
+
+
+class Holding:
+    """A run that is held by an explicit lease, as far as its holder knows."""
+
+    def __init__(self, proof: Proof, run: Run, seq: int, policy: TaskPolicy) -> None:
+        self.proof, self.run, self.seq, self.policy = proof, run, seq, policy
+        self.open: Suspension | None = None
+        """What it was suspended for, if nobody has judged yet whether that has come."""
+        self.resumed: Resumed | None = None
+        self.failures = leases.Failures()
+        self.trouble: HoldfastError | None = None
+        """Why what it waited for cannot be told."""
+        self._rate: streams.Rate | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is; the first is 1."""
+        return self.failures.retried + 1
+
+    def came(self, count: int, now: int, ttl: int) -> int:
+        """Frames of best effort came, one after another since the last call: return how many are to be kept."""
+        if self._rate is None:
+            self._rate = streams.Rate()
+            return self._rate.came(now, ttl)
+        before = self._rate.last
+        return max(self._rate.came(before + (now - before) * number // count, ttl) for number in range(1, count + 1))

@@ -1,0 +1,94 @@
+"""What the holder of an explicit lease has to show: how far it is, and frames. Each call is durable when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core import duration, streams
+from holdfast.core.duration import Duration
+from holdfast.core.streams import FrameKind, Mode, NewFrame, Output, Progress, StreamPart
+from holdfast.engine.client import Client, Request
+from holdfast.engine.holding import Holding
+from holdfast.errors import BadOption, FrameTooBig
+from holdfast.store import contract as c
+
+
+class Frames:
+    """Turns what a holder shows into transitions."""
+
+    def __init__(self, client: Client) -> None:
+        self._store, self._codec = client.store, client.codec
+
+    def progress(self, held: Holding, percent: float | None, message: str | None) -> Request:
+        """Say how far the run is; what is not said stays as it was."""
+        if percent is None and message is None:
+            raise BadOption(option="percent", why="say how far it is: a percentage, a message, or both")
+        if percent is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100):
+            raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
+        if message is not None and (not isinstance(message, str) or len(message) > 1000):
+            raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
+        told = Progress(None if percent is None else float(percent), message, self._store.now())
+        return self._request(held, Output([], [], told))
+
+    def append(
+        self, held: Holding, values: Sequence[Any], *, kind: str, name: str | None, mode: str, keep: int | None,
+        ttl: Duration | None, place: int | None,
+    ) -> Request:  # fmt: skip
+        """Append frames, all of them or none; the answer is the number of the last one."""
+        _check(values, kind, mode, keep, place)
+        part = StreamPart("", held.attempt, held.proof.generation, place=place)
+        now = self._store.now()
+        if mode == Mode.SUMMARY:
+            frames = self._patches(held, part, values, now)
+            part.keep = {mode: keep or streams.KEEP_SUMMARY}
+        else:
+            frames = [self._frame(held, kind, mode, value, now, name) for value in values]
+            lasts = duration.parse(ttl) if ttl is not None else streams.TTL
+            part.keep = {mode: keep or (held.came(len(values), now, lasts) if mode == Mode.BEST_EFFORT else streams.KEEP_DURABLE)}
+        return self._request(held, Output([part], frames))
+
+    def _patches(self, held: Holding, part: StreamPart, values: Sequence[Any], now: int) -> list[NewFrame]:
+        stored = [one for one in self._store.streams(held.run.id) if one.generation == part.generation and one.step == part.step]
+        document: Any = {}
+        version = 0
+        if stored:
+            version = stored[0].version
+            document = {} if stored[0].summary is None else self._codec.decode(stored[0].summary, what="a summary")
+        part.since = version
+        frames = []
+        for value in values:
+            changes, nulls = streams.plain(value)
+            document = streams.merge(document, changes, nulls)
+            version += 1
+            frame = self._frame(held, FrameKind.EVENT, Mode.SUMMARY, changes, now, None)
+            frame.nulls = self._codec.encode(nulls, what="paths") if nulls else None
+            frame.version = version
+            frames.append(frame)
+        part.summary, part.version = self._codec.encode(document, what="a summary"), version
+        return frames
+
+    def _frame(self, held: Holding, kind: str, mode: str, value: Any, now: int, name: str | None) -> NewFrame:
+        data = self._codec.encode(value, what="a frame")
+        if len(data) > streams.LARGEST:
+            raise FrameTooBig(bytes=len(data), run=held.run.id)
+        return NewFrame(0, kind, mode, data, now, name)
+
+    def _request(self, held: Holding, output: Output) -> Request:
+        return Request(c.AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq)
+
+
+def _check(values: Sequence[Any], kind: str, mode: str, keep: int | None, place: int | None) -> None:
+    if not values:
+        raise BadOption(option="values", why="there is nothing to append")
+    if kind not in set(FrameKind):
+        raise BadOption(option="kind", value=kind, known=", ".join(FrameKind))
+    if mode not in set(Mode):
+        raise BadOption(option="mode", value=mode, known=", ".join(Mode))
+    if kind in (FrameKind.STDOUT, FrameKind.STDERR) and not all(isinstance(value, str) for value in values):
+        raise BadOption(option="kind", value=kind, why="it is text")
+    if kind == FrameKind.BLOB and not all(isinstance(value, bytes) for value in values):
+        raise BadOption(option="kind", value=kind, why="it is bytes")
+    for option, number, least in (("keep", keep, 1), ("place", place, 0)):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < least):
+            raise BadOption(option=option, value=number, why=f"it is a number of frames, from {least} on")

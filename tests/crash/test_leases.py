@@ -1,0 +1,121 @@
+"""Leased work, killed before and after each of its commits: it goes on elsewhere, and nothing is lost or written by halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, all_of
+from holdfast.connect.store import open_store
+from holdfast.testing.clock import VirtualClock
+
+Lend = Callable[[], AbstractContextManager[str]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def lend(request, tmp_path) -> Lend:
+    """What lends empty databases."""
+    if request.param == "postgres":
+        found: Lend = request.getfixturevalue("postgres_server").lend
+        return found
+    numbers = iter(range(1000))
+
+    @contextmanager
+    def file() -> Iterator[str]:
+        yield str(tmp_path / f"{next(numbers)}.db")
+
+    return file
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+class Mortal:
+    """A store whose process dies before or after its n-th commit."""
+
+    def __init__(self, store: Any, n: int, side: str) -> None:
+        self._store, self._left, self._side = store, n, side
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, batch: Sequence[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left == 0 and self._side == "before":
+            raise Crash
+        answers: list[Any] = self._store.apply(batch)
+        if self._left == 0:
+            raise Crash
+        return answers
+
+
+def work(engine: Engine) -> None:
+    """Claim once, and do the next thing: show something and wait for two signals, wait in vain, be done."""
+    leases = engine.leases("mortal", workflows=["render"], ttl="10s")
+    for lease in leases.claim():
+        if lease.waited is None:
+            lease.progress(10, "begun")
+            lease.emit("a", "b", place=0)
+            lease.emit({"state": "waits"}, mode="summary")
+            lease.suspend(all_of(lease.create_wait("ok", expires="9d"), "go"), timeout="1d", on_timeout="fail")
+        elif lease.waited.how == "signals":
+            lease.emit("c")
+            lease.suspend("never", timeout="1h")
+        else:
+            lease.complete([signal.name for signal in lease.signals])
+    leases.close()
+
+
+def answer(engine: Engine, run_id: str, clock: VirtualClock) -> None:
+    """Do what others do meanwhile: send what the run waits for, once; and let time pass."""
+    for wait in engine.waits(run_id):
+        if wait.id is not None and wait.state == "open":
+            engine.deliver(wait.id, engine.wait_token(wait.id), payload=1, key="ok")
+    engine.signal(run_id, "go", 2, key="go")
+    clock.advance("1h")
+
+
+def live(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -> tuple[bool, dict[str, Any]]:
+    """Let it be done by one who dies at the n-th commit, and then by others; return whether it died, and what was done."""
+    run = whole.start("render", 1, policy={"retries": 1})
+    store = open_store(database, clock=clock)
+    mortal, died = Engine(database, clock=clock, store=Mortal(store, n, side)), False
+    for _ in range(10):
+        try:
+            work(mortal)
+        except Crash:
+            died, mortal = True, whole
+            clock.advance("11s")
+        assert whole.check() == []
+        if run.record.finished_at is not None:
+            break
+        answer(whole, run.id, clock)
+    history = [event.kind for event in run.history()]
+    done = {
+        "status": run.status, "result": run.result(timeout="1s"), "progress": whole.progress(run.id).percent,
+        "waits": history.count("wait_satisfied"), "timeouts": history.count("wait_timed_out"),
+        "summary": whole.summary(run.id), "streams": {stream.reason for stream in whole.streams(run.id)} - {"taken over"},
+    }  # fmt: skip
+    store.close()
+    return died, done
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_leased_work_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
+    clock, undisturbed, n = VirtualClock(), None, 0
+    with lend() as database:
+        whole = Engine(database, clock=clock)
+        while True:
+            died, done = live(whole, database, clock, n, side)
+            undisturbed = undisturbed or done
+            assert done == undisturbed
+            if n and not died:
+                break
+            n += 1
+        whole.close()
+    assert (done["status"], done["waits"], done["timeouts"], done["summary"]) == ("completed", 1, 1, {"state": "waits"})
+    assert n > 12

@@ -1,0 +1,298 @@
+"""What the holder of a lease shows while it works, and leases that are taken up from the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncEngine, Engine
+from holdfast.engine.holding import Ended
+from holdfast.errors import BadOption, BadPatch, FrameTooBig, LeaseLost, NotReclaimable, RunFailed, RunFinished, RunNotFound
+
+
+@pytest.fixture
+def idle(database, clock):
+    """An engine that is not at work, by a clock that the test moves."""
+    engine = Engine(database, clock=clock)
+    yield engine
+    assert engine.check() == []
+    engine.close()
+
+
+@pytest.fixture
+def holder(idle):
+    with idle.leases("render-1", workflows=["render"], ttl="1d") as leases:
+        yield leases
+
+
+@pytest.fixture
+def run(idle):
+    return idle.start("render", 1, policy={"retries": 3, "delay": "0s"})
+
+
+def one(leases: Any) -> Any:
+    (lease,) = leases.claim()
+    return lease
+
+
+def test_a_holder_says_how_far_it_is(idle, holder, run):
+    lease = one(holder)
+    lease.progress(40, "half")
+    lease.progress(message="more than half")
+    told = idle.progress(run.id)
+
+    assert (told.percent, told.message) == (40.0, "more than half")
+    lease.complete()
+    with pytest.raises(LeaseLost):
+        lease.progress(50)
+
+
+def test_a_holder_appends_frames_and_others_read_them(idle, holder, run):
+    lease = one(holder)
+    assert lease.emit("a", "b", name="token") == 2
+    assert lease.emit("line\n", kind="stdout") == 3
+    assert lease.emit(b"\x00\x01", kind="blob") == 4
+    lease.complete()
+
+    frames = idle.read(run.id)
+    assert [(frame.seq, frame.kind, frame.value, frame.name) for frame in frames] == [
+        (1, "event", "a", "token"), (2, "event", "b", "token"), (3, "stdout", "line\n", None), (4, "blob", b"\x00\x01", None),
+    ]  # fmt: skip
+    (stream,) = idle.streams(run.id)
+    assert (stream.attempt, stream.generation, stream.reason) == (1, 1, "completed")
+    assert [frame.value for frame in idle.tail(run.id)][:2] == ["a", "b"]
+
+
+def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, run):
+    first = one(holder)
+    first.emit("one")
+    first.fail("transient", "no disk")
+    second = one(holder)
+    second.emit("two")
+    idle.revoke(run.id)
+    third = one(holder)
+    third.emit("three")
+    third.suspend("go")
+
+    assert [(stream.attempt, stream.reason, stream.supersedes) for stream in idle.streams(run.id)] == [
+        (1, "retried", None), (2, "taken back", 1), (2, "released", 2),
+    ]  # fmt: skip
+    for late in (first, second, third):
+        with pytest.raises(LeaseLost):
+            late.emit("late")
+        with pytest.raises(LeaseLost):
+            late.progress(1)
+    assert [frame.value for frame in idle.read(run.id)] == ["one", "two", "three"]
+
+
+def test_a_summary_is_patched_by_several_with_the_same_proof(idle, holder, run, database, clock):
+    lease = one(holder)
+    helper = Engine(database, clock=clock)
+    helping = helper.lease(lease.proof)
+    lease.emit({"done": 0, "files": {"a": "open", "b": "open"}}, mode="summary")
+    helping.emit({"done": 1, "files": {"a": None}}, mode="summary")
+    lease.emit({"done": 2}, mode="summary")
+    lease.complete()  # it closes what its helper may have opened
+    helper.close()
+
+    assert idle.summary(run.id) == {"done": 2, "files": {"b": "open"}}
+    assert [(stream.version, stream.reason) for stream in idle.streams(run.id)] == [(3, "completed")]
+
+
+def test_what_only_a_helper_put_out_is_closed_too(idle, holder, run, database, clock):
+    lease = one(holder)
+    helper = Engine(database, clock=clock)
+    helper.lease(lease.proof).emit("x")
+    helper.close()
+    lease.delay("1h")
+
+    assert [stream.reason for stream in idle.streams(run.id)] == ["released"]
+
+
+def test_frames_with_a_place_are_appended_once(idle, holder, run):
+    lease = one(holder)
+    first = lease.emit("a", "b", place=0)
+    then = lease.emit("c", place=2)
+
+    assert (lease.emit("a", "b", place=0), lease.emit("c", place=2)) == (first, then) == (2, 3)
+    with pytest.raises(BadOption, match="3 frames so far"):
+        lease.emit("e", place=4)
+    assert [frame.value for frame in idle.read(run.id)] == ["a", "b", "c"]
+
+
+def test_best_effort_keeps_the_last_ones(idle, holder, run, clock):
+    lease = one(holder)
+    for number in range(3):
+        lease.emit(*range(number * 100, number * 100 + 100), mode="best_effort")
+        clock.advance("10s")
+
+    assert idle.read(run.id)[-1].value == 299
+    assert 64 <= len(idle.read(run.id)) < 300
+    lease.emit(*range(5), keep=3)
+    assert [frame.value for frame in idle.read(run.id, best_effort=False)] == [2, 3, 4]
+
+
+def test_what_cannot_be_shown_is_refused_and_nothing_is_written(idle, holder, run):
+    lease = one(holder)
+    for wrong, call in (
+        (BadOption, lambda: lease.progress()),
+        (BadOption, lambda: lease.progress(101)),
+        (BadOption, lambda: lease.progress(5, "x" * 1001)),
+        (BadOption, lambda: lease.emit()),
+        (BadOption, lambda: lease.emit(1, kind="sound")),
+        (BadOption, lambda: lease.emit(1, mode="loud")),
+        (BadOption, lambda: lease.emit(1, kind="stdout")),
+        (BadOption, lambda: lease.emit("x", kind="blob")),
+        (BadOption, lambda: lease.emit(1, keep=0)),
+        (BadOption, lambda: lease.emit(1, place=-1)),
+        (BadPatch, lambda: lease.emit(1, mode="summary")),
+        (FrameTooBig, lambda: lease.emit("x" * 70_000)),
+    ):
+        with pytest.raises(wrong):
+            call()
+    assert (idle.read(run.id), idle.progress(run.id)) == ([], None)
+
+
+def test_nothing_of_another_namespace_can_be_shown_to(database, idle, holder, run):
+    other = Engine(database, namespace="other", clock=idle._parts.clock)
+    proof = one(holder).proof
+    with pytest.raises(LeaseLost):
+        other.lease(proof)
+    with other.leases(workflows=["render"]) as theirs, pytest.raises(RunNotFound):
+        theirs.reclaim(run.id)
+    other.close()
+
+
+# Reclaiming
+
+
+def test_the_run_of_a_dead_holder_is_reclaimed_at_once(idle, holder, run, clock):
+    idle.start("render", 2, priority=9)
+    dead = idle.leases("dead", workflows=["render"], ttl="10s")
+    lease = dead.claim(2)[1]
+    assert lease.run.id == run.id
+    with pytest.raises(NotReclaimable, match="somebody holds it"):
+        holder.reclaim(run.id)
+    clock.advance("11s")
+    again = holder.reclaim(run.id)
+
+    assert (again.run.id, again.attempt, again.run.generation) == (run.id, 1, lease.run.generation + 2)
+    with pytest.raises(LeaseLost):
+        lease.complete()
+    assert again.complete() == Ended("completed")
+    with pytest.raises(RunFinished):
+        holder.reclaim(run.id)
+
+
+def test_a_run_that_is_lost_more_often_than_agreed_fails(idle, holder, clock):
+    run = idle.start("render", 1, policy={"reclaims": 1})
+    for _ in range(2):
+        one(idle.leases("dead", workflows=["render"], ttl="10s"))
+        clock.advance("11s")
+
+    assert holder.reclaim(run.id) == Ended("failed")
+    with pytest.raises(RunFailed, match="lost it 2 times"):
+        run.result()
+
+
+def test_the_limit_holds_for_claims_too(idle, holder, clock):
+    run = idle.start("render", 1, policy={"reclaims": 0})
+    one(idle.leases("dead", workflows=["render"], ttl="10s"))
+    clock.advance("11s")
+
+    assert holder.claim() == []
+    assert run.status == "failed"
+
+
+def test_what_cannot_be_reclaimed_is_refused_by_name(idle, holder, run):
+    able = idle.start("render", 2, capabilities=["cuda"])
+    with pytest.raises(NotReclaimable, match="capabilities"):
+        holder.reclaim(able.id)
+    lease = holder.reclaim(run.id)
+    lease.suspend("go")
+    with pytest.raises(NotReclaimable, match="waiting"):
+        holder.reclaim(run.id)
+    with pytest.raises(RunNotFound):
+        holder.reclaim("nobody")
+
+
+# Many at once
+
+
+def test_several_are_completed_in_one_call_and_the_refused_are_named(idle, holder):
+    runs = [idle.start("render", number) for number in range(3)]
+    leases = holder.claim(3)
+    idle.revoke(runs[1].id)
+    answers = holder.complete_all([(lease, number) for number, lease in enumerate(leases)])
+
+    assert [type(answer) for answer in answers] == [Ended, LeaseLost, Ended]
+    assert [runs[place].result() for place in (0, 2)] == [0, 2]
+    again = holder.complete_all([(leases[0], 0)])
+    assert again == [Ended("completed")]
+
+
+def test_work_that_another_process_leaves_is_found(database):
+    mine, theirs = Engine(database), Engine(database)
+    found: list[Any] = []
+    with mine.leases(workflows=["render"]) as leases:
+        threads = [threading.Thread(target=lambda: found.extend(leases.claim(2, wait="30s"))) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        runs = [run for number in range(3) for run in theirs.start_many("render", [number, number])]
+        for thread in threads:
+            thread.join()
+        while len(found) < len(runs):
+            found.extend(leases.claim(6, wait="30s"))
+    assert Counter(lease.run.id for lease in found) == Counter(run.id for run in runs)
+    mine.close()
+    theirs.close()
+
+
+def test_every_task_is_found_by_someone_who_is_able(database):
+    engine = Engine(database)
+    words = [f"kind{number}" for number in range(4)]
+    runs = [run for word in words for run in engine.start_many("render", range(5), capabilities=[word])]
+    done: Counter[str] = Counter()
+
+    def work(offer: set[str]) -> None:
+        with engine.leases(workflows=["render"], capabilities=sorted(offer)) as leases:
+            while found := leases.claim(2):
+                for lease in found:
+                    assert set(lease.run.capabilities) <= offer
+                    done[lease.run.id] += 1
+                leases.complete_all([(lease, None) for lease in found])
+
+    threads = [threading.Thread(target=work, args=({words[number % 4], words[(number + 1) % 4]},)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == Counter(run.id for run in runs)
+    assert engine.check() == []
+    engine.close()
+
+
+def test_the_same_for_asyncio(database):
+    async def main() -> None:
+        engine = AsyncEngine(database)
+        runs = await engine.start_many("render", range(4))
+        async with engine.leases(workflows=["render"], capabilities=["x"]) as leases:
+            lease = await leases.reclaim(runs[0].id)
+            helping = engine.lease(lease.proof)
+            await helping.renew()
+            await helping.progress(3, "on my way")
+            assert await lease.emit("a", "b") == 2
+            assert await lease.emit({"x": 1}, mode="summary") == 3
+            others = await leases.claim(3)
+            await engine.revoke(runs[1].id)
+            answers = await leases.complete_all([(one, 1) for one in [lease, *others]])
+            assert sorted(type(answer).__name__ for answer in answers) == ["Ended", "Ended", "Ended", "LeaseLost"]
+        assert engine.progress(runs[0].id).percent == 3.0
+        assert [frame.value for frame in engine.read(runs[0].id)] == ["a", "b", {"x": 1}]
+        await engine.close()
+
+    asyncio.run(main())
