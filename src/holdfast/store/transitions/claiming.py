@@ -61,10 +61,12 @@ def lease(tx: Transaction, session_id: str, ids: list[str]) -> list[Run]:
     """Lease these runs, as far as they can be claimed."""
     if not ids:
         return []
-    wanted = tx.as_list(ids)
+    wanted, claimed = tx.as_list(ids), 0
     for was in sorted(CLAIMABLE):
         status = after(was, Move.CLAIM)
-        tx.change("claim_runs", ids=wanted, session_id=session_id, now=tx.now, was=was, status=status)
+        claimed += tx.change("claim_runs", ids=wanted, session_id=session_id, now=tx.now, was=was, status=status)
+    if not claimed:
+        return []
     order = {run_id: place for place, run_id in enumerate(ids)}
     runs = [run_from(row) for row in tx.rows("runs_by_id", ids=wanted) if row["session_id"] == session_id]
     return sorted(runs, key=lambda run: order[run.id])

@@ -37,6 +37,7 @@ from holdfast.testing.conformance.schedules import Ticking
 from holdfast.testing.conformance.shares import Gathering, Shares
 from holdfast.testing.conformance.streams import Streaming
 from holdfast.testing.conformance.subscriptions import Subscribing
+from holdfast.testing.conformance.suspensions import Suspending
 from holdfast.testing.conformance.waits import Waiting
 
 
@@ -65,6 +66,7 @@ class StoreContract(
     Laws,
     ManagedFlows,
     ExplicitLeases,
+    Suspending,
     Gates,
     Keys,
     Ticking,
@@ -113,6 +115,7 @@ __all__ = [
     "StoreContract",
     "Streaming",
     "Subscribing",
+    "Suspending",
     "Ticking",
     "Time",
     "Transactional",

@@ -1,0 +1,8 @@
+-- Laws about runs that are leased to programs that are no Python functions.
+
+-- name: a_task_belongs_to_a_run
+SELECT run_id FROM holdfast.task AS task
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = task.run_id);
+
+-- name: what_is_timed_names_its_generation
+SELECT run_id FROM holdfast.task WHERE attempt_until IS NOT NULL AND generation IS NULL;
