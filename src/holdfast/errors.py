@@ -185,6 +185,10 @@ class BadWait(UsageError):
     """A task cannot wait like this; nothing was written."""
 
 
+class ReplaysExhausted(UsageError):
+    """This task was replayed as often as was agreed when it was started: start it anew."""
+
+
 class NotReclaimable(UsageError):
     """This run cannot be reclaimed now."""
 

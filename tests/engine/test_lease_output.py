@@ -11,7 +11,17 @@ import pytest
 
 from holdfast import AsyncEngine, Engine
 from holdfast.engine.holding import Ended
-from holdfast.errors import BadOption, BadPatch, FrameTooBig, LeaseLost, NotReclaimable, RunFailed, RunFinished, RunNotFound
+from holdfast.errors import (
+    BadOption,
+    BadPatch,
+    FrameTooBig,
+    LeaseLost,
+    NotReclaimable,
+    ReplaysExhausted,
+    RunFailed,
+    RunFinished,
+    RunNotFound,
+)
 
 
 @pytest.fixture
@@ -218,6 +228,22 @@ def test_what_cannot_be_reclaimed_is_refused_by_name(idle, holder, run):
         holder.reclaim(run.id)
     with pytest.raises(RunNotFound):
         holder.reclaim("nobody")
+
+
+def test_a_task_is_replayed_as_often_as_was_agreed(idle, holder):
+    run = idle.start("render", 1, policy={"retries": 1, "delay": "0s", "replays": 2})
+    for number in range(3):
+        lease = one(holder)
+        lease.fail("transient", "no disk")
+        again = one(holder)
+        assert (lease.attempt, again.attempt) == (1, 2)
+        assert again.complete(number) == Ended("completed")
+        assert run.result() == number
+        if number < 2:
+            assert idle.replay(run.id) == "pending"
+    with pytest.raises(ReplaysExhausted):
+        idle.replay(run.id)
+    assert run.status == "completed"
 
 
 # Many at once

@@ -41,6 +41,8 @@ class TaskPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long an attempt may take."""
     reclaims: int = 100
     """How often a lost attempt is taken up again."""
+    replays: int = 10
+    """How often it may be put back to work after its end."""
 
 
 _OF_RETRIES = ("retries", "delay", "factor", "cap", "jitter")
@@ -54,13 +56,14 @@ def policy_of(given: Mapping[str, Any]) -> TaskPolicy:
     if unknown:
         raise BadOption(option=f"policy {sorted(unknown)[0]}", known=", ".join(TaskPolicy.__struct_fields__))
     retry = policy_from(**{name: given[name] for name in _OF_RETRIES if name in given})
-    timeout, reclaims = given.get("timeout"), given.get("reclaims", 100)
-    if isinstance(reclaims, bool) or not isinstance(reclaims, int) or reclaims < 0:
-        raise BadOption(option="policy reclaims", value=reclaims, why="it is a whole number, not negative")
+    timeout, caps = given.get("timeout"), {name: given[name] for name in ("reclaims", "replays") if name in given}
+    for name, cap in caps.items():
+        if isinstance(cap, bool) or not isinstance(cap, int) or cap < 0:
+            raise BadOption(option=f"policy {name}", value=cap, why="it is a whole number, not negative")
     limit = None if timeout is None else duration.parse(timeout)
     if limit is not None and limit <= 0:
         raise BadOption(option="policy timeout", value=timeout, why="it must be longer than nothing")
-    return TaskPolicy(**{name: getattr(retry, name) for name in _OF_RETRIES}, timeout=limit, reclaims=reclaims)
+    return TaskPolicy(**{name: getattr(retry, name) for name in _OF_RETRIES}, timeout=limit, **caps)
 
 
 class Failures(msgspec.Struct):
@@ -95,6 +98,11 @@ def decide(policy: TaskPolicy, kind: FailureKind, before: Failures, dice: float)
         return None
     rule = RetryPolicy(policy.retries, policy.delay, policy.factor, policy.cap, policy.jitter)
     return rule.next_delay(before.retried + 1, dice)
+
+
+def replays_in(history: Sequence[Event]) -> int:
+    """Count how often a run was put back to work after its end."""
+    return sum(event.kind == Kind.RUN_REPLAYED for event in history)
 
 
 class Proof(msgspec.Struct, frozen=True):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -30,8 +32,24 @@ from holdfast.store import contract as c
 
 NOBODY = TaskPolicy()
 
+STALE = 0.05
+"""Seconds for which routes are known: there are new ones when something of a new kind is started, not more often."""
+
 OFTEN = 200_000
 """Microseconds between two looks at what nobody else may look after."""
+
+
+class Seen:
+    """What all holders of an engine have seen of the database, and when."""
+
+    def __init__(self) -> None:
+        self.routes: dict[int, Route] = {}
+        self.routes_at = -STALE
+        self.looked: int | None = None
+        """When somebody last looked after others."""
+
+
+_SEEN: WeakKeyDictionary[Client, Seen] = WeakKeyDictionary()
 
 
 class LeaseDesk(Suspending):
@@ -42,7 +60,7 @@ class LeaseDesk(Suspending):
         if horizon is not None:
             self.horizon = duration.parse(horizon)
         self.frames = Frames(client)
-        self._looked: int | None = None
+        self._seen = _SEEN.setdefault(client, Seen())
 
     @property
     def namespace(self) -> str:
@@ -68,10 +86,14 @@ class LeaseDesk(Suspending):
         return session, lifetime
 
     def routes(
-        self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str]
+        self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, fresh: bool = True
     ) -> list[tuple[int, str]]:
         """Return the routes that a holder can serve, in this namespace. It says what it serves, so that it does not take what
-        Python workers do."""
+        Python workers do. They are as they were a moment ago, unless they must be *fresh*."""
+        known = self._seen.routes
+        if fresh or time.monotonic() - self._seen.routes_at > STALE:
+            self._seen.routes_at = time.monotonic()
+            known = self._seen.routes = self.store.routes()
 
         def fits(route: Route) -> bool:
             return (
@@ -81,15 +103,15 @@ class LeaseDesk(Suspending):
                 and set(route.capabilities) <= set(capabilities)
             )
 
-        return [(number, route.lane) for number, route in self.store.routes().items() if fits(route)]
+        return [(number, route.lane) for number, route in known.items() if fits(route)]
 
     def duties(self, own: str, *, now: bool = False) -> list[c.Transition] | None:
         """Return what a holder does for others, since there may be no worker: it frees the runs of those who are gone, and sees
         to what has taken, or waited, too long. None when that was looked at a moment ago, unless it must be *now*."""
         instant = self.store.now()
-        if not now and self._looked is not None and 0 <= instant - self._looked < OFTEN:
+        if not now and self._seen.looked is not None and 0 <= instant - self._seen.looked < OFTEN:
             return None
-        self._looked = instant
+        self._seen.looked = instant
         gone = [one for one in self.store.sessions() if one.id != own and one.expires_at < instant]
         due = self.store.next_attempt_end()
         late = [] if due is None or due > instant else [c.ExpireAttempts(random.random())]

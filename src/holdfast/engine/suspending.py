@@ -159,9 +159,8 @@ class Suspending:
         steps = (wait.step, *(handed.step for handed in conditions.handed_out(wait.condition).values()))
         event = Event(kind, wait.step, told_of(self._client.vault.signals(held.run.id, told), **more))
         return self._write(
-            held, [event], _resumed(event), status=Status.RUNNING, taken=[signal.id for signal in spent],
-            closed=[(step, by) for step in steps],
-        )  # fmt: skip
+            held, [event], _resumed(event), taken=[signal.id for signal in spent], closed=[(step, by) for step in steps]
+        )
 
     def _addressed(self, held: Holding) -> list[Signal]:
         return [signal for signal in self.store.signals(held.run.id) if signal.step is None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -60,7 +61,7 @@ class Writer:
         self._line: deque[_Entry] = deque()
         """Threads that wait for somebody else's commit: each is woken when it has its answer, or to commit for the rest."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._committing = 0
+        self._committing = self._company = 0
         self._scheduled = self._gathering = False
         self._aside, self._guard = False, threading.Lock()
         self._dead: EngineClosed | None = None
@@ -119,6 +120,8 @@ class Writer:
 
     def _see_to(self, entry: _Entry) -> None:
         """Commit until this one is done, or wait until somebody else has done so."""
+        if self._company > 1:
+            time.sleep(0)  # those who were answered together may go first: they have more to commit
         while not entry.done:
             if not self._lock.acquire(blocking=False):
                 entry.bell = entry.bell or threading.Lock()
@@ -217,6 +220,7 @@ class Writer:
         batch = [queue.popleft() for _ in range(min(len(queue), most))]
         if not batch:
             return batch
+        self._company = len(batch)
         try:
             if self._dead is not None:
                 raise self._dead

@@ -96,10 +96,11 @@ class Leases:
         return bool(ops) if now else ops is not None
 
     def _lease(self, limit: int) -> list[Lease]:
-        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        if not routes:
-            return []
-        found = self._do(self._desk.claim(self.session_id, routes, limit))
+        offer = (self._workflows, self._lanes, self._capabilities)
+        routes = self._desk.routes(*offer, fresh=False)
+        found = self._do(self._desk.claim(self.session_id, routes, limit)) if routes else []
+        if not found and (now := self._desk.routes(*offer)) != routes:
+            found = self._do(self._desk.claim(self.session_id, now, limit))
         return [Lease(held, self._desk, self._do, self.renew) for held in found]
 
     def reclaim(self, run_id: str) -> Lease | Ended:
@@ -254,10 +255,11 @@ class AsyncLeases:
         return bool(ops) if now else ops is not None
 
     async def _lease(self, limit: int) -> list[AsyncLease]:
-        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        if not routes:
-            return []
-        found = await self._do(self._desk.claim(self.session_id, routes, limit))
+        offer = (self._workflows, self._lanes, self._capabilities)
+        routes = self._desk.routes(*offer, fresh=False)
+        found = await self._do(self._desk.claim(self.session_id, routes, limit)) if routes else []
+        if not found and (now := self._desk.routes(*offer)) != routes:
+            found = await self._do(self._desk.claim(self.session_id, now, limit))
         return [AsyncLease(held, self._desk, self._do, self.renew) for held in found]
 
     async def reclaim(self, run_id: str) -> AsyncLease | Ended:

@@ -76,6 +76,8 @@ class PostgresStore(PostgresReader):
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         self._messenger = Messenger(self.address)
         self._doubt: Doubt | None = None
+        self._hopeful = False
+        """Whether the last of those who lease runs has found any: then the next one does not look first."""
         self._settled: dict[int, tuple[c.Transition, Any]] = {}
         self._missing: dict[int, float] = {}
         self._seen_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
@@ -156,6 +158,8 @@ class PostgresStore(PostgresReader):
 
     def _nothing_to_claim(self, db: Connection, ops: Sequence[c.Transition], now: int) -> bool:
         """Answer those who claim in vain without a transaction: that is how it is most of the time."""
+        if self._hopeful and any(isinstance(op, c.ClaimLeases) for op in ops):
+            return False
         if not all(isinstance(op, c.Claim | c.ClaimLeases) and not claiming.is_worth_while(db, op, now) for op in ops):
             return False
         self._settle([(op, []) for op in ops])
@@ -193,6 +197,9 @@ class PostgresStore(PostgresReader):
             db.rollback()
             raise
         self._settle(answers)
+        for op, answer in answers:
+            if isinstance(op, c.ClaimLeases):
+                self._hopeful = bool(answer)
 
     def _commit(self, db: Connection, attempt: Attempt, doubt: Doubt) -> None:
         tells = _worth_telling(attempt.tx.hints) and not self._messenger.running

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core import claims
+from holdfast.core import claims, leases
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import IllegalMove, RunFinished, RunNotFinished
+from holdfast.errors import IllegalMove, ReplaysExhausted, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions.payloads import collect, digests_used
@@ -37,6 +37,7 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     if state["finished_at"] is None:
         raise RunNotFinished(run=op.run_id, status=state["status"])
     status = after(Status(state["status"]), Move.REPLAY)
+    _check_replays(tx, op.run_id)
     _note(tx, op.run_id, Kind.RUN_REPLAYED, {"void": list(op.void)})
     tx.change("replay_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
     tx.change("reopen_waits", run_id=op.run_id)
@@ -44,6 +45,17 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
         tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
     tx.hints.ready = True
     return status
+
+
+def _check_replays(tx: Transaction, run_id: str) -> None:
+    """What was agreed when a task was started limits how often it is replayed."""
+    (facts,) = tx.rows("lease_facts", ids=tx.as_list([run_id]))
+    if facts["policy"] is None:
+        return
+    limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
+    history = [Event(kind=row["kind"]) for row in tx.rows("history", run_id=run_id, after=0)]
+    if leases.replays_in(history) >= limit:
+        raise ReplaysExhausted(run=run_id, replays=limit)
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:

@@ -22,7 +22,8 @@ SELECT task.run_id, task.policy, run.priority,
 
 
 -- name: finish_leases
--- `finish_runs` for those who hold explicit leases: whatever their attempts put out is closed with them.
+-- `finish_runs` for those who hold explicit leases: whatever their attempts put out is closed with them. They are
+-- found one by one: a table that was never analysed must not be read as a whole.
 WITH wanted AS (
     SELECT run_id, generation, status, result, error, finished_at, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
@@ -30,10 +31,10 @@ WITH wanted AS (
         AS wanted (run_id, generation, status, result, error, finished_at, reason, closed_at)
 ), leased AS (
     SELECT run.id
-      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL
-     ORDER BY run.id
-       FOR NO KEY UPDATE OF run
+      FROM (SELECT run_id, generation FROM wanted ORDER BY run_id COLLATE "C") AS wanted
+     CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+                            FOR NO KEY UPDATE) AS run
 ), finished AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, result = wanted.result, error = wanted.error, finished_at = wanted.finished_at,
@@ -57,7 +58,8 @@ WITH wanted AS (
 SELECT id FROM leased;
 
 -- name: release_leases
--- `release_runs` for those who hold explicit leases: whatever their attempts put out is closed with them.
+-- `release_runs` for those who hold explicit leases: whatever their attempts put out is closed with them. They are
+-- found one by one: a table that was never analysed must not be read as a whole.
 WITH wanted AS (
     SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
@@ -66,11 +68,11 @@ WITH wanted AS (
         AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at)
 ), leased AS (
     SELECT run.id
-      FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
-       AND (run.revision = wanted.revision OR wanted.revision < 0)
-     ORDER BY run.id
-       FOR NO KEY UPDATE OF run
+      FROM (SELECT run_id, generation, revision, unless FROM wanted ORDER BY run_id COLLATE "C") AS wanted
+     CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+                            AND run.status <> wanted.unless AND (run.revision = wanted.revision OR wanted.revision < 0)
+                            FOR NO KEY UPDATE) AS run
 ), released AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
