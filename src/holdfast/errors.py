@@ -16,6 +16,8 @@ HoldfastError
 │   ├── RunNotFinished         the run has not ended
 │   ├── StepNotFound           the run has no such step
 │   ├── BadLease               this is no proof of a lease
+│   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
+│   ├── NotReclaimable         somebody holds the task, or it was taken up too often
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
@@ -185,12 +187,8 @@ class BadWait(UsageError):
     """A task cannot wait like this; nothing was written."""
 
 
-class ReplaysExhausted(UsageError):
-    """This task was replayed as often as was agreed when it was started: start it anew."""
-
-
 class NotReclaimable(UsageError):
-    """This run cannot be reclaimed now."""
+    """This run cannot be reclaimed, or replayed, now."""
 
 
 class FlowNotFound(UsageError):
@@ -319,10 +317,6 @@ class BadPatch(UsageError):
 
 class StreamClosed(UsageError):
     """The attempt at this step has ended: nothing can be appended to its stream any more."""
-
-
-class SummaryChanged(UsageError):
-    """The summary was changed by somebody else meanwhile: read it again, then change it."""
 
 
 class BadCursor(UsageError):

@@ -16,7 +16,7 @@ from holdfast.engine.client import Moment, Request
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.suspending import LeaseWait
-from holdfast.errors import HoldfastError, LeaseLost, SummaryChanged
+from holdfast.errors import BadOption, HoldfastError, LeaseLost
 
 TRIES = 20
 """How often a patch is made again when somebody else, with the same proof, was quicker."""
@@ -114,8 +114,8 @@ class Lease(LeaseFacts):
         for left in reversed(range(TRIES)):
             try:
                 last: int = self._do(self._desk.frames.append(self._holding, values, **options))
-            except SummaryChanged:
-                if not left:
+            except BadOption as error:
+                if not left or error.facts.get("option") != "since":
                     raise
             else:
                 return last
@@ -204,8 +204,8 @@ class AsyncLease(LeaseFacts):
         for left in reversed(range(TRIES)):
             try:
                 last: int = await self._do(self._desk.frames.append(self._holding, values, **options))
-            except SummaryChanged:
-                if not left:
+            except BadOption as error:
+                if not left or error.facts.get("option") != "since":
                     raise
             else:
                 return last

@@ -197,7 +197,7 @@ class ResumeRun(msgspec.Struct):
 
 class ReplayRun(msgspec.Struct):
     """Put a finished run back to work, with ``void`` naming the events that no longer count. Raises RunNotFound,
-    RunNotFinished, ReplaysExhausted."""
+    RunNotFinished, NotReclaimable."""
 
     run_id: str
     void: Sequence[int]

@@ -11,7 +11,7 @@ from holdfast.core.streams import Output, Progress, Stream
 
 class AppendFrames(msgspec.Struct):
     """The holder's output: frames in order, how far it is, and which streams are closed now. Answers Appended. Raises LeaseLost
-    when the generation is not the run's own, StreamClosed when a stream was closed before, BadOption and SummaryChanged when it
+    when the generation is not the run's own, StreamClosed when a stream was closed before, BadOption when it
     is not where its writer believes it to be; then nothing is written."""
 
     run_id: str

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.core import claims, leases
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import IllegalMove, ReplaysExhausted, RunFinished, RunNotFinished
+from holdfast.errors import IllegalMove, NotReclaimable, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions.payloads import collect, digests_used
@@ -55,7 +55,7 @@ def _check_replays(tx: Transaction, run_id: str) -> None:
     limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
     history = [Event(kind=row["kind"]) for row in tx.rows("history", run_id=run_id, after=0)]
     if leases.replays_in(history) >= limit:
-        raise ReplaysExhausted(run=run_id, replays=limit)
+        raise NotReclaimable(run=run_id, why=f"it was replayed {limit} times, and no more was agreed: start it anew")
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:

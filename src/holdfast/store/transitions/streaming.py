@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.streams import Mode, Output, StreamPart
-from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed, SummaryChanged
+from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed
 from holdfast.store import contract as c
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -118,7 +118,8 @@ class _Book:
             else:
                 self.refused = BadOption(option="place", value=part.place, why=f"the stream has {state['frames']} frames so far")
         elif part.since is not None and state["version"] != part.since:
-            self.refused = SummaryChanged(run=self.run_id, version=state["version"], since=part.since)
+            why = f"somebody else has changed the summary, which is at version {state['version']}: patch again"
+            self.refused = BadOption(option="since", value=part.since, why=why)
 
     def _enter(self, tx: Transaction, states: list[dict[str, Any]]) -> None:
         for frame in self.output.frames:
