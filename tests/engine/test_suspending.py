@@ -338,3 +338,15 @@ def test_the_same_for_asyncio(database):
         return found
 
     assert asyncio.run(main()) == [5, 6]
+
+
+def test_what_a_run_waits_for_moves_with_it(idle, holder, run, clock, tmp_path):
+    one(holder).suspend("go", timeout="1h", on_timeout="expire")
+    idle.export(run.id, tmp_path / "moved.db")
+    moved = Engine(tmp_path / "moved.db", clock=clock)
+    clock.advance("1h")
+    with moved.leases(workflows=["render"]) as leases:
+        assert leases.claim() == []
+
+    assert moved.run(run.id).status == "expired"
+    moved.close()

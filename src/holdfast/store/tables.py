@@ -36,7 +36,7 @@ BELOW_RUNS: tuple[Table, ...] = (
     Table("reservation", ("key", "budget", "dimension", "amount", "lasting", "at"), "key, budget, dimension"),
     Table("receipt", ("budget", "key", "at"), "budget, key"),
     Table("gathering", ("key", "count", "latest"), "key"),
-    Table("task", ("policy",), "run_id"),
+    Table("task", ("policy", "attempt_until", "generation"), "run_id"),
     Table(
         "gate",
         (

@@ -169,4 +169,4 @@ class ExplicitLeases(Bench):
     def test_a_policy_is_copied_and_goes_with_its_run(self, store: c.Store) -> None:
         self.agreed(store, retries=2)
 
-        assert store.belongings("r1") == {"task": [[msgspec.json.encode(TaskPolicy(retries=2))]]}
+        assert store.belongings("r1") == {"task": [[msgspec.json.encode(TaskPolicy(retries=2)), None, None]]}
