@@ -21,6 +21,7 @@ from holdfast.errors import (
     BadOption,
     LeaseLost,
     RunCancelled,
+    RunExpired,
     RunFailed,
     RunFinished,
     RunNotFound,
@@ -311,6 +312,25 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
             call()
     assert idle.history(run.id) == []
     assert lease.complete() == Ended("completed")
+
+
+def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock):
+    idle = Engine(database, clock=clock)
+    with idle.leases(workflows=["render"], ttl="1d"), idle.leases(workflows=["render"], ttl="1d"):
+        run = idle.start("render", 1, deadline="1h")
+        with Engine(database, clock=clock):
+            clock.advance("1h")
+            with pytest.raises(RunExpired):
+                run.result(timeout="20s")
+    idle.close()
+
+
+def test_what_holders_offer_is_told_to_whoever_asks_why(idle):
+    run = idle.start("render", 1, capabilities=["cuda"])
+    with idle.leases("render-7", workflows=["render"]):
+        assert "the capability cuda" in idle.why(run.id).reason
+    with idle.leases("render-7", workflows=["render"], capabilities=["cuda"]):
+        assert "render-7" in idle.why(run.id).reason
 
 
 def test_claiming_waits_for_work(database):

@@ -32,6 +32,9 @@ from holdfast.store import contract as c
 
 NOBODY = TaskPolicy()
 
+PLENTY = 1000
+"""How many runs a holder may have at work, as far as others can tell."""
+
 STALE = 0.05
 """Seconds for which routes are known: there are new ones when something of a new kind is started, not more often."""
 
@@ -69,7 +72,12 @@ class LeaseDesk(Suspending):
     # Sessions and claims
 
     def session(
-        self, worker: str, ttl: Duration, workflows: Sequence[str] | None, lanes: Sequence[str] | None
+        self,
+        worker: str,
+        ttl: Duration,
+        workflows: Sequence[str] | None,
+        lanes: Sequence[str] | None,
+        capabilities: Sequence[str] = (),
     ) -> tuple[Session, int]:
         """Return a session for a holder, and its lifetime. It has no process that could be looked at: it lives while it is
         renewed."""
@@ -81,9 +89,14 @@ class LeaseDesk(Suspending):
         now = self.store.now()
         session = Session(
             id=new_id(), worker=worker or socket.gethostname(), host=socket.gethostname(), pid=0, slot=-1, started_at=now,
-            beat_at=now, expires_at=now + lifetime, serves=b"{}",
+            beat_at=now, expires_at=now + lifetime, serves=self._serves(workflows, lanes, capabilities),
         )  # fmt: skip
         return session, lifetime
+
+    def _serves(self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str]) -> bytes:
+        """Return what a holder offers, as those are told who ask why a run does not move."""
+        offer = {"workflows": dict.fromkeys(workflows or ()), "capabilities": list(capabilities), "namespace": self.namespace}
+        return msgspec.json.encode({**offer, "lanes": lanes and list(lanes), "concurrency": PLENTY})
 
     def routes(
         self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, fresh: bool = True

@@ -37,7 +37,7 @@ class Leases:
     ) -> None:  # fmt: skip
         self._desk, self._do, self._do_all, self._work = desk, do, do_all, work
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
-        session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
+        session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
         self.session_id = session.id
         self._claiming, self._guard = threading.Lock(), threading.Lock()
         self._stock: deque[Lease] = deque()
@@ -195,7 +195,7 @@ class AsyncLeases:
     ) -> None:  # fmt: skip
         self._desk, self._do, self._work = desk, do, work
         self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
-        self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes)
+        self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
         self.session_id = self._session.id
         self._claiming = asyncio.Lock()
         self._stock: deque[AsyncLease] = deque()

@@ -123,7 +123,8 @@ class Reader(Protocol):
         """All routes that runs were ever started on."""
 
     def sessions(self, limit: int = -1) -> list[Session]:
-        """The sessions that were not ended, oldest first: all, or at most *limit*."""
+        """The sessions that were not ended, oldest first, those that only hold leases (without a process) last: all, or at most
+        *limit*."""
 
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""

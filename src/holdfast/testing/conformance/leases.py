@@ -49,6 +49,11 @@ class ExplicitLeases(Bench):
 
         assert self.do(store, c.ClaimLeases("s1", routes, 10)) == []
 
+    def test_who_only_holds_leases_is_listed_after_those_who_work(self, store: c.Store) -> None:
+        self.do(store, c.OpenSession(msgspec.structs.replace(self.open(store, "s1"), id="s0", pid=0)))
+
+        assert [session.id for session in store.sessions()] == ["s1", "s0"]
+
     def test_an_attempt_that_takes_too_long_is_taken_back(self, store: c.Store, clock: HandClock) -> None:
         self.agreed(store, timeout=MINUTE, retries=1, delay=2 * MINUTE, cap=2 * MINUTE, jitter=0.0)
         (held,) = self.lease(store)

@@ -230,7 +230,10 @@ SELECT id FROM holdfast.session
 DELETE FROM holdfast.session WHERE id = :session_id;
 
 -- name: sessions
-SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves FROM holdfast.session ORDER BY id LIMIT :limit;
+-- Workers first: those who only hold leases have no process that could do anything for others.
+SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves
+  FROM holdfast.session
+ ORDER BY CASE WHEN pid = 0 THEN 1 ELSE 0 END, id LIMIT :limit;
 
 -- name: held_states
 SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,
