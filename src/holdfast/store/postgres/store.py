@@ -77,7 +77,7 @@ class PostgresStore(PostgresReader):
         self._messenger = Messenger(self.address)
         self._doubt: Doubt | None = None
         self._hopeful = False
-        """Whether the last of those who lease runs has found any: then the next one does not look first."""
+        """Whether the last of those who lease runs found any, or something was heard since: then the next does not look first."""
         self._settled: dict[int, tuple[c.Transition, Any]] = {}
         self._missing: dict[int, float] = {}
         self._seen_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
@@ -291,7 +291,9 @@ class PostgresStore(PostgresReader):
     def changed(self) -> bool:
         """Whether another process committed since the last call, or may have."""
         self._refuse_when_closed()
-        return self._messenger.changed()
+        heard = self._messenger.changed()
+        self._hopeful = self._hopeful or heard
+        return heard
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
         """Create runs in the caller's own open transaction. None is born leased: who knows when it commits?"""
