@@ -265,6 +265,20 @@ def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, cl
             lease.complete()
 
 
+def test_a_run_that_is_past_its_deadline_is_taken_from_its_holder(idle, clock):
+    held, waiting = (idle.start("render", number, deadline="1h") for number in range(2))
+    with idle.leases("slow", workflows=["render"], ttl="1d") as slow, idle.leases("quick", workflows=["render"]) as quick:
+        first, second = slow.claim(2)
+        second.suspend("go")
+        clock.advance("1h")
+        (asked,) = quick.claim()  # it may undo what it did
+        assert (asked.run.id, asked.cancel_reason) == (waiting.id, "deadline")
+        assert asked.cancel() == Ended("expired")
+        assert (held.status, waiting.status) == ("expired", "expired")
+        with pytest.raises(LeaseLost):
+            first.complete()
+
+
 def test_operators_take_back_change_priorities_and_override(idle, holder):
     first, second = idle.start("render", 1), idle.start("render", 2)
     lease = one(holder)
@@ -323,6 +337,18 @@ def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock
             with pytest.raises(RunExpired):
                 run.result(timeout="20s")
     idle.close()
+
+
+def test_the_next_tick_of_a_schedule_waits_for_the_end_of_a_leased_run(database, clock):
+    with Engine(database, clock=clock) as engine, engine.leases(workflows=["render"], ttl="1d") as leases:
+        engine.schedule("often", "render", interval="1m", overlap="queue")
+        clock.advance("1m")
+        (first,) = leases.claim(wait="20s")
+        clock.advance("1m")
+        assert leases.claim() == []
+        first.complete()
+        (second,) = leases.claim(wait="20s")
+        second.cancel()
 
 
 def test_what_holders_offer_is_told_to_whoever_asks_why(idle):

@@ -19,9 +19,11 @@ from holdfast.core import duration, leases
 from holdfast.core.duration import Duration
 from holdfast.core.leases import FailureKind, Proof, TaskPolicy
 from holdfast.core.records import Event, Kind, Route, Run, Session, Signal
+from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.core.suspensions import checked_instant
+from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, instant
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
 from holdfast.engine.ids import new_id
@@ -126,8 +128,9 @@ class LeaseDesk(Suspending):
             return None
         self._seen.looked = instant
         gone = [one for one in self.store.sessions() if one.id != own and one.expires_at < instant]
-        due = self.store.next_attempt_end()
-        late = [] if due is None or due > instant else [c.ExpireAttempts(random.random())]
+        look = self.store.next_look()
+        late: list[c.Transition] = [] if look.attempt is None or look.attempt > instant else [c.ExpireAttempts(random.random())]
+        late += [] if look.deadline is None or look.deadline > instant else [c.ExpireRuns()]
         return [*(c.EndSession(one.id, crashed=True) for one in gone), *late]
 
     def gone_holder(self, run_id: str) -> list[c.EndSession]:
@@ -264,10 +267,12 @@ class LeaseDesk(Suspending):
         if until is not None:
             place = {"status": Status.PENDING, "keep": False, "wake_at": until if wait else None, "closes": Reason.RETRIED}
             return self._write(held, [failed], Retried(until), **place)
-        cancelled = kind == FailureKind.CANCELLED
-        status = Status.CANCELLED if cancelled else Status.FAILED
-        over = Event(Kind.RUN_CANCELLED if cancelled else Kind.RUN_FAILED, error=error)
-        closes = status.value if cancelled else Reason.FAILED
+        status, over = Status.FAILED, Event(Kind.RUN_FAILED, error=error)
+        if kind == FailureKind.CANCELLED:
+            late = held.run.status is Status.CANCELLING and held.run.cancel_reason == past.DEADLINE
+            status = Status.EXPIRED if late else Status.CANCELLED
+            over = Event(Kind.RUN_EXPIRED if late else Kind.RUN_CANCELLED, error=error)
+        closes = Reason.FAILED if status is Status.FAILED else status.value
         return self._write(held, [failed, over], Ended(status), status=status, error=error, closes=closes)
 
     def delay(self, held: Holding, until: Moment) -> Request:
@@ -281,10 +286,12 @@ class LeaseDesk(Suspending):
     def _write(self, held: Holding, events: list[Event], outcome: Any, **place: Any) -> Request:
         for number, event in enumerate(events, start=held.seq + 1):
             event.seq = number
-        run, parent = held.run, None
-        if run.parent_id is not None and place.get("status") in FINAL:
-            parent = (run.parent_id, run.parent_step or "", run.parent_index)
-        op = c.Advance(run_id=run.id, generation=held.proof.generation, events=events, parent=parent, **place)
+        run = held.run
+        if place.get("status") in FINAL:
+            place["scheduled"] = tick_of(run.key) is not None
+            if run.parent_id is not None:
+                place["parent"] = (run.parent_id, run.parent_step or "", run.parent_index)
+        op = c.Advance(run_id=run.id, generation=held.proof.generation, events=events, **place)
 
         def understand(answer: Any) -> Any:
             if isinstance(answer, c.Changed):

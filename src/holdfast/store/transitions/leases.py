@@ -21,9 +21,9 @@ from holdfast.store.transitions.budgets import settle_held, settle_run
 from holdfast.store.transitions.claiming import claim, lease
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
-from holdfast.store.transitions.stopping import cancel_children
+from holdfast.store.transitions.stopping import DEADLINE, cancel_children
 from holdfast.store.transitions.suspending import error_of, look_at_the_clock
-from holdfast.store.transitions.touching import knock, tell_parent
+from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
@@ -41,8 +41,8 @@ def claim_leases(
     facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
     leased = [_leased(run, facts[run.id]) for run in runs]
     for one in leased:
-        if one.policy is not None:
-            _arm(tx, one.run, one.policy)
+        if one.policy is not None or one.run.deadline is not None:
+            _arm(tx, one)
     if op.judge is not None:
         _judge(tx, [one for one in leased if one.seq], op.judge)
     return leased
@@ -70,10 +70,13 @@ def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
             advance(tx, change)
 
 
-def _arm(tx: Transaction, run: Run, policy: bytes) -> None:
-    timeout = msgspec.json.decode(policy, type=leases.TaskPolicy).timeout
-    if timeout is not None:
-        tx.change("arm_attempt", run_id=run.id, until=tx.now + timeout, generation=run.generation)
+def _arm(tx: Transaction, leased: c.Leased) -> None:
+    """See to it that an attempt is taken back when it takes too long, or when the time of its run is over."""
+    policy = None if leased.policy is None else msgspec.json.decode(leased.policy, type=leases.TaskPolicy)
+    timeout = None if policy is None else policy.timeout
+    ends = [end for end in (leased.run.deadline, None if timeout is None else tx.now + timeout) if end is not None]
+    if ends:
+        tx.change("set_alarm", run_id=leased.run.id, until=min(ends), generation=leased.run.generation, policy=b"{}")
 
 
 def expire_attempts(tx: Transaction, op: c.ExpireAttempts) -> int:
@@ -104,13 +107,17 @@ def _wake_or_end(tx: Transaction, run_id: str) -> None:
 
 def _time_out(tx: Transaction, row: Row, dice: float) -> None:
     run_id, policy = row["run_id"], msgspec.json.decode(bytes(row["policy"]), type=leases.TaskPolicy)
-    seq = last_seq(tx, run_id)
+    state, seq = _load(tx, run_id), last_seq(tx, run_id)
+    if state["deadline"] is not None and state["deadline"] <= tx.now:
+        error = msgspec.json.encode({"type": Status.EXPIRED.value, "message": DEADLINE})
+        append_from_outside(tx, [(run_id, Event(Kind.RUN_EXPIRED, error=error, seq=seq + 1))])
+        _end(tx, state, Status.EXPIRED, None, error)
+        return
     history = [Event(kind=one["kind"], data=one["data"]) for one in tx.rows("history", run_id=run_id, after=0)]
     wait = leases.decide(policy, leases.FailureKind.TIMEOUT, leases.failures_in(history), dice)
     told = {"kind": leases.FailureKind.TIMEOUT, "until": None if wait is None else tx.now + wait}
     error = msgspec.json.encode({"type": "AttemptTimeout", "message": "the attempt took too long"})
     append_from_outside(tx, [(run_id, Event(Kind.ATTEMPT_FAILED, data=msgspec.json.encode(told), error=error, seq=seq + 1))])
-    state = _load(tx, run_id)
     if wait is None:
         append_from_outside(tx, [(run_id, Event(Kind.RUN_FAILED, error=error, seq=seq + 2))])
         _end(tx, state, Status.FAILED, None, error)
@@ -171,6 +178,7 @@ def _end(tx: Transaction, state: Row, status: Status, result: bytes | None, erro
     tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
     tx.hints.finished.add(state["id"])
     settle_run(tx, state["id"])
+    free_schedule(tx, state["id"])
     if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     cancel_children(tx, state["id"], "its parent ended")

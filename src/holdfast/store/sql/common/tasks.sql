@@ -3,11 +3,8 @@
 -- name: insert_task
 INSERT INTO holdfast.task (run_id, policy) VALUES (:run_id, :policy) ON CONFLICT DO NOTHING;
 
--- name: arm_attempt
-UPDATE holdfast.task SET attempt_until = :until, generation = :generation WHERE run_id = :run_id;
-
 -- name: set_alarm
--- For a run that waits and that nobody holds: when its time is up.
+-- When somebody must see to a run: its attempt may take no longer, or it waits, nobody holds it, and its time is up.
 INSERT INTO holdfast.task (run_id, policy, attempt_until, generation) VALUES (:run_id, :policy, :until, :generation)
     ON CONFLICT (run_id) DO UPDATE SET attempt_until = excluded.attempt_until, generation = excluded.generation;
 
@@ -27,7 +24,7 @@ SELECT MIN(attempt_until) AS attempt_until FROM holdfast.task WHERE attempt_unti
 
 -- name: lease_state
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
-       parent_index
+       parent_index, deadline
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 

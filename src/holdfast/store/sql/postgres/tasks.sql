@@ -7,7 +7,7 @@ SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE 
 -- name: lease_state
 -- Differs from SQLite: locked, so that its holder cannot write meanwhile.
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
-       parent_index
+       parent_index, deadline
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id FOR UPDATE OF run;
 
