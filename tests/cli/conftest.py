@@ -210,6 +210,8 @@ def env(database) -> dict[str, str]:
 @pytest.fixture
 def process(folder, database):
     """Start ``holdfast`` with these words in a process of its own."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: what it ignores, its children would ignore
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     started: list[Process] = []
 
     def start(*words, **options):
