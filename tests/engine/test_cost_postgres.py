@@ -6,7 +6,7 @@ import pytest
 from psycopg import pq
 
 from holdfast import Engine, step, workflow
-from holdfast.store.postgres import clock
+from holdfast.store.postgres import clock, messenger
 from holdfast.store.postgres.connection import Connection
 
 
@@ -26,7 +26,8 @@ async def thrifty(steps: int) -> int:
 def trips(postgres_server, monkeypatch):
     """Return a function that runs *count* workflows of *n* steps at once and tells the round trips of the writer, as sent."""
     said: list[str] = []
-    monkeypatch.setattr(clock, "EVERY", 3_600_000_000)  # nobody asks for the time in between
+    monkeypatch.setattr(clock, "EVERY", 3_600_000_000)  # nobody asks for the time in between,
+    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)  # nor whether there is work
 
     def heard(name):
         real = getattr(Connection, name)
