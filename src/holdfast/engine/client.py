@@ -169,7 +169,7 @@ class Client:
         run = self.get(run_id)
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        void = past.voided_by_replay(self._whole_history(run_id), from_step)
+        void = past.voided_by_replay(self.whole_history(run_id), from_step)
         if void is None:
             raise StepNotFound(run=run_id, step=from_step)
         return Request(c.ReplayRun(run_id, void), Status)
@@ -177,7 +177,7 @@ class Client:
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""
         run = self.get(run_id)
-        events = past.valid(self._whole_history(run_id))
+        events = past.valid(self.whole_history(run_id))
         if from_step is not None:
             cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
             if cut is None:
@@ -198,7 +198,7 @@ class Client:
         )  # fmt: skip
         return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
 
-    def _whole_history(self, run_id: str) -> list[Event]:
+    def whole_history(self, run_id: str) -> list[Event]:
         """Return the events of a run, sealed. Raises HistoryGone: without them it would be done all over again."""
         events = self.store.history(run_id)
         if any(event.kind == Kind.HISTORY_DELETED for event in events):

@@ -32,6 +32,15 @@ from holdfast.store.transitions.gates import (
     withdraw_gate,
 )
 from holdfast.store.transitions.gathering import gather_start
+from holdfast.store.transitions.graphs import (
+    cancel_graph,
+    extend_graph,
+    prune_graphs,
+    replay_member,
+    reseal_member,
+    settle_graphs,
+    stage_graphs,
+)
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
 from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
@@ -139,9 +148,22 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.TakeUpkeep: take_upkeep,
     c.EndUpkeep: end_upkeep,
     c.SaveSetting: save_setting,
+    c.StageGraphs: stage_graphs,
+    c.ExtendGraph: extend_graph,
+    c.SettleGraphs: settle_graphs,
+    c.CancelGraph: cancel_graph,
+    c.ReplayMember: replay_member,
+    c.PruneGraphs: prune_graphs,
+    c.ResealMember: reseal_member,
 }
 
 
+_LATE = frozenset(
+    {
+        c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StageGraphs, c.ExtendGraph,
+        c.ReplayMember, c.SettleGraphs,
+    }
+)  # fmt: skip
 _MORE_THAN_EVENTS = tuple({*c.Advance.__struct_fields__} - {"run_id", "generation", "events", "keep", "revision"})
 
 
@@ -156,7 +178,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
         return op.body is not None or bool(op.children)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal)
+    return type(op) in _LATE
 
 
 __all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]
