@@ -7,6 +7,7 @@ from holdfast.authoring.code.aio import (
     first,
     gate,
     gather,
+    grow,
     map,
     sleep,
     start,
@@ -33,8 +34,8 @@ from holdfast.errors import Fail, HoldfastError, Retry
 __version__ = "0.1.0"
 __all__ = [
     "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Graph", "Handle", "HoldfastError",
-    "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait",
-    "emit", "first", "gate", "gather", "info", "map", "matching", "now", "null", "patched", "progress", "random", "reserve",
-    "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start", "step", "stream", "sync", "task", "timeout",
-    "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count",
+    "create_wait", "emit", "first", "gate", "gather", "grow", "info", "map", "matching", "now", "null", "patched",
+    "progress", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start",
+    "step", "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

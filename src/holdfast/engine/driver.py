@@ -34,10 +34,36 @@ from holdfast.engine.payloads.aside import opened, sealed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
-from holdfast.errors import BudgetNotFound, Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
+from holdfast.errors import (
+    BadGraph,
+    BudgetNotFound,
+    Diverged,
+    EdgeAcrossNamespaces,
+    EdgeExists,
+    EngineClosed,
+    GraphCycle,
+    GraphFinished,
+    GraphNotFound,
+    HoldfastError,
+    LaneDraining,
+    LeaseLost,
+    MemberElsewhere,
+    MemberExists,
+    MemberNotFound,
+    MemberStarted,
+    RunExists,
+    SelfEdge,
+    StoreError,
+)
 from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused, Transition
 
 log = logging.getLogger("holdfast")
+REFUSALS = (
+    RunExists, BudgetNotFound, LaneDraining, GraphNotFound, GraphFinished, GraphCycle, SelfEdge, EdgeExists, EdgeAcrossNamespaces,
+    MemberNotFound, MemberExists, MemberElsewhere, MemberStarted, BadGraph,
+)  # fmt: skip
+"""What a write of a run is refused with when what it wants cannot be."""
+
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
@@ -246,7 +272,7 @@ class Driver(Happening):
         try:
             answer: Advanced | Changed = await self._persist(op)
             return answer
-        except (RunExists, BudgetNotFound) as error:
+        except REFUSALS as error:
             return await self._fail(op, error)
 
     async def _persist(self, op: Transition) -> Any:
@@ -264,14 +290,14 @@ class Driver(Happening):
             pause = min(pause * 2, 5.0)
 
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
-        """A child that cannot be, under the id of another run or with a budget that is not there: the workflow fails."""
+        """A child that cannot be, or what cannot be added to a graph: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
         failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
         self._conclude(failed, Finish("failed", error=error))
         for event in failed.events:
             self._seq += 1
             event.seq = self._seq
-        op.children, op.status = (), failed.status
+        op.children, op.grows, op.status = (), (), failed.status
         self._over = True
         answer: Advanced | Changed = await self._persist(failed)
         return answer
@@ -287,6 +313,8 @@ class Driver(Happening):
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
                 self.host.adopt(child, answer.now)
+        for run, at in answer.born:
+            self.host.adopt(self.host.vault.new_run_opened(run), at)
 
     def _should_let_go(self) -> bool:
         if self.host.stopping:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from holdfast.core import budgets, duration
 from holdfast.core.codec import Codec
 from holdfast.core.graphs import records as r
-from holdfast.core.graphs.drawing import OPTIONS, Graph, Member, filled, with_places
+from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
+from holdfast.core.graphs.drawing import Graph, filled
 from holdfast.core.graphs.structure import again, checked_name
-from holdfast.core.leases import policy_of
+from holdfast.core.options import checked_text
 from holdfast.core.records import Fetch, Payload
 from holdfast.core.status import Status
 from holdfast.engine import past
-from holdfast.engine.client import Client, Moment, Request, checked_tags, checked_text, moment, priority_of
+from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadGraph, BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, StepNotFound
+from holdfast.errors import BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, StepNotFound
 from holdfast.store import contract as c
 
 TRIES = 5
@@ -86,59 +85,10 @@ def composer(vault: Vault, codec: Codec) -> c.Compose:
 _PLACE = b"$holdfast.result"
 
 
-class Drafting:
-    """Turns a graph that was drawn up into what is stored."""
-
-    def __init__(
-        self, codec: Codec, vault: Vault, route: Callable[[Any, Mapping[str, Any]], Any],
-        encode: Callable[[Any, Sequence[Any], Mapping[str, Any]], bytes],
-    ) -> None:  # fmt: skip
-        self._codec, self._vault, self._route, self._encode = codec, vault, route, encode
-
-    def patch(self, graph: Graph, graph_id: str) -> tuple[r.Patch, str]:
-        """Return what is to be stored, and what it is recognised by. Raises BadGraph, WrongType, NotEncodable."""
-        if not isinstance(graph, Graph):
-            raise BadGraph(given=type(graph).__name__, why="draw it up with holdfast.Graph()")
-        if not graph.members and not any(member.groups for member in graph.there.values()):
-            raise BadGraph(name=graph.name, why="it has no members")
-        seen = hashlib.sha256(graph.name.encode())
-        members = tuple(self._member(member, graph_id, seen) for member in graph.members.values())
-        groups = tuple((member.name, group) for member in graph.there.values() for group in member.groups)
-        return r.Patch(members, groups), seen.hexdigest()[:32]
-
-    def _member(self, member: Member, graph_id: str, seen: Any) -> r.NewMember:
-        unknown = set(member.options) - set(OPTIONS)
-        if unknown:
-            raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
-        spec, groups = self._spec(member, r.run_of(graph_id, member.name)), tuple(member.needs())
-        args, kwargs = with_places(list(member.args)), with_places(member.kwargs)
-        data = self._encode(member.workflow if not spec.takes else _Unchecked(member.workflow), args, kwargs)
-        seen.update(msgspec.json.encode([member.name, spec.route, groups]) + data)
-        return r.NewMember(name=member.name, spec=spec, input=self._vault.inline(data), groups=groups)
-
-    def _spec(self, member: Member, run_id: str) -> r.Spec:
-        options = member.options
-        drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
-        policy = options.get("policy")
-        return r.Spec(
-            route=self._route(member.workflow, options),
-            priority=priority_of(options.get("priority", 0)),
-            tags=checked_tags(options.get("tags") or {}),
-            delay=None if options.get("delay") is None else duration.parse(options["delay"]),
-            deadline=None if options.get("deadline") is None else duration.parse(options["deadline"]),
-            policy=None if policy is None else msgspec.Raw(msgspec.json.encode(policy_of(policy))),
-            budgets=drawn,
-            limits=limits,
-            share=checked_text("share", options.get("share")),
-            takes=tuple(dict.fromkeys(member.takes())),
-        )
-
-
-class _Unchecked:
-    """A workflow whose arguments are not all there yet: they are bound to its signature now, and checked when it begins."""
-
-    def __init__(self, workflow: Any) -> None:
-        self.workflow = workflow
+def sealed(patch: r.Patch, vault: Vault) -> r.Patch:
+    """Return what is to be staged with its inputs sealed. Raises KeyMissing."""
+    members = tuple(msgspec.structs.replace(member, input=vault.inline(member.input)) for member in patch.members)
+    return r.Patch(members, patch.groups)
 
 
 class GraphDesk:
@@ -147,17 +97,20 @@ class GraphDesk:
     def __init__(self, client: Client) -> None:
         self.client, self._store = client, client.store
         self._compose = composer(client.vault, client.codec)
-        self._drafting = Drafting(client.codec, client.vault, client.route, self._encoded)
+        self._drafting = Drafting(client.route, client.input_of, self._unchecked)
 
     @property
     def namespace(self) -> str:
         """Nothing of another one can be seen or touched."""
         return self.client.namespace
 
-    def _encoded(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        if not isinstance(workflow, _Unchecked):
-            return self.client.input_of(workflow, args, kwargs)
-        return encoded_unchecked(self.client.codec, self.client.definitions(), workflow.workflow, args, kwargs)
+    def _unchecked(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        known = self.client.definitions().get(workflow) if isinstance(workflow, str) else workflow
+        return encoded_unchecked(self.client.codec, known, args, kwargs)
+
+    def _patch(self, graph: Graph, graph_id: str) -> tuple[r.Patch, str]:
+        patch, fingerprint = self._drafting.patch(graph, graph_id)
+        return sealed(patch, self.client.vault), fingerprint
 
     # Writing
 
@@ -166,7 +119,7 @@ class GraphDesk:
         stages = []
         for graph, wanted in graphs:
             graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
-            patch, fingerprint = self._drafting.patch(graph, graph_id)
+            patch, fingerprint = self._patch(graph, graph_id)
             if patch.groups:
                 raise MemberNotFound(member=patch.groups[0][0], why="a new graph has only the members that are added to it")
             stages.append(c.Stage(id=graph_id, namespace=self.namespace, name=graph.name, fingerprint=fingerprint, patch=patch))
@@ -174,7 +127,7 @@ class GraphDesk:
 
     def extend(self, graph_id: str, graph: Graph, revision: int | None, lease: c.Lease | None) -> Request:
         """Add to a graph; the answer is Staged."""
-        patch, _ = self._drafting.patch(graph, graph_id)
+        patch, _ = self._patch(graph, graph_id)
         op = c.ExtendGraph(
             graph_id=graph_id, namespace=self.namespace, patch=patch, compose=self._compose, revision=revision, lease=lease
         )
@@ -323,15 +276,3 @@ def checked_graph_id(graph_id: Any) -> str:
     if r.MARK in found or len(found) > 90:
         raise BadOption(option="id", value=graph_id, why=f"it has at most 90 characters, and no {r.MARK}")
     return found
-
-
-def encoded_unchecked(
-    codec: Codec, definitions: Mapping[str, Any], workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> bytes:
-    """Return arguments that still have places for results, bound to the signature if it is known."""
-    known = definitions.get(workflow) if isinstance(workflow, str) else workflow
-    signature = getattr(known, "signature", None)
-    if signature is None:
-        return codec.encode({"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args), what="the arguments")
-    data: bytes = signature.encode_args(codec, tuple(args), dict(kwargs))
-    return data

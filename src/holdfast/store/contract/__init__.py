@@ -37,11 +37,8 @@ from holdfast.store.contract.gates import (
 from holdfast.store.contract.graphs import (
     Born,
     CancelGraph,
-    Compose,
-    ExtendGraph,
     GraphReader,
     GraphTransition,
-    Lease,
     Needed,
     PruneGraphs,
     ReplayMember,
@@ -52,6 +49,7 @@ from holdfast.store.contract.graphs import (
     Staged,
     StageGraphs,
 )
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
 from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -17,15 +17,9 @@ from holdfast.core.graphs.records import (
     Patch,
     Whole,
 )
-from holdfast.core.records import Fetch, NewRun, Payload, Route
+from holdfast.core.records import NewRun
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
 from holdfast.store.contract.runs import Started
-
-Compose = Callable[[bytes, Mapping[str, bytes], Fetch], tuple[bytes, Sequence[Payload]]]
-"""Makes the input of a run of what is stored for it and the results that it takes, by the names of their members. All of them may
-be sealed, and so may what comes of it. Raises KeyMissing, BadData."""
-
-Lease = Callable[[Route], str | None]
-"""Names the session to which a run of that route can be born leased."""
 
 
 class Stage(msgspec.Struct, kw_only=True):
@@ -59,18 +53,6 @@ class StageGraphs(msgspec.Struct, kw_only=True):
 
     stages: Sequence[Stage]
     compose: Compose
-    lease: Lease | None = None
-
-
-class ExtendGraph(msgspec.Struct, kw_only=True):
-    """Add to a graph that has not ended. Answers Staged. Raises GraphNotFound, GraphFinished, GraphChanged when its revision is
-    another one, MemberStarted, and what StageGraphs raises."""
-
-    graph_id: str
-    namespace: str
-    patch: Patch
-    compose: Compose
-    revision: int | None = None
     lease: Lease | None = None
 
 

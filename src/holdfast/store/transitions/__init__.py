@@ -35,6 +35,7 @@ from holdfast.store.transitions.gathering import gather_start
 from holdfast.store.transitions.graphs import (
     cancel_graph,
     extend_graph,
+    prune,
     prune_graphs,
     replay_member,
     reseal_member,
@@ -43,7 +44,7 @@ from holdfast.store.transitions.graphs import (
 )
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
-from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.operating import replay_run, resume_run, set_lane
 from holdfast.store.transitions.payloads import (
     copy_payloads,
     end_upkeep,
@@ -175,7 +176,7 @@ def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
 def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes* are those that exist."""
     if type(op) is c.Advance:
-        return op.body is not None or bool(op.children)
+        return op.body is not None or bool(op.children) or bool(op.grows)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
     return type(op) in _LATE

@@ -7,13 +7,14 @@ from typing import Any
 
 from holdfast.core import claims
 from holdfast.core.graphs.records import MARK
-from holdfast.core.records import Breach, Payload, Wait
+from holdfast.core.records import Breach, NewRun, Payload, Wait
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
 from holdfast.store.transitions.gates import move_gates
+from holdfast.store.transitions.graphs import extend_graph
 from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
@@ -45,14 +46,27 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
+    _write_beside(tx, op)
+    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+    if op.grows:
+        answer.born = _grow(tx, op)
+    if op.spends or op.settles or op.settles_all:
+        answer.breach = _account(tx, op)
+    return answer
+
+
+def _write_beside(tx: Transaction, op: c.Advance) -> None:
+    """Write what is kept apart from the history."""
     if op.output is not None or op.closes is not None:
         _show(tx, op)
     if op.payloads:
         _keep(tx, op)
-    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
-    if op.spends or op.settles or op.settles_all:
-        answer.breach = _account(tx, op)
-    return answer
+
+
+def _grow(tx: Transaction, op: c.Advance) -> list[tuple[NewRun, int]]:
+    """Add to the graph of the run; return the members that were born leased."""
+    born = [one for grown in op.grows for one in extend_graph(tx, grown).born]
+    return [(one.run, one.started.now) for one in born if one.started.leased]
 
 
 def _show(tx: Transaction, op: c.Advance) -> None:

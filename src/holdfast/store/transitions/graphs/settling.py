@@ -12,7 +12,6 @@ from holdfast.core.graphs.records import (
     Graph,
     GraphStatus,
     Group,
-    GroupState,
     Member,
     MemberState,
     Spec,

@@ -195,18 +195,6 @@ def _member_row(member: Member) -> dict[str, object]:
     }  # fmt: skip
 
 
-def prune_graphs(tx: Transaction, op: c.PruneGraphs) -> int:
-    """Delete graphs that ended long ago."""
-    found = tx.rows("old_graphs", before=op.before, namespace=op.namespace or "", limit=op.limit)
-    for row in found:
-        for query in (
-            "delete_graph_news", "delete_graph_edges", "delete_graph_groups", "delete_graph_members", "delete_graph_events",
-            "delete_graph",
-        ):  # fmt: skip
-            tx.change(query, graph_id=row["id"])
-    return len(found)
-
-
 def reseal_member(tx: Transaction, op: c.ResealMember) -> bool:
     """Put the input of a member that waits into another seal."""
     return bool(tx.change("reseal_member", run_id=op.run_id, old=op.old, new=op.new))
