@@ -44,7 +44,7 @@ SELECT id, graph_id, run_id, status FROM holdfast.graph_news ORDER BY id LIMIT :
 SELECT id, graph_id, run_id, status FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
 
 -- name: next_news
-SELECT MIN(at) AS at FROM holdfast.graph_news;
+SELECT (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS at;
 
 -- name: save_group
 UPDATE holdfast.graph_group SET done = :done, lost = :lost, state = :state WHERE run_id = :run_id AND number = :number;

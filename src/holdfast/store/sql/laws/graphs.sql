@@ -55,9 +55,9 @@ SELECT run_id FROM holdfast.graph_group AS part
                    AND member.state IN ('failed', 'cancelled', 'expired', 'skipped'));
 
 -- name: whoever_waits_can_still_be_started
-SELECT part.run_id FROM holdfast.graph_group AS part JOIN holdfast.graph_member AS member ON member.run_id = part.run_id
- WHERE member.state = 'waiting'
-   AND (part.state = 'impossible' OR (part.state = 'open' AND (part.done >= part.need OR part.lost > part.total - part.need)));
+SELECT run_id FROM holdfast.graph_group AS part
+ WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting');
 
 -- name: an_edge_stays_in_its_graph
 SELECT edge.dependent FROM holdfast.graph_edge AS edge

@@ -358,6 +358,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
+       (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS news_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable
