@@ -2,8 +2,8 @@
 
     python bench/graphs.py [--db graphs.db] [--graphs 100] [--length 10] [--width 1000] [--rounds 5]
 
-Beside the chains the same number of bare runs is measured, started together: what a graph costs is what it takes more. The rest of
-a quorum is measured from the end of the one that decides it until no other run of it is left; first with runs that have not
+Beside the chains the same number of bare runs is measured, started together: what a graph costs is what it takes more. The rest
+of a quorum is measured from the end of the one that decides it until no other run of it is left; first with runs that have not
 begun, then with runs that wait for a signal in memory.
 """
 

@@ -10,7 +10,7 @@ from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenSto
 from holdfast.testing.conformance.budgets import Budgets
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
-from holdfast.testing.conformance.graphs import Graphs
+from holdfast.testing.conformance.graph_ends import Graphs
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
