@@ -71,6 +71,19 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "save_group": (
         "save_groups", {"run_id": Texts, "number": Numbers, "done": Numbers, "lost": Numbers, "state": Texts}
     ),
+    "append_each": (
+        "append_all_each",
+        {
+            "run_id": Texts, "seq": Numbers, "kind": Texts, "step": Texts, "attempt": Numbers, "data": Blobs, "error": Blobs,
+            "started_at": Numbers, "at": Numbers,
+        },
+    ),
+    "end_run": ("end_runs", {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts}),
+    "save_cancel": (
+        "save_cancels",
+        {"run_id": Texts, "status": Texts, "rank": Numbers, "wake_at": Numbers, "waits": Blobs, "reason": Texts},
+    ),
+    "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
     "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),

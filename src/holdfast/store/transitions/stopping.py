@@ -14,7 +14,7 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq, load
+from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, load
 
 DEADLINE = "deadline"
 
@@ -118,7 +118,7 @@ def _end_unbegun(tx: Transaction, states: Sequence[Row], reasons: Mapping[str, s
         lines.append((state["id"], Event(kind=Kind.RUN_CANCELLED, seq=state["last_seq"] + 1, error=error)))
         rows.append({"run_id": state["id"], "status": status, "error": error, "now": tx.now, "reason": reason})
         tx.hints.finished.add(state["id"])
-    append_from_outside(tx, lines)
+    append_each(tx, lines)
     tx.many("end_run", rows)
     tell_graph(tx, *(state["id"] for state in states), status=status)
 

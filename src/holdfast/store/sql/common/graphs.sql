@@ -38,10 +38,10 @@ INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at) VALUES 
 INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES (:graph_id, :run_id, :status, :at);
 
 -- name: graph_news
-SELECT id, graph_id, run_id, status FROM holdfast.graph_news ORDER BY id LIMIT :limit;
+SELECT id, graph_id, run_id, status, at FROM holdfast.graph_news ORDER BY id LIMIT :limit;
 
 -- name: news_of_graph
-SELECT id, graph_id, run_id, status FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
+SELECT id, graph_id, run_id, status, at FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
 
 -- name: next_news
 SELECT (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS at;
@@ -173,3 +173,8 @@ SELECT run_id, input FROM holdfast.graph_member WHERE state = 'waiting' AND run_
 
 -- name: reseal_member
 UPDATE holdfast.graph_member SET input = :new WHERE run_id = :run_id AND input = :old;
+
+-- name: append_each
+-- One line for each of many runs, by one who does not hold them.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);

@@ -27,8 +27,9 @@ SELECT id, status, result FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[]))
 -- name: runs_there
 SELECT id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[]));
 
--- name: delete_news
-DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]));
+-- name: take_news
+DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
+RETURNING id;
 
 -- name: counts_of_graphs
 SELECT member.graph_id, member.state, COUNT(*) AS members,
@@ -118,3 +119,42 @@ UPDATE holdfast.graph AS graph
               CAST(:summary AS BYTEA[]), CAST(:finished_at AS BIGINT[]))
     AS new (id, status, revision, members, live, events, policy, reason, summary, finished_at)
  WHERE graph.id = new.id;
+
+-- name: append_each
+-- Differs from SQLite like `append_from_outside`.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
+        GREATEST(pg_current_xact_id(),
+                 (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
+
+-- name: append_all_each
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at,
+       GREATEST(pg_current_xact_id(),
+                (SELECT tx FROM holdfast.event AS last WHERE last.run_id = line.run_id AND last.seq = line.seq - 1))
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:step AS TEXT[]),
+              CAST(:attempt AS BIGINT[]), CAST(:data AS BYTEA[]), CAST(:error AS BYTEA[]), CAST(:started_at AS BIGINT[]),
+              CAST(:at AS BIGINT[])) AS line (run_id, seq, kind, step, attempt, data, error, started_at, at);
+
+-- name: end_runs
+-- `end_run` for many runs, which are locked.
+UPDATE holdfast.run AS run
+   SET status = new.status, error = new.error, finished_at = new.now, cancel_reason = new.reason,
+       generation = run.generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL,
+       revision = run.revision + 1
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]),
+              CAST(:reason AS TEXT[])) AS new (run_id, status, error, now, reason)
+ WHERE run.id = new.run_id;
+
+-- name: save_cancels
+-- `save_cancel` for many runs, which are locked.
+UPDATE holdfast.run AS run
+   SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
+       revision = run.revision + 1
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
+              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[])) AS new (run_id, status, rank, wake_at, waits, reason)
+ WHERE run.id = new.run_id;
+
+-- name: insert_knocks
+INSERT INTO holdfast.knock (session_id, run_id)
+SELECT session_id, run_id FROM UNNEST(CAST(:session_id AS TEXT[]), CAST(:run_id AS TEXT[])) AS new (session_id, run_id);

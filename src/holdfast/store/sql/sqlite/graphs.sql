@@ -22,8 +22,9 @@ SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfa
 -- name: runs_there
 SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
 
--- name: delete_news
-DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids));
+-- name: take_news
+DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id;
 
 -- name: counts_of_graphs
 SELECT member.graph_id, member.state, COUNT(*) AS members,

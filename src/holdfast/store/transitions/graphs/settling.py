@@ -52,11 +52,14 @@ def settle_graphs(tx: Transaction, op: c.SettleGraphs) -> c.Settled:
 
 
 def settle_news(tx: Transaction, news: Sequence[dict[str, object]], compose: c.Compose, lease: c.Lease | None) -> Work | None:
-    """Settle these news. The graphs are locked first; news of graphs that are gone go, too."""
+    """Settle these news. The graphs are locked first, then the news taken: those that somebody else has taken meanwhile are
+    settled. News of graphs that are gone go, too."""
     if not news:
         return None
     found = tx.rows("graphs_to_settle", ids=tx.as_list(sorted({str(row["graph_id"]) for row in news})))
     work = Work(tx, [graph_from(row) for row in found], compose, lease, strict=False)
+    taken = {row["id"] for row in tx.rows("take_news", ids=tx.as_list([row["id"] for row in news]))}
+    news = [row for row in news if row["id"] in taken]
     ids = [str(row["run_id"]) for row in news if row["run_id"] is not None]
     states = {row["run_id"]: row["state"] for row in tx.rows("members_by_id", ids=tx.as_list(ids))} if ids else {}
     ends = {
@@ -65,7 +68,8 @@ def settle_news(tx: Transaction, news: Sequence[dict[str, object]], compose: c.C
         if (run_id := str(row["run_id"])) in states and states[run_id] == MemberState.STARTED
     }
     work.proceed(ends)
-    tx.change("delete_news", ids=tx.as_list([row["id"] for row in news if row["graph_id"] not in work.left]))
+    left = [row for row in news if row["graph_id"] in work.left]  # for somebody who can
+    tx.many("insert_news", [{name: row[name] for name in ("graph_id", "run_id", "status", "at")} for row in left])
     for graph_id in {str(row["graph_id"]) for row in news if row["status"] == CANCEL and row["run_id"] is None}:
         if graph_id in work.graphs:
             go_on_cancelling(work, work.graphs[graph_id])
