@@ -234,6 +234,7 @@ def test_an_edge_between_members_that_are_there_may_close_a_ring():
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.sets(st.sampled_from("abcdef"))))
+@settings(deadline=None)
 def test_a_ring_is_found_if_and_only_if_there_is_one(after):
     def reaches(one, wanted, seen):
         return any(

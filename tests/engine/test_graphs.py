@@ -117,7 +117,7 @@ def test_the_asynchronous_engine_does_the_same(database):
             held = Graph()
             held.add(listen, "x", name="x")
             third = await engine.graphs.start(held, id="third")
-            assert await third.extend(Graph_of(add, 3)) == 2
+            assert await third.extend(graph_of(add, 3)) == 2
             assert await third.cancel() in ("cancelling", "cancelled")
             with pytest.raises(GraphCancelled):
                 await third.result(timeout=20)
@@ -127,7 +127,7 @@ def test_the_asynchronous_engine_does_the_same(database):
     asyncio.run(play())
 
 
-def Graph_of(workflow, *args) -> Graph:
+def graph_of(workflow, *args) -> Graph:
     graph = Graph()
     graph.add(workflow, *args, name="one")
     return graph
@@ -186,13 +186,13 @@ def test_why_names_those_that_are_missing(engine):
 
 
 def test_a_graph_grows_from_outside_if_nobody_was_faster(engine):
-    run = engine.graphs.start(Graph_of(listen, "x"))
+    run = engine.graphs.start(graph_of(listen, "x"))
     more = Graph()
     more.add(add, 1, name="next").after(more.member("one"))
 
     assert run.extend(more, revision=run.revision) == 2
     with pytest.raises(GraphChanged):
-        run.extend(Graph_of(add, 1), revision=1)
+        run.extend(graph_of(add, 1), revision=1)
     ring = Graph()
     ring.member("next").after(ring.add(add, 1, name="middle").after("next"))
     with pytest.raises(GraphCycle):
@@ -201,7 +201,7 @@ def test_a_graph_grows_from_outside_if_nobody_was_faster(engine):
     engine.signal(f"{run.id}::one", "go", "on")
     assert run.result(timeout=20) == {"next": 2}
     with pytest.raises(GraphFinished):
-        run.extend(Graph_of(add, 1))
+        run.extend(graph_of(add, 1))
 
 
 def test_a_graph_grows_from_inside(engine):
@@ -255,7 +255,7 @@ def test_a_graph_with_an_id_is_started_once(engine):
     assert first.id == second.id == "order-7"
     assert len(engine.graphs.list()) == 1
     with pytest.raises(GraphExists):
-        engine.graphs.start(Graph_of(add, 1), id="order-7")
+        engine.graphs.start(graph_of(add, 1), id="order-7")
     assert first.result(timeout=20) == {"bottom": 7}
 
 
@@ -269,7 +269,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
     with pytest.raises(MemberExists):
         graph.add(add, 1, name="a")
     with pytest.raises(ResultTimeout):
-        engine.graphs.start(Graph_of(listen, "x"), id="long").result(timeout="1ms")
+        engine.graphs.start(graph_of(listen, "x"), id="long").result(timeout="1ms")
     assert [one.id for one in engine.graphs.list()] == ["long"]
     assert len(engine.runs()) == 1
 
@@ -321,9 +321,8 @@ def test_inputs_and_results_that_are_sealed_pass_along(database):
         assert engine.check() == []
 
 
-def test_a_worker_settles_what_a_dead_one_left(database):
+def test_a_graph_that_was_started_where_nobody_works_is_taken_up(database):
     with closing(Engine(database, workflows=[add, double])) as engine:
         run = engine.graphs.start(diamond())
-        engine._parts.store.apply([])
     with Engine(database, workflows=[add, double]) as engine:
         assert engine.graphs.result(run.id, timeout=20) == {"bottom": 7}

@@ -21,6 +21,9 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM holdfast.graph_member WHERE run_id = ANY(CAST(:ids AS TEXT[]));
 
+-- name: states_of_members
+SELECT run_id, state FROM holdfast.graph_member WHERE run_id = ANY(CAST(:ids AS TEXT[]));
+
 -- name: results_by_id
 SELECT id, status, result FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[]));
 

@@ -16,6 +16,9 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
 
+-- name: states_of_members
+SELECT run_id, state FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
+
 -- name: results_by_id
 SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
 

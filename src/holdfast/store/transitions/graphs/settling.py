@@ -21,7 +21,7 @@ from holdfast.core.graphs.records import (
 )
 from holdfast.core.graphs.settling import Link, Outcome, Settling, Upstream
 from holdfast.core.graphs.structure import ending
-from holdfast.core.records import NewRun, Payload
+from holdfast.core.records import NewRun, Payload, Route
 from holdfast.core.status import Status
 from holdfast.errors import BudgetNotFound, HoldfastError, KeyMissing
 from holdfast.store import contract as c
@@ -61,7 +61,7 @@ def settle_news(tx: Transaction, news: Sequence[dict[str, object]], compose: c.C
     taken = {row["id"] for row in tx.rows("take_news", ids=tx.as_list([row["id"] for row in news]))}
     news = [row for row in news if row["id"] in taken]
     ids = [str(row["run_id"]) for row in news if row["run_id"] is not None]
-    states = {row["run_id"]: row["state"] for row in tx.rows("members_by_id", ids=tx.as_list(ids))} if ids else {}
+    states = {row["run_id"]: row["state"] for row in tx.rows("states_of_members", ids=tx.as_list(ids))} if ids else {}
     ends = {
         run_id: MemberState(str(row["status"]))
         for row in news
@@ -90,6 +90,7 @@ class Work:
         self.left: dict[str, str] = {}
         """The graphs that cannot be settled here, and why."""
         self._touched: set[str] = set()
+        self._leases: dict[Route, str | None] = {}
 
     def graph(self, run_id: str) -> Graph:
         """Return the graph of a member; it is written at the end."""
@@ -217,13 +218,21 @@ class Work:
             tags=spec.tags,
             available_at=None if spec.delay is None else now + spec.delay,
             deadline=None if spec.deadline is None else now + spec.deadline,
-            session_id=None if spec.delay is not None or self._lease is None else self._lease(spec.route),
+            session_id=None if spec.delay is not None else self._session(spec.route),
             policy=None if spec.policy is None else bytes(spec.policy),
             budgets=spec.budgets,
             limits=spec.limits,
             share=spec.share,
             payloads=tuple(payloads),
         )
+
+    def _session(self, route: Route) -> str | None:
+        """Return the session to which a run of that route can be born leased; asked once."""
+        if self._lease is None:
+            return None
+        if route not in self._leases:
+            self._leases[route] = self._lease(route)
+        return self._leases[route]
 
     def start(self, runs: Sequence[NewRun], *, fresh: bool = False) -> dict[str, str]:
         """Start the runs of members; return those that cannot be, with why. Members that are *fresh* are written as started."""

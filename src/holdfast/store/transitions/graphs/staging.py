@@ -109,7 +109,7 @@ def _states(tx: Transaction, graph_id: str, patch: Patch) -> dict[str, MemberSta
     names = {name for member in patch.members for group in member.groups for name in (member.name, *group.upstreams)}
     names |= {member.name for member in patch.members} | {name for name, _ in patch.groups}
     names |= {name for _, group in patch.groups for name in group.upstreams}
-    rows = tx.rows("members_by_id", ids=tx.as_list(sorted(run_of(graph_id, name) for name in names)))
+    rows = tx.rows("states_of_members", ids=tx.as_list(sorted(run_of(graph_id, name) for name in names)))
     return {name_of(row["run_id"]): MemberState(row["state"]) for row in rows}
 
 
