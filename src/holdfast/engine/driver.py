@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import tokens
+from holdfast.core.graphs.records import MARK
 from holdfast.core.program import Command, CreateWait, Definition, Finish
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
@@ -73,7 +74,7 @@ class Driver(Happening):
 
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
         super().__init__(run, host)
-        self._definition = definition
+        self._definition, self._in_graph = definition, MARK in run.id
         self.blocking = definition.blocking
         self.finished = False
         self._seq = 0
@@ -279,9 +280,12 @@ class Driver(Happening):
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
         pause, written = 0.05, op
+        ends = self._in_graph and isinstance(op, Advance) and op.status in FINAL
         if isinstance(op, Advance) and not self.host.vault.is_light(op):
             written = await sealed(op, self.host.vault, self.host.threads)
         while True:
+            if ends:
+                self.host.settle_soon()
             try:
                 return await self.host.writer.post(written)
             except StoreError as error:

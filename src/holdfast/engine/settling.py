@@ -1,14 +1,16 @@
-"""Settling graphs: as soon as a commit of this process has news for one; and, for whoever leads, what others have left behind."""
+"""Settling graphs: in the very transaction in which a worker ends members, or as soon as another commit of this process has news
+for one; and, for whoever leads, what others have left behind."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from holdfast.core.records import NewRun
 from holdfast.engine.writer import Writer
-from holdfast.store.contract import Compose, Lease, Settled, SettleGraphs
+from holdfast.store.contract import Compose, Lease, Settled, SettleGraphs, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -20,12 +22,34 @@ class Settler:
         self._writer, self._compose, self._lease, self._adopt = writer, compose, lease, adopt
         self._news = asyncio.Event()
         self._at_work = False
+        self._soon, self._asked = False, 0
         self._left: dict[str, str] = {}
 
     @property
     def busy(self) -> bool:
         """Whether there may be something to do."""
-        return self._news.is_set() or self._at_work
+        return self._news.is_set() or self._at_work or self._soon or self._asked > 0
+
+    def soon(self) -> None:
+        """What is about to be written ends a member: settle its graph in the same transaction."""
+        self._soon = True
+
+    def last_word(self) -> tuple[Transition, asyncio.Future[Any]] | None:
+        """Return what belongs at the end of the transaction that is about to be."""
+        if not self._soon:
+            return None
+        self._soon = False
+        self._asked += 1
+        future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(self._settled)
+        return SettleGraphs(compose=self._compose, lease=self._lease), future
+
+    def _settled(self, future: asyncio.Future[Any]) -> None:
+        self._asked -= 1
+        if future.cancelled() or future.exception() is not None:
+            self.look()  # or whoever leads will
+        elif self._take(future.result()):
+            self.look()
 
     def look(self) -> None:
         """There are news."""
@@ -44,14 +68,17 @@ class Settler:
         try:
             more = True
             while more:
-                done: Settled = await self._writer.submit(SettleGraphs(compose=self._compose, lease=self._lease))
-                for born in done.born:
-                    if born.started.leased:
-                        self._adopt(born.run, born.started.now)
-                self._warn(done.left)
-                more = done.more
+                more = self._take(await self._writer.submit(SettleGraphs(compose=self._compose, lease=self._lease)))
         finally:
             self._at_work = False
+
+    def _take(self, done: Settled) -> bool:
+        """Go on with what was born leased to this worker; say whether there is more to settle."""
+        for born in done.born:
+            if born.started.leased:
+                self._adopt(born.run, born.started.now)
+        self._warn(done.left)
+        return done.more
 
     def _warn(self, left: dict[str, str]) -> None:
         for graph_id, why in left.items():

@@ -124,6 +124,7 @@ class Worker:
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
         self.writer.listeners += [self._hinted, self.news.hinted]
+        self.writer.closing.append(self.settler.last_word)
         self.watchers.append(self.news.changed)
         self.news.watched = True
         self._slot = self.store.take_slot()
@@ -181,6 +182,8 @@ class Worker:
         for listener in (self._hinted, self.news.hinted):
             if listener in self.writer.listeners:
                 self.writer.listeners.remove(listener)
+        if self.settler.last_word in self.writer.closing:
+            self.writer.closing.remove(self.settler.last_word)
         self.store.free_slot(self._slot)
         self.alarms.close()
         self.threads.close()
@@ -351,6 +354,10 @@ class Worker:
 
     def _free_threads(self) -> int:
         return self.settings.threads - sum(driver.blocking for driver in self.drivers.values())
+
+    def settle_soon(self) -> None:
+        """Settle graphs in the transaction that is about to be: it ends a member."""
+        self.settler.soon()
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""

@@ -41,14 +41,14 @@ _spec = msgspec.json.Decoder(Spec)
 
 
 def settle_graphs(tx: Transaction, op: c.SettleGraphs) -> c.Settled:
-    """Do what is to be done about the oldest news."""
+    """Do what is to be done about the oldest news, those of this very transaction among them."""
     news = tx.rows("graph_news", limit=op.limit)
+    tx.hints.graphs = False
     work = settle_news(tx, news, op.compose, op.lease)
     if work is None:
         return c.Settled([], more=False)
-    if work.left:  # they stay until somebody can settle them; others must not wait behind them
-        return c.Settled(work.born, more=False, left=work.left)
-    return c.Settled(work.born, more=len(news) == op.limit or tx.hints.graphs)
+    tx.hints.graphs |= len(news) == op.limit and not work.left  # what is left stays until somebody can settle it
+    return c.Settled(work.born, more=tx.hints.graphs, left=work.left)
 
 
 def settle_news(tx: Transaction, news: Sequence[dict[str, object]], compose: c.Compose, lease: c.Lease | None) -> Work | None:
