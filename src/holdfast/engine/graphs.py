@@ -227,12 +227,11 @@ class GraphDesk:
         """Return the results of the last members of a graph, by name, or raise why there are none."""
         if graph.status is r.GraphStatus.CANCELLED:
             raise GraphCancelled(graph=graph.id, reason=graph.reason)
-        whole = self._whole(graph.id)
         if graph.status is not r.GraphStatus.COMPLETED:
+            whole = self._whole(graph.id)
             lost = {state: [one.name for one in whole.members.values() if one.state == state] for state in sorted(r.LOST)}
             raise GraphFailed(graph=graph.id, **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names})
-        inner = {edge.upstream for edge in whole.edges}
-        last = [run_id for run_id in whole.members if run_id not in inner]
+        last = self._store.last_members(graph.id)
         return {r.name_of(run_id): self.client.value(self.client.get(run_id)) for run_id in last}
 
 

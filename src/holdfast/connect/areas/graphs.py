@@ -9,6 +9,7 @@ from typing import Any, cast
 from holdfast.connect.parts import Parts, seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.drawing import Graph
+from holdfast.core.graphs.records import Graph as Record
 from holdfast.core.graphs.records import GraphStatus, run_of
 from holdfast.core.records import Run
 from holdfast.core.why.facts import Why
@@ -156,7 +157,7 @@ class Graphs(_Looking):
         found = self._parts.results.wait(graph_id, lambda: self._record(graph_id), seconds_of(timeout), time.monotonic)
         if found is None:
             raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
-        return self._desk.value(self._desk.record(graph_id))
+        return self._desk.value(cast(Record, found))
 
     def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""
@@ -256,7 +257,7 @@ class AsyncGraphs(_Looking):
         found = await self._parts.results.wait_async(graph_id, lambda: self._record(graph_id), seconds_of(timeout))
         if found is None:
             raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
-        return self._desk.value(self._desk.record(graph_id))
+        return self._desk.value(cast(Record, found))
 
     async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""

@@ -138,6 +138,9 @@ class GraphReader(Protocol):
     def whole_graph(self, graph_id: str) -> Whole | None:
         """The graph with all its members, groups and edges, by the ids of their runs; or None."""
 
+    def last_members(self, graph_id: str) -> list[str]:
+        """The ids of the runs of those members that nobody waits for."""
+
     def member(self, run_id: str) -> Member | None:
         """The member whose run has, or will have, this id; or None."""
 

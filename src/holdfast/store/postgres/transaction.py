@@ -48,6 +48,13 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "nulls": Blobs, "version": Numbers, "at": Numbers,
         },
     ),
+    "insert_graph": (
+        "insert_graphs",
+        {
+            "id": Texts, "namespace": Texts, "name": Texts, "status": Texts, "revision": Numbers, "members": Numbers,
+            "live": Numbers, "events": Numbers, "fingerprint": Texts, "created_at": Numbers,
+        },
+    ),
     "insert_member": (
         "insert_members",
         {

@@ -32,6 +32,9 @@ class RowGraphReader(Asking):
         ]
         return Whole(graph, {one.run_id: one for one in members}, {(one.run_id, one.number): one for one in groups}, edges)
 
+    def last_members(self, graph_id: str) -> list[str]:
+        return [row["run_id"] for row in self._rows("last_members", graph_id=graph_id)]
+
     def member(self, run_id: str) -> Member | None:
         found = self._rows("member", run_id=run_id)
         return member_from(found[0]) if found else None

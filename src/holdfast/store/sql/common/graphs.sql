@@ -72,6 +72,12 @@ UPDATE holdfast.graph_member SET state = :state, finished_at = NULL, asked_at = 
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM holdfast.graph_member WHERE graph_id = :graph_id ORDER BY run_id;
 
+-- name: last_members
+-- Those that nobody waits for.
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE graph_id = :graph_id AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
+ ORDER BY run_id;
+
 -- name: groups_of_graph
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
   FROM holdfast.graph_group AS part JOIN holdfast.graph_member AS member ON member.run_id = part.run_id

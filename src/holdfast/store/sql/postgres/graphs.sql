@@ -7,28 +7,30 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 
 -- name: graphs_to_settle
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
-  FROM holdfast.graph WHERE id = ANY(CAST(:ids AS TEXT[])) ORDER BY id FOR NO KEY UPDATE;
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (graph_id) JOIN holdfast.graph AS graph ON graph.id = wanted.graph_id
+ ORDER BY graph.id
+   FOR NO KEY UPDATE OF graph;
 
 -- name: links_below
 SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
        member.state AS member_state, member.missing
-  FROM holdfast.graph_edge AS edge
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
   JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
-  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent
- WHERE edge.upstream = ANY(CAST(:ids AS TEXT[]));
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
-  FROM holdfast.graph_member WHERE run_id = ANY(CAST(:ids AS TEXT[]));
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
 
 -- name: states_of_members
-SELECT run_id, state FROM holdfast.graph_member WHERE run_id = ANY(CAST(:ids AS TEXT[]));
+SELECT run_id, state FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
 
 -- name: results_by_id
-SELECT id, status, result FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[]));
+SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
 
 -- name: runs_there
-SELECT id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[]));
+SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
 
 -- name: take_news
 DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
@@ -43,18 +45,27 @@ SELECT member.graph_id, member.state, COUNT(*) AS members,
  GROUP BY member.graph_id, member.state;
 
 -- name: states_by_id
-SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
        finished_at, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
-  FROM holdfast.run AS run
- WHERE id = ANY(CAST(:ids AS TEXT[]))
- ORDER BY id
-   FOR NO KEY UPDATE;
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id
+ ORDER BY run.id
+   FOR NO KEY UPDATE OF run;
 
 -- name: live_children_of
-SELECT id FROM holdfast.run
- WHERE parent_id = ANY(CAST(:ids AS TEXT[])) AND on_parent_end = 'cancel' AND finished_at IS NULL
- ORDER BY id
-   FOR NO KEY UPDATE;
+SELECT run.id
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.parent_id = wanted.id
+ WHERE on_parent_end = 'cancel' AND finished_at IS NULL
+ ORDER BY run.id
+   FOR NO KEY UPDATE OF run;
+
+-- name: insert_graphs
+INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, created_at
+  FROM UNNEST(CAST(:id AS TEXT[]), CAST(:namespace AS TEXT[]), CAST(:name AS TEXT[]), CAST(:status AS TEXT[]),
+              CAST(:revision AS BIGINT[]), CAST(:members AS BIGINT[]), CAST(:live AS BIGINT[]), CAST(:events AS BIGINT[]),
+              CAST(:fingerprint AS TEXT[]), CAST(:created_at AS BIGINT[]))
+    AS new (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
+    ON CONFLICT DO NOTHING;
 
 -- name: insert_members
 INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input, started_at)

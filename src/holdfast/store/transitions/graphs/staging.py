@@ -48,20 +48,21 @@ def stage_graphs(tx: Transaction, op: c.StageGraphs) -> list[c.Staged]:
             raise GraphExists(graph=stage.id)
     _refuse_drained(tx, [stage.patch for stage in new])
     work = Work(tx, [there[stage.id] for stage in new], op.compose, op.lease)
+    if tx.many("insert_graph", [_graph_row(there[stage.id]) for stage in new]) < len(new):
+        raise GraphExists(graph=new[0].id, why="somebody else has just started it")
     for stage in new:
-        _insert_graph(tx, there[stage.id])
         work.trail.add(there[stage.id], "graph_started", data={"name": stage.name, "members": len(stage.patch.members)})
     _add(work, [(there[stage.id], stage.patch) for stage in new], {})
     work.finish()
     return _answers(work, [there[stage.id] for stage in op.stages], {stage.id for stage in new})
 
 
-def _insert_graph(tx: Transaction, graph: Graph) -> None:
-    tx.change(
-        "insert_graph", id=graph.id, namespace=graph.namespace, name=graph.name, status=graph.status.value,
-        revision=graph.revision, members=graph.members, live=graph.live, events=graph.events, fingerprint=graph.fingerprint,
-        created_at=graph.created_at,
-    )  # fmt: skip
+def _graph_row(graph: Graph) -> dict[str, object]:
+    return {
+        "id": graph.id, "namespace": graph.namespace, "name": graph.name, "status": graph.status.value,
+        "revision": graph.revision, "members": graph.members, "live": graph.live, "events": graph.events,
+        "fingerprint": graph.fingerprint, "created_at": graph.created_at,
+    }  # fmt: skip
 
 
 def _answers(work: Work, graphs: Sequence[Graph], new: set[str]) -> list[c.Staged]:
