@@ -54,6 +54,7 @@ async def planner() -> int:
     return len(await holdfast.grow(more))
 
 
+OURS = (c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
 WORKFLOWS = [add, listen, fickle, planner]
 Act = Callable[[Lab], object]
 
@@ -189,7 +190,11 @@ def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_pa
         undisturbed = Stage(fresh(), SCRIPTS[name], [])
         expected = undisturbed.play()
         commits = list(enumerate(undisturbed.ledger.commits, start=1))
-        boundaries = [number for number, commit in commits if has_effect(commit.batch, commit.answers)]
+        boundaries = [
+            number
+            for number, commit in commits
+            if has_effect(commit.batch, commit.answers) and (kind == "sqlite" or any(isinstance(op, OURS) for op in commit.batch))
+        ]
         assert boundaries
         plans = [Plan(boundaries[0], BEFORE), *(Plan(number, AFTER) for number in boundaries)]  # before one is after another
         plans += [Plan(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
@@ -222,7 +227,7 @@ def _kill_and_look(workers: Workers, engine: Engine) -> None:
     for _ in range(2):
         workers.start(crash_limit=50)
     runs = engine.graphs.start_many([chain(number) for number in range(10)])
-    for round_ in range(1, 4):
+    for round_ in range(1, 3):
         until(lambda wanted=round_: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= 9 * wanted, seconds=60)
         workers.kill(workers.running[0])
         workers.start(crash_limit=50)
