@@ -7,6 +7,7 @@ from holdfast.authoring.code.aio import (
     first,
     gate,
     gather,
+    grow,
     map,
     sleep,
     start,
@@ -26,14 +27,15 @@ from holdfast.authoring.code.workflow import workflow
 from holdfast.connect.aio import AsyncEngine, AsyncRun
 from holdfast.connect.engine import Engine, Run
 from holdfast.core.gates.answer import Answer
+from holdfast.core.graphs.drawing import Graph
 from holdfast.engine.payloads.codecs import Compressed, Encrypted
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Handle", "HoldfastError", "Received",
-    "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit",
-    "first", "gate", "gather", "info", "map", "matching", "now", "null", "patched", "progress", "random", "reserve",
-    "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start", "step", "stream", "sync", "task", "timeout",
-    "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Graph", "Handle", "HoldfastError",
+    "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count",
+    "create_wait", "emit", "first", "gate", "gather", "grow", "info", "map", "matching", "now", "null", "patched",
+    "progress", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start",
+    "step", "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

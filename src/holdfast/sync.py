@@ -6,6 +6,7 @@ from holdfast.authoring.code.blocking import (
     first,
     gate,
     gather,
+    grow,
     map,
     sleep,
     start,
@@ -23,11 +24,13 @@ from holdfast.authoring.code.waits import Received, Wait, Waited, all_of, any_of
 from holdfast.authoring.code.workflow import workflow
 from holdfast.connect.engine import Engine, Run
 from holdfast.core.gates.answer import Answer
+from holdfast.core.graphs.drawing import Graph
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
-    "Answer", "Engine", "Fail", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of",
-    "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "info", "map", "matching",
-    "now", "null", "patched", "progress", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "start", "step",
-    "stream", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "Answer", "Engine", "Fail", "Graph", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream", "Wait", "Waited",
+    "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "grow",
+    "info", "map", "matching", "now", "null", "patched", "progress", "random", "reserve", "schedule", "scheduled_time",
+    "sleep", "spend", "start", "step", "stream", "task", "timeout", "uuid", "version", "wait_for", "wait_signal",
+    "workflow",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from holdfast.cli.desk import Desk, need_command, version
-from holdfast.errors import BadDuration, BadOption, BadSchedule, BadUrl, HoldfastError
+from holdfast.errors import BadDuration, BadGraph, BadOption, BadSchedule, BadUrl, HoldfastError
 
 COMMANDS = {
     "demo": "demo",
@@ -47,6 +47,7 @@ COMMANDS = {
     "workers": "workers",
     "tasks": "tasks",
     "flows": "flows",
+    "graphs": "graphs",
     "keys": "keys",
     "db": "db",
     "bench": "bench",
@@ -54,7 +55,7 @@ COMMANDS = {
 }
 """The commands, in the order of their listing, and the modules that hold them."""
 
-MISUSED = (BadOption, BadDuration, BadSchedule, BadUrl)
+MISUSED = (BadOption, BadDuration, BadGraph, BadSchedule, BadUrl)
 """What the command line itself is to blame for."""
 
 

@@ -24,11 +24,17 @@ Examples:
 def why(run: str) -> None:
     """Say why a run stands where it stands: the exact blocker, who holds it, since when, and the command that unblocks it."""
     with desk().opened() as office:
-        found = explain(office.store, office.find(run))
-        if desk().as_json:
-            print_json(_as_data(found))
-        else:
-            _print(found, office.store.now())
+        member = office.store.member(run)
+        found = explain(office.store, run if member is not None else office.find(run))
+        print_why(found, office.store.now())
+
+
+def print_why(found: Why, now: int) -> None:
+    """Print an explanation, for people or as data."""
+    if desk().as_json:
+        print_json(_as_data(found))
+    else:
+        _print(found, now)
 
 
 def _as_data(found: Why) -> dict[str, Any]:

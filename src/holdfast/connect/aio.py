@@ -11,6 +11,7 @@ from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import AsyncBudgets
 from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.areas.gates import AsyncGates
+from holdfast.connect.areas.graphs import AsyncGraphs
 from holdfast.connect.areas.keys import AsyncKeys
 from holdfast.connect.areas.leases import AsyncLeaseCalls
 from holdfast.connect.areas.payloads import AsyncPayloadCalls
@@ -21,6 +22,7 @@ from holdfast.connect.areas.waits import AsyncWaits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
+from holdfast.core.graphs.records import graph_of, name_of
 from holdfast.core.records import Event, Lane, NewRun, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.sealed import digest_of
@@ -100,6 +102,8 @@ class AsyncEngine(
         self._closed = False
         self.flows = AsyncFlows(self._parts.client, self._do)
         """Work that somebody outside drives."""
+        self.graphs = AsyncGraphs(self._parts, self._do)
+        """Runs that depend on each other."""
 
     async def __aenter__(self) -> AsyncEngine:
         await self.work()
@@ -192,6 +196,10 @@ class AsyncEngine(
 
     async def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
         """Put a finished run back to work."""
+        graph_id = graph_of(run_id)
+        if graph_id is not None and self._parts.store.member(run_id) is not None:
+            await self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
+            return self._parts.client.get(run_id).status
         status: Status = await self._do(self._parts.client.replay(run_id, from_step))
         return status
 
@@ -201,7 +209,7 @@ class AsyncEngine(
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, self._parts.client.get(run_id), self._parts.vault)
+        return why(self._parts.store, run_id, self._parts.vault)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""

@@ -13,6 +13,7 @@ from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import Budgets
 from holdfast.connect.areas.flows import Flows
 from holdfast.connect.areas.gates import Gates
+from holdfast.connect.areas.graphs import Graphs
 from holdfast.connect.areas.keys import Keys
 from holdfast.connect.areas.leases import LeaseCalls
 from holdfast.connect.areas.payloads import PayloadCalls
@@ -23,6 +24,7 @@ from holdfast.connect.areas.waits import Waits
 from holdfast.connect.parts import Parts, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
+from holdfast.core.graphs.records import graph_of, name_of
 from holdfast.core.records import Event, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
@@ -97,6 +99,8 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         self._closed = False
         self.flows = Flows(self._parts.client, self._do)
         """Work that somebody outside drives."""
+        self.graphs = Graphs(self._parts, self._do)
+        """Runs that depend on each other."""
 
     # Working
 
@@ -220,6 +224,10 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
     def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
         """Put a finished run back to work. What completed stands; what failed, and all from *from_step* on, is done again.
         If the run had undone its steps, it begins anew."""
+        graph_id = graph_of(run_id)
+        if graph_id is not None and self._parts.store.member(run_id) is not None:
+            self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
+            return self._parts.client.get(run_id).status
         status: Status = self._do(self._parts.client.replay(run_id, from_step))
         return status
 
@@ -229,7 +237,7 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, self._parts.client.get(run_id), self._parts.vault)
+        return why(self._parts.store, run_id, self._parts.vault)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.core.conditions import Condition
 from holdfast.core.gates.records import Terms
+from holdfast.core.graphs.records import Patch
 from holdfast.core.records import Event, Route, Run
 from holdfast.core.retry import RetryPolicy
 from holdfast.core.streams import Sink
@@ -151,6 +152,15 @@ class CancelRun(msgspec.Struct):
     reason: str
 
 
+class GrowGraph(msgspec.Struct):
+    """Add to the graph that this run is a member of, once, and answer that it was done."""
+
+    id: str
+    graph_id: str
+    patch: Patch
+    workflows: Sequence[Any] = ()
+
+
 class Spend(msgspec.Struct):
     """Take from the run's budgets, all of it or nothing; answer when there was room, or that there is none."""
 
@@ -191,7 +201,7 @@ class Finish(msgspec.Struct):
 
 Command = (
     RunStep | SetTimer | AwaitSignal | CreateWait | AwaitCondition | StartChild | StartMap | AwaitChild | OpenGate | Mark
-    | SendSignal | CancelRun | Spend | Reserve | Settle | Drop | Finish
+    | SendSignal | CancelRun | GrowGraph | Spend | Reserve | Settle | Drop | Finish
 )  # fmt: skip
 
 

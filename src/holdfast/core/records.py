@@ -150,6 +150,7 @@ class Kind:
     BUDGET_SETTLED = "budget_settled"
     SIGNAL_SENT = "signal_sent"
     CANCEL_SENT = "cancel_sent"
+    GRAPH_GROWN = "graph_grown"
     CANCEL_REQUESTED = "cancel_requested"
     RUN_COMPLETED = "run_completed"
     RUN_FAILED = "run_failed"
@@ -188,6 +189,7 @@ OUTCOMES = frozenset(
         Kind.WAIT_TIMED_OUT,
         Kind.SIGNAL_SENT,
         Kind.CANCEL_SENT,
+        Kind.GRAPH_GROWN,
         Kind.CANCEL_REQUESTED,
     }
 )

@@ -15,6 +15,7 @@ from holdfast.core import budgets, duration
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
+from holdfast.core.options import checked_tags, checked_text, priority_of
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
@@ -169,7 +170,7 @@ class Client:
         run = self.get(run_id)
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        void = past.voided_by_replay(self._whole_history(run_id), from_step)
+        void = past.voided_by_replay(self.whole_history(run_id), from_step)
         if void is None:
             raise StepNotFound(run=run_id, step=from_step)
         return Request(c.ReplayRun(run_id, void), Status)
@@ -177,7 +178,7 @@ class Client:
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""
         run = self.get(run_id)
-        events = past.valid(self._whole_history(run_id))
+        events = past.valid(self.whole_history(run_id))
         if from_step is not None:
             cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
             if cut is None:
@@ -198,7 +199,7 @@ class Client:
         )  # fmt: skip
         return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
 
-    def _whole_history(self, run_id: str) -> list[Event]:
+    def whole_history(self, run_id: str) -> list[Event]:
         """Return the events of a run, sealed. Raises HistoryGone: without them it would be done all over again."""
         events = self.store.history(run_id)
         if any(event.kind == Kind.HISTORY_DELETED for event in events):
@@ -371,29 +372,3 @@ def moment(when: Moment, now: int, *, sign: int) -> int:
         aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
         return int(aware.timestamp() * 1_000_000)
     return now + sign * duration.parse(when)
-
-
-def checked_tags(tags: Mapping[str, Any]) -> dict[str, str]:
-    """Return tags as text; refuse what is none."""
-    if not isinstance(tags, Mapping):
-        raise BadOption(option="tags", value=tags, why='give names and values, such as {"customer": "7"}')
-    for name, value in tags.items():
-        if not isinstance(name, str) or not name or not isinstance(value, str | int):
-            raise BadOption(option="tags", value={name: value}, why="a tag has a name and a text")
-    return {name: str(value) for name, value in tags.items()}
-
-
-def checked_text(option: str, value: Any) -> str | None:
-    """Return a text of one line, or None; refuse anything else."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value:
-        raise BadOption(option=option, value=value, why="it must be a text of one line, 1 to 200 characters")
-    return value
-
-
-def priority_of(value: Any) -> int:
-    """Return a priority; refuse what is none."""
-    if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
-        raise BadOption(option="priority", value=value, why="it is a whole number from -1000 to 1000")
-    return value

@@ -12,10 +12,12 @@ from holdfast.core import program as p
 from holdfast.core.records import Event, Fanout, Kind, NewRun
 from holdfast.core.streams import Reason
 from holdfast.engine.gates import open_gate, withdraw
+from holdfast.engine.graphs import composer, sealed
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.listening import Listening
 from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer
+from holdfast.store.contract import ExtendGraph
 
 
 def handle(held: Held, command: p.Command) -> Event | None:
@@ -152,6 +154,20 @@ def _cancel_run(held: Held, command: p.CancelRun) -> Event:
     return Event(Kind.CANCEL_SENT, command.id, msgspec.json.encode({"run": command.run_id}))
 
 
+def _grow_graph(held: Held, command: p.GrowGraph) -> Event:
+    host = held.host
+    for workflow in command.workflows:
+        host.learn(workflow)
+    held.batch.grows.append(
+        ExtendGraph(
+            graph_id=command.graph_id, namespace=held.run.namespace, patch=sealed(command.patch, host.vault),
+            compose=composer(host.vault, host.codec), lease=host.lease_for,
+        )
+    )  # fmt: skip
+    names = [member.name for member in command.patch.members]
+    return Event(Kind.GRAPH_GROWN, command.id, msgspec.json.encode({"graph": command.graph_id, "members": names}))
+
+
 def _drop(held: Listening, command: p.Drop) -> None:
     want = held.forget(command.id)
     if isinstance(want, Step | Paying) and want in held.launches:
@@ -217,6 +233,7 @@ HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
     p.Mark: _mark,
     p.SendSignal: _send_signal,
     p.CancelRun: _cancel_run,
+    p.GrowGraph: _grow_graph,
     p.Spend: _pay,
     p.Reserve: _pay,
     p.Settle: _settle,

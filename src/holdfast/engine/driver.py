@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import tokens
+from holdfast.core.graphs.records import MARK
 from holdfast.core.program import Command, CreateWait, Definition, Finish
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
@@ -34,10 +35,36 @@ from holdfast.engine.payloads.aside import opened, sealed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
-from holdfast.errors import BudgetNotFound, Diverged, EngineClosed, HoldfastError, LeaseLost, RunExists, StoreError
+from holdfast.errors import (
+    BadGraph,
+    BudgetNotFound,
+    Diverged,
+    EdgeAcrossNamespaces,
+    EdgeExists,
+    EngineClosed,
+    GraphCycle,
+    GraphFinished,
+    GraphNotFound,
+    HoldfastError,
+    LaneDraining,
+    LeaseLost,
+    MemberElsewhere,
+    MemberExists,
+    MemberNotFound,
+    MemberStarted,
+    RunExists,
+    SelfEdge,
+    StoreError,
+)
 from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused, Transition
 
 log = logging.getLogger("holdfast")
+REFUSALS = (
+    RunExists, BudgetNotFound, LaneDraining, GraphNotFound, GraphFinished, GraphCycle, SelfEdge, EdgeExists, EdgeAcrossNamespaces,
+    MemberNotFound, MemberExists, MemberElsewhere, MemberStarted, BadGraph,
+)  # fmt: skip
+"""What a write of a run is refused with when what it wants cannot be."""
+
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
@@ -47,7 +74,7 @@ class Driver(Happening):
 
     def __init__(self, run: Run, definition: Definition, host: Host) -> None:
         super().__init__(run, host)
-        self._definition = definition
+        self._definition, self._in_graph = definition, MARK in run.id
         self.blocking = definition.blocking
         self.finished = False
         self._seq = 0
@@ -246,16 +273,19 @@ class Driver(Happening):
         try:
             answer: Advanced | Changed = await self._persist(op)
             return answer
-        except (RunExists, BudgetNotFound) as error:
+        except REFUSALS as error:
             return await self._fail(op, error)
 
     async def _persist(self, op: Transition) -> Any:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it."""
         pause, written = 0.05, op
+        ends = self._in_graph and isinstance(op, Advance) and op.status in FINAL
         if isinstance(op, Advance) and not self.host.vault.is_light(op):
             written = await sealed(op, self.host.vault, self.host.threads)
         while True:
+            if ends:
+                self.host.settle_soon()
             try:
                 return await self.host.writer.post(written)
             except StoreError as error:
@@ -264,14 +294,14 @@ class Driver(Happening):
             pause = min(pause * 2, 5.0)
 
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
-        """A child that cannot be, under the id of another run or with a budget that is not there: the workflow fails."""
+        """A child that cannot be, or what cannot be added to a graph: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
         failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
         self._conclude(failed, Finish("failed", error=error))
         for event in failed.events:
             self._seq += 1
             event.seq = self._seq
-        op.children, op.status = (), failed.status
+        op.children, op.grows, op.status = (), (), failed.status
         self._over = True
         answer: Advanced | Changed = await self._persist(failed)
         return answer
@@ -287,6 +317,8 @@ class Driver(Happening):
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
                 self.host.adopt(child, answer.now)
+        for run, at in answer.born:
+            self.host.adopt(self.host.vault.new_run_opened(run), at)
 
     def _should_let_go(self) -> bool:
         if self.host.stopping:

@@ -1,5 +1,5 @@
 """What one worker does for all: end the sessions of the dead, and runs and leases that are past their time;
-fire schedules, wake managed flows.
+fire schedules, wake managed flows, settle graphs.
 
 Who does it is elected in the database, without a vote: the worker whose session is the oldest leads. The second oldest watches
 it as closely as it watches all others, and takes its place when it dies; the rest look rarely, in case both die at once. A
@@ -38,11 +38,12 @@ class Duties:
     """The common duties, as one worker sees them."""
 
     def __init__(
-        self, store: Store, writer: Writer, *, lifetime: int, crash_limit: int, mine: Callable[[], str], freed: Callable[[], None]
-    ) -> None:
+        self, store: Store, writer: Writer, *, lifetime: int, crash_limit: int, mine: Callable[[], str],
+        freed: Callable[[], None], settle: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._store, self._writer = store, writer
         self._lifetime, self._limit = lifetime / 1_000_000, crash_limit
-        self._mine, self._freed = mine, freed
+        self._mine, self._freed, self._settle = mine, freed, settle
         self._place = 0
         self._looked_at_all = time.monotonic()
 
@@ -80,7 +81,8 @@ class Duties:
         await self.see_to_what_is_due()
 
     async def see_to_what_is_due(self) -> None:
-        """End what is past its deadline and held by nobody, start what schedules want started, let time move managed flows."""
+        """End what is past its deadline and held by nobody, start what schedules want started, let time move managed
+        flows, settle graphs of which nobody else has seen to the news."""
         look, now = self._store.next_look(), self._store.now()
         ops: list[Transition] = []
         if _is_due(look.deadline, now):
@@ -89,6 +91,8 @@ class Duties:
             ops.append(FireSchedules(new_id))
         if _is_due(look.attempt, now):
             ops.append(ExpireAttempts(random.random()))
+        if look.graph is not None:
+            self._settle()
         if ops:
             await asyncio.gather(*map(self._writer.submit, ops))
         while _is_due(look.flow, now):

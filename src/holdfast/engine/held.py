@@ -16,7 +16,7 @@ from holdfast.engine.outcomes import event_of
 from holdfast.engine.outlet import Outlet
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step, Timer, Want
-from holdfast.store.contract import GateMove
+from holdfast.store.contract import ExtendGraph, GateMove
 
 LISTS = (
     "children",
@@ -31,6 +31,7 @@ LISTS = (
     "closed",
     "spends",
     "settles",
+    "grows",
 )
 """What a commit may have to say besides events, by the fields of an Advance."""
 
@@ -52,6 +53,7 @@ class Batch:
     closed: list[tuple[str, str]]
     spends: list[Spending]
     settles: list[str]
+    grows: list[ExtendGraph]
 
     def __init__(self) -> None:
         self.events: list[Event] = []

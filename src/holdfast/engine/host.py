@@ -37,6 +37,9 @@ class Host(Protocol):
     def learn(self, definition: Definition) -> None:
         """Remember a workflow that is started as a child: then it can be run here."""
 
+    def settle_soon(self) -> None:
+        """Settle graphs in the transaction that is about to be: it ends a member."""
+
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""
 

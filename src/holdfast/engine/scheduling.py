@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
+from holdfast.core.options import checked_tags, priority_of
 from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.record import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
 from holdfast.core.why.schedules import explain_schedule
-from holdfast.engine.client import Client, Moment, Request, checked_tags, moment, priority_of
+from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
 from holdfast.store import contract as c

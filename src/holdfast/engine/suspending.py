@@ -14,12 +14,13 @@ import msgspec
 
 from holdfast.core import conditions, suspensions, tokens
 from holdfast.core.conditions import AnyOf, Condition, Handed
+from holdfast.core.options import checked_text
 from holdfast.core.records import Event, Kind, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.core.streams import Reason
 from holdfast.core.suspensions import Suspension
 from holdfast.engine import past
-from holdfast.engine.client import Client, Moment, Request, checked_text, instant
+from holdfast.engine.client import Client, Moment, Request, instant
 from holdfast.engine.holding import Holding, Put, Resumed
 from holdfast.engine.ids import new_id
 from holdfast.engine.listening import BY_RELEASE, BY_SIGNALS, BY_TIMEOUT, token_of, told_of

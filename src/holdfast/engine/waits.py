@@ -9,9 +9,10 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import Effect
+from holdfast.core.options import checked_text
 from holdfast.core.records import Wait
 from holdfast.core.tokens import Token
-from holdfast.engine.client import Request, checked_text
+from holdfast.engine.client import Request
 from holdfast.engine.listening import token_of
 from holdfast.errors import BadOption, WaitNotFound
 from holdfast.store import contract as c

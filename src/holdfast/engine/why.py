@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
+from holdfast.core.graphs.records import Member
 from holdfast.core.records import Run, Session
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.why.explain import explain
 from holdfast.core.why.facts import Blocker, Facts, Slot, Why
+from holdfast.core.why.graphs import explain_member
 from holdfast.core.why.serving import Life, Seen, life_of, offer_of
 from holdfast.engine.past import valid
 from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import RunNotFound
 from holdfast.store.contract import Filter, Store
 
 __all__ = ["Blocker", "Why", "at_work", "look_at_workers", "why"]
@@ -31,9 +34,26 @@ PATIENCE = 5000
 """How many held runs are looked at, at most, to see who takes the places of a lane."""
 
 
-def why(store: Store, run: Run, vault: Vault | None = None) -> Why:
-    """Explain where *run* stands."""
-    return _explain(store, run, look_at_workers(store), DEEPEST, vault or Vault(store))
+def why(store: Store, run: Run | str, vault: Vault | None = None) -> Why:
+    """Explain where *run* stands. By its id, it may also be that of a member of a graph that has no run yet. Raises
+    RunNotFound."""
+    found = run if isinstance(run, Run) else store.run(run)
+    if found is None:
+        return _of_member(store, str(run))
+    return _explain(store, found, look_at_workers(store), DEEPEST, vault or Vault(store))
+
+
+def _of_member(store: Store, run_id: str) -> Why:
+    member = store.member(run_id) if isinstance(run_id, str) else None
+    graph = None if member is None else store.graph(member.graph_id)
+    if member is None or graph is None:
+        raise RunNotFound(run=run_id)
+    upstreams: dict[int, list[Member]] = {}
+    for needed in store.needed_by(run_id):
+        upstream = store.member(needed.run_id)
+        if upstream is not None:
+            upstreams.setdefault(needed.number, []).append(upstream)
+    return explain_member(graph, member, store.groups_of_member(run_id), upstreams)
 
 
 def look_at_workers(store: Store) -> list[Seen]:

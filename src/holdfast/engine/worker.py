@@ -22,10 +22,12 @@ from holdfast.core.status import Status
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
+from holdfast.engine.graphs import composer
 from holdfast.engine.ids import new_id
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
 from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.settling import Settler
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.webhooks import Couriers
@@ -105,9 +107,13 @@ class Worker:
         self._doubt: asyncio.Task[None] | None = None
         self._unheld: set[tuple[str, int]] = set()
         self._found: set[str] = set()
+        self.settler = Settler(
+            writer, composer(self.vault, codec), self.lease_for,
+            lambda run, created_at: self.adopt(self.vault.new_run_opened(run), created_at),
+        )  # fmt: skip
         self.duties = Duties(
             store, writer, lifetime=settings.lifetime, crash_limit=settings.crash_limit,
-            mine=lambda: self.session_id, freed=self._ready.set,
+            mine=lambda: self.session_id, freed=self._ready.set, settle=self.settler.look,
         )  # fmt: skip
 
     # Starting and stopping
@@ -118,6 +124,7 @@ class Worker:
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
         self.writer.listeners += [self._hinted, self.news.hinted]
+        self.writer.closing.append(self.settler.last_word)
         self.watchers.append(self.news.changed)
         self.news.watched = True
         self._slot = self.store.take_slot()
@@ -135,6 +142,7 @@ class Worker:
             self._watch_forever,
             self._beat_forever,
             self.duties.forever,
+            self.settler.forever,
             self.couriers.forever,
             partial(house.keep_house_forever, self),
         )
@@ -174,6 +182,8 @@ class Worker:
         for listener in (self._hinted, self.news.hinted):
             if listener in self.writer.listeners:
                 self.writer.listeners.remove(listener)
+        if self.settler.last_word in self.writer.closing:
+            self.writer.closing.remove(self.settler.last_word)
         self.store.free_slot(self._slot)
         self.alarms.close()
         self.threads.close()
@@ -230,9 +240,11 @@ class Worker:
 
     def _hinted(self, hints: Hints) -> None:
         """A commit of this process touched something. May come from any thread."""
-        if not (hints.ready or hints.runs or hints.subscriptions):
+        if not (hints.ready or hints.runs or hints.subscriptions or hints.graphs):
             return
         try:
+            if hints.graphs:
+                self.loop.call_soon_threadsafe(self.settler.look)
             if hints.subscriptions:
                 self.loop.call_soon_threadsafe(self.couriers.look)
             self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs))
@@ -342,6 +354,10 @@ class Worker:
 
     def _free_threads(self) -> int:
         return self.settings.threads - sum(driver.blocking for driver in self.drivers.values())
+
+    def settle_soon(self) -> None:
+        """Settle graphs in the transaction that is about to be: it ends a member."""
+        self.settler.soon()
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""

@@ -54,6 +54,8 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.listeners: list[Callable[[Hints], None]] = []
+        self.closing: list[Callable[[], tuple[Transition, asyncio.Future[Any]] | None]] = []
+        """Asked before a turn of the loop is committed: what else belongs into the same transaction, at its end?"""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
         self._queue: deque[_Entry] = deque()
@@ -196,6 +198,10 @@ class Writer:
     def _flush(self) -> None:
         self._scheduled = False
         assert self._loop is not None
+        for call in self.closing:
+            last = call()
+            if last is not None:
+                self._queue.append(_Entry(*last))
         if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
             self._go_aside(self._loop)
             return

@@ -92,6 +92,26 @@ STANDING: tuple[Table, ...] = (
         "flow_id, run_id",
     ),
     Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    Table(
+        "graph",
+        (
+            "id", "namespace", "name", "status", "revision", "members", "live", "events", "fingerprint", "policy", "reason",
+            "summary", "created_at", "finished_at",
+        ),
+        "id",
+    ),
+    Table(
+        "graph_member",
+        (
+            "run_id", "graph_id", "workflow", "state", "missing", "spec", "input", "started_at", "finished_at", "asked_at",
+            "note",
+        ),
+        "run_id",
+    ),
+    Table("graph_group", ("run_id", "number", "need", "total", "done", "lost", "rest", "state"), "run_id, number"),
+    Table("graph_edge", ("upstream", "dependent", "number"), "upstream, dependent"),
+    Table("graph_news", ("graph_id", "run_id", "status", "at"), "id"),
+    Table("graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"),
     Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     Table("schedule", _SCHEDULE, "namespace, name"),
     Table(

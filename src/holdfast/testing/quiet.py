@@ -58,7 +58,7 @@ def _is_idle(worker: Worker) -> bool:
     alarms = worker.alarms._heap
     claims = ready.is_set() or not ready._waiters
     due = any(instant <= worker.clock.now() and alarm.call is not None for instant, _, alarm in alarms)
-    return not (writer._queue or writer._scheduled or claims or due)
+    return not (writer._queue or writer._scheduled or claims or due or worker.settler.busy)
 
 
 def _sleeps(driver: Driver) -> bool:

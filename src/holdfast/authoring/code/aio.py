@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast.authoring.code import children, gates, verbs, waits
+from holdfast.authoring.code import children, gates, graphs, verbs, waits
 from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.gates import Names, Options
 from holdfast.authoring.code.program import current_program
@@ -19,6 +19,7 @@ from holdfast.core import duration
 from holdfast.core.conditions import Condition
 from holdfast.core.duration import Duration
 from holdfast.core.gates.answer import Answer
+from holdfast.core.graphs.drawing import Graph
 from holdfast.errors import BadOption, NotInWorkflow
 
 A = TypeVar("A")
@@ -79,6 +80,13 @@ def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any,
     """Open a wait to which others may deliver signals from now on: give them its id and its token, then ``wait_for`` it."""
     program = _here("create_wait")
     return _fulfil(program, waits.creating(program, name, expires))
+
+
+def grow(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
+    """Add to the graph that this run is a member of, once; return the ids of the new runs by their names. What cannot be added
+    fails the run."""
+    program = _here("grow")
+    return _fulfil(program, graphs.growing(program, graph))
 
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:

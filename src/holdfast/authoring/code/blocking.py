@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast.authoring.code import children, gates, verbs, waits
+from holdfast.authoring.code import children, gates, graphs, verbs, waits
 from holdfast.authoring.code.gates import Names, Options
 from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import current_step
@@ -20,6 +20,7 @@ from holdfast.core import duration
 from holdfast.core.conditions import Condition
 from holdfast.core.duration import Duration
 from holdfast.core.gates.answer import Answer
+from holdfast.core.graphs.drawing import Graph
 from holdfast.core.program import SetTimer
 from holdfast.errors import BadOption, NotInWorkflow
 
@@ -80,6 +81,13 @@ def create_wait(name: str, *, expires: Duration | None = None) -> Wait:
     """Open a wait to which others may deliver signals from now on: give them its id and its token, then ``wait_for`` it."""
     program = _here("create_wait")
     found: Wait = fulfil(program, waits.creating(program, name, expires))
+    return found
+
+
+def grow(graph: Graph) -> dict[str, str]:
+    """Add to the graph that this run is a member of, once; return the ids of the new runs by their names."""
+    program = _here("grow")
+    found: dict[str, str] = fulfil(program, graphs.growing(program, graph))
     return found
 
 

@@ -37,6 +37,7 @@ FAMILY = {
     "StartMap": {Kind.MAP_ENDED},
     "OpenGate": {Kind.GATE_CLOSED},
     "SendSignal": {Kind.SIGNAL_SENT},
+    "GrowGraph": {Kind.GRAPH_GROWN},
     "CancelRun": {Kind.CANCEL_SENT},
     "Spend": {Kind.BUDGET_SPENT},
     "Reserve": {Kind.BUDGET_RESERVED},

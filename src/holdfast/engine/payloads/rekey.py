@@ -12,7 +12,7 @@ from holdfast.core.records import PRIVATE, Dossier, Payload
 from holdfast.core.sealed import is_sealed, split
 from holdfast.engine.payloads.vault import Vault, is_about_keys
 from holdfast.errors import BadOption, KeyMissing
-from holdfast.store.contract import Change, Reseal, Store
+from holdfast.store.contract import Change, Reseal, ResealMember, Store
 
 RUNS, BYTES = 200, 8 * 1024 * 1024
 """How many runs are looked at at once, and about how much of them is in memory."""
@@ -20,7 +20,7 @@ RUNS, BYTES = 200, 8 * 1024 * 1024
 MOST = 32 * 1024 * 1024
 """How much is written in one transaction, about."""
 
-Write = Callable[[Reseal], Any]
+Write = Callable[[Reseal | ResealMember], Any]
 Progress = Callable[[int], None]
 
 
@@ -45,7 +45,26 @@ def rekey(store: Store, vault: Vault, write: Write, progress: Progress | None = 
         after = portion[-1].run.id
         if progress is not None:
             progress(len(portion))
+    _rekey_members(store, vault, write, done)
     return done
+
+
+def _rekey_members(store: Store, vault: Vault, write: Write, done: Rekeyed) -> None:
+    """Do the same for members of graphs that wait, and have no runs yet."""
+    assert vault.cipher is not None
+    after = ""
+    while portion := store.members_to_seal(after, RUNS):
+        after = portion[-1][0]
+        for run_id, old in portion:
+            if is_sealed(old) and split(old).key == vault.cipher.current:
+                continue
+            try:
+                new = vault.inline(vault.open(old, f"the input of member {run_id}"))
+            except KeyMissing as missing:
+                key = str(missing.facts.get("key", ""))
+                done.unreadable[key] = done.unreadable.get(key, 0) + 1
+                continue
+            done.values += bool(write(ResealMember(run_id, old, new)))
 
 
 def _operations(vault: Vault, one: Dossier, done: Rekeyed) -> Iterator[Reseal]:

@@ -34,6 +34,22 @@ from holdfast.store.contract.gates import (
     UpdateGate,
     WithdrawGate,
 )
+from holdfast.store.contract.graphs import (
+    Born,
+    CancelGraph,
+    GraphReader,
+    GraphTransition,
+    Needed,
+    PruneGraphs,
+    ReplayMember,
+    ResealMember,
+    Settled,
+    SettleGraphs,
+    Stage,
+    Staged,
+    StageGraphs,
+)
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
 from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
@@ -149,10 +165,11 @@ Transition = (
     | StreamTransition
     | SubscriptionTransition
     | PayloadTransition
+    | GraphTransition
 )
 
 
-class Store(Reader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
+class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -200,12 +217,15 @@ __all__ = [
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
+    "Born",
+    "CancelGraph",
     "Change",
     "Changed",
     "Checked",
     "Claim",
     "ClaimLeases",
     "ClaimWebhooks",
+    "Compose",
     "Consume",
     "Consumed",
     "CopyPayloads",
@@ -224,6 +244,7 @@ __all__ = [
     "ExpireAttempts",
     "ExpireGates",
     "ExpireRuns",
+    "ExtendGraph",
     "Filter",
     "FireSchedules",
     "FlowsWoken",
@@ -233,14 +254,18 @@ __all__ = [
     "GateMove",
     "GateTransition",
     "GatherStart",
+    "GraphReader",
+    "GraphTransition",
     "Hints",
     "ImportRun",
     "Judge",
+    "Lease",
     "Leased",
     "Look",
     "MoveCursor",
     "MoveFlow",
     "NeedKey",
+    "Needed",
     "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",
@@ -248,6 +273,7 @@ __all__ = [
     "PauseSchedule",
     "Prune",
     "PruneFlows",
+    "PruneGraphs",
     "Pruned",
     "RaiseBudget",
     "Reader",
@@ -257,9 +283,11 @@ __all__ = [
     "RemoveRetention",
     "RemoveSchedule",
     "ReplayLetters",
+    "ReplayMember",
     "ReplayRun",
     "RequestCancel",
     "Reseal",
+    "ResealMember",
     "Reserve",
     "ResetBudget",
     "ResumeRun",
@@ -274,10 +302,15 @@ __all__ = [
     "SetPriority",
     "SetSchedule",
     "SettleDelivery",
+    "SettleGraphs",
+    "Settled",
     "SignalRun",
     "Spend",
     "SpendBudget",
     "Spent",
+    "Stage",
+    "StageGraphs",
+    "Staged",
     "StartRuns",
     "Started",
     "Store",

@@ -57,6 +57,8 @@ class Hints(msgspec.Struct):
     finished: set[str] = msgspec.field(default_factory=set)
     frames: set[str] = msgspec.field(default_factory=set)
     subscriptions: bool = False
+    graphs: bool = False
+    """Whether there are news for graphs."""
 
     def add(self, others: Hints) -> None:
         """Add others to these."""
@@ -65,25 +67,27 @@ class Hints(msgspec.Struct):
         self.finished |= others.finished
         self.frames |= others.frames
         self.subscriptions |= others.subscriptions
+        self.graphs |= others.graphs
 
     def copy(self) -> Hints:
         """Return the same, to go back to."""
-        return Hints(self.ready, set(self.runs), set(self.finished), set(self.frames), self.subscriptions)
+        return Hints(self.ready, set(self.runs), set(self.finished), set(self.frames), self.subscriptions, self.graphs)
 
 
 class Look(msgspec.Struct):
-    """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, and attempts of
-    tasks."""
+    """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, attempts of
+    tasks, and news for graphs."""
 
     work: int | None = None
     deadline: int | None = None
     schedule: int | None = None
     flow: int | None = None
     attempt: int | None = None
+    graph: int | None = None
 
     @property
     def at(self) -> int | None:
-        """The first of them."""
+        """The first of them that time brings."""
         times = (self.work, self.deadline, self.schedule, self.flow, self.attempt)
         return min((time for time in times if time is not None), default=None)
 

@@ -26,6 +26,7 @@ from holdfast.core.records import (
 from holdfast.core.status import Status
 from holdfast.core.streams import Output
 from holdfast.store.contract.gates import GateMove
+from holdfast.store.contract.growing import ExtendGraph
 from holdfast.store.contract.waits import MOST_SIGNALS
 
 
@@ -100,6 +101,8 @@ class Advance(msgspec.Struct, kw_only=True):
     gates: Sequence[GateMove] = ()
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
+    grows: Sequence[ExtendGraph] = ()
+    """What it adds to the graph that it is a member of."""
     output: Output | None = None
     closes: str | None = None
     """Why the streams of its attempt are closed: the holder of a lease may not know of all that its helpers have put out."""
@@ -119,6 +122,8 @@ class Advanced(msgspec.Struct):
     data: bytes | None = None
     started: list[Started] = []
     breach: Breach | None = None
+    born: list[tuple[NewRun, int]] = []
+    """The members that it has added to its graph and that were born leased, with when."""
 
 
 class Changed(msgspec.Struct):

@@ -64,7 +64,7 @@ LINES: Kinds = {
 }
 
 
-_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads")
+_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows")
 """What makes an advance more than a few lines and a place."""
 
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}

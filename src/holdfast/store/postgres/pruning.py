@@ -6,6 +6,7 @@ from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Texts
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.tables import BELOW_RUNS
+from holdfast.store.transitions.graphs import prune_of
 from holdfast.store.transitions.payloads import collect
 
 _BELOW = (
@@ -16,6 +17,7 @@ _BELOW = (
 
 def prune(tx: PostgresTransaction, op: c.Prune) -> c.Pruned:
     """Delete finished trees; one with a branch that lives, or ended too late, stays. A tree is locked before it is judged."""
+    prune_of(tx, op)
     found = tx.rows(
         "prunable", before=op.before, statuses=Texts(op.statuses), namespace=op.namespace, workflow=op.workflow,
         after=op.after, limit=op.limit,

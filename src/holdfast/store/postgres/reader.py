@@ -125,7 +125,7 @@ class PostgresReader(RowReader):
             work.append(self._next_admission())
         return c.Look(
             min((time for time in work if time is not None), default=None),
-            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until")),
+            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until", "news_at")),
         )
 
     def check(self, progress: Checked | None = None) -> list[str]:

@@ -357,7 +357,7 @@ class PostgresStore(PostgresReader):
 
 
 def _worth_telling(hints: c.Hints) -> bool:
-    return bool(hints.ready or hints.runs or hints.finished)
+    return bool(hints.ready or hints.runs or hints.finished or hints.graphs)
 
 
 if TYPE_CHECKING:

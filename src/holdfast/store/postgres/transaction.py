@@ -48,6 +48,59 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "nulls": Blobs, "version": Numbers, "at": Numbers,
         },
     ),
+    "insert_graph": (
+        "insert_graphs",
+        {
+            "id": Texts, "namespace": Texts, "name": Texts, "status": Texts, "revision": Numbers, "members": Numbers,
+            "live": Numbers, "events": Numbers, "fingerprint": Texts, "created_at": Numbers,
+        },
+    ),
+    "insert_member": (
+        "insert_members",
+        {
+            "run_id": Texts, "graph_id": Texts, "workflow": Texts, "state": Texts, "missing": Numbers, "spec": Blobs,
+            "input": Blobs, "started_at": Numbers,
+        },
+    ),
+    "insert_group": (
+        "insert_groups",
+        {
+            "run_id": Texts, "number": Numbers, "need": Numbers, "total": Numbers, "done": Numbers, "lost": Numbers,
+            "rest": Texts, "state": Texts,
+        },
+    ),
+    "insert_edge": ("insert_edges", {"upstream": Texts, "dependent": Texts, "number": Numbers}),
+    "insert_graph_event": (
+        "insert_graph_events",
+        {"graph_id": Texts, "seq": Numbers, "kind": Texts, "member": Texts, "data": Blobs, "at": Numbers},
+    ),
+    "insert_news": ("insert_all_news", {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers}),
+    "save_group": (
+        "save_groups", {"run_id": Texts, "number": Numbers, "done": Numbers, "lost": Numbers, "state": Texts}
+    ),
+    "append_each": (
+        "append_all_each",
+        {
+            "run_id": Texts, "seq": Numbers, "kind": Texts, "step": Texts, "attempt": Numbers, "data": Blobs, "error": Blobs,
+            "started_at": Numbers, "at": Numbers,
+        },
+    ),
+    "end_run": ("end_runs", {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts}),
+    "save_cancel": (
+        "save_cancels",
+        {"run_id": Texts, "status": Texts, "rank": Numbers, "wake_at": Numbers, "waits": Blobs, "reason": Texts},
+    ),
+    "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
+    "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
+    "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
+    "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),
+    "save_graph": (
+        "save_graphs",
+        {
+            "id": Texts, "status": Texts, "revision": Numbers, "members": Numbers, "live": Numbers, "events": Numbers,
+            "policy": Texts, "reason": Texts, "summary": Blobs, "finished_at": Numbers,
+        },
+    ),
 }  # fmt: skip
 """What is written often enough to travel as arrays."""
 

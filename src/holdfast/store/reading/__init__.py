@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.store.reading.budgets import BudgetReader
 from holdfast.store.reading.flows import RowFlowReader
 from holdfast.store.reading.gates import GateReader
+from holdfast.store.reading.graphs import RowGraphReader
 from holdfast.store.reading.keys import KeyReader
 from holdfast.store.reading.leases import RowLeaseReader
 from holdfast.store.reading.payloads import PayloadReader
@@ -18,7 +19,7 @@ from holdfast.store.transitions.transaction import lane_from
 
 class RowReader(
     PayloadReader, RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader,
-    EventReader, BudgetReader,
+    EventReader, BudgetReader, RowGraphReader,
 ):  # fmt: skip
     """What can be asked of a store, one base for each capability."""
 

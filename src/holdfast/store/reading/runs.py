@@ -75,7 +75,7 @@ class RunReader(Asking):
     def next_look(self) -> c.Look:
         admission = self._next_admission()
         work = [time for time in (self._rows("next_wake")[0]["wake_at"], admission) if time is not None]
-        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end")
+        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end", "next_news")
         return c.Look(min(work, default=None), *(values_of(self._rows(query)[0])[0] for query in others))
 
     def _next_admission(self) -> int | None:

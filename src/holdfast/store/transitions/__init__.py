@@ -32,9 +32,19 @@ from holdfast.store.transitions.gates import (
     withdraw_gate,
 )
 from holdfast.store.transitions.gathering import gather_start
+from holdfast.store.transitions.graphs import (
+    cancel_graph,
+    extend_graph,
+    prune,
+    prune_graphs,
+    replay_member,
+    reseal_member,
+    settle_graphs,
+    stage_graphs,
+)
 from holdfast.store.transitions.keys import need_key, rotate_key
 from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
-from holdfast.store.transitions.operating import prune, replay_run, resume_run, set_lane
+from holdfast.store.transitions.operating import replay_run, resume_run, set_lane
 from holdfast.store.transitions.payloads import (
     copy_payloads,
     end_upkeep,
@@ -139,9 +149,22 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.TakeUpkeep: take_upkeep,
     c.EndUpkeep: end_upkeep,
     c.SaveSetting: save_setting,
+    c.StageGraphs: stage_graphs,
+    c.ExtendGraph: extend_graph,
+    c.SettleGraphs: settle_graphs,
+    c.CancelGraph: cancel_graph,
+    c.ReplayMember: replay_member,
+    c.PruneGraphs: prune_graphs,
+    c.ResealMember: reseal_member,
 }
 
 
+_LATE = frozenset(
+    {
+        c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StageGraphs, c.ExtendGraph,
+        c.ReplayMember, c.SettleGraphs,
+    }
+)  # fmt: skip
 _MORE_THAN_EVENTS = tuple({*c.Advance.__struct_fields__} - {"run_id", "generation", "events", "keep", "revision"})
 
 
@@ -153,10 +176,10 @@ def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
 def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes* are those that exist."""
     if type(op) is c.Advance:
-        return op.body is not None or bool(op.children)
+        return op.body is not None or bool(op.children) or bool(op.grows)
     if type(op) is c.StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
-    return type(op) in (c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal)
+    return type(op) in _LATE
 
 
 __all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

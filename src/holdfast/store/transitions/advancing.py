@@ -6,19 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core import claims
-from holdfast.core.records import Breach, Payload, Wait
+from holdfast.core.graphs.records import MARK
+from holdfast.core.records import Breach, NewRun, Payload, Wait
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
 from holdfast.store.transitions.gates import move_gates
+from holdfast.store.transitions.graphs import extend_graph
 from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children, request_cancel
 from holdfast.store.transitions.streaming import write as put_out
-from holdfast.store.transitions.touching import free_schedule, tell_parent
+from holdfast.store.transitions.touching import free_schedule, tell_graph, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
@@ -44,14 +46,27 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
         if changed is not None:
             return changed
         append(tx, op.run_id, op.events)
+    _write_beside(tx, op)
+    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+    if op.grows:
+        answer.born = _grow(tx, op)
+    if op.spends or op.settles or op.settles_all:
+        answer.breach = _account(tx, op)
+    return answer
+
+
+def _write_beside(tx: Transaction, op: c.Advance) -> None:
+    """Write what is kept apart from the history."""
     if op.output is not None or op.closes is not None:
         _show(tx, op)
     if op.payloads:
         _keep(tx, op)
-    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
-    if op.spends or op.settles or op.settles_all:
-        answer.breach = _account(tx, op)
-    return answer
+
+
+def _grow(tx: Transaction, op: c.Advance) -> list[tuple[NewRun, int]]:
+    """Add to the graph of the run; return the members that were born leased."""
+    born = [one for grown in op.grows for one in extend_graph(tx, grown).born]
+    return [(one.run, one.started.now) for one in born if one.started.leased]
 
 
 def _show(tx: Transaction, op: c.Advance) -> None:
@@ -168,14 +183,21 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
         _cancel_if_live(tx, run_id, reason)
     if op.gates:
         move_gates(tx, op.gates)
-    if op.status in FINAL:
-        if op.had_children:
-            cancel_children(tx, op.run_id, DEADLINE if op.status is Status.EXPIRED else "its parent ended")
-        if op.parent is not None:
-            tell_parent(tx, op.parent, completed=op.status == Status.COMPLETED)
-        if op.scheduled:
-            free_schedule(tx, op.run_id)
+    if op.status is not None and op.status in FINAL:
+        _tell_of_the_end(tx, op, op.status)
     return started
+
+
+def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status) -> None:
+    """Let all hear of it who wait for the end of this run."""
+    if op.had_children:
+        cancel_children(tx, op.run_id, DEADLINE if status is Status.EXPIRED else "its parent ended")
+    if op.parent is not None:
+        tell_parent(tx, op.parent, completed=status == Status.COMPLETED)
+    if op.scheduled:
+        free_schedule(tx, op.run_id)
+    if MARK in op.run_id:
+        tell_graph(tx, op.run_id, status=status)
 
 
 def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:

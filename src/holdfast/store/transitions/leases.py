@@ -23,7 +23,7 @@ from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children
 from holdfast.store.transitions.suspending import error_of, look_at_the_clock
-from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
+from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
 
 
@@ -185,6 +185,7 @@ def _end(tx: Transaction, state: Row, status: Status, result: bytes | None, erro
     if state["parent_id"] is not None:
         parent = (state["parent_id"], state["parent_step"], state["parent_index"])
         tell_parent(tx, parent, completed=status is Status.COMPLETED)
+    tell_graph(tx, state["id"], status=status)
 
 
 def _load(tx: Transaction, run_id: str, namespace: str | None = None) -> Row:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from holdfast.core import claims
@@ -11,8 +13,8 @@ from holdfast.errors import RunFinished
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
 from holdfast.store.transitions.gates import withdraw_all
-from holdfast.store.transitions.touching import free_schedule, knock, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq, load
+from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
+from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, load
 
 DEADLINE = "deadline"
 
@@ -60,12 +62,8 @@ def _ask_to_stop(tx: Transaction, state: Row, reason: str) -> Status:
     status = after(Status(state["status"]), Move.CANCEL)
     if state["status"] == status:
         return status  # it was asked before, and the first reason stands
-    held = state["session_id"] is not None
-    tx.change(
-        "save_cancel", run_id=state["id"], status=status, rank=None if held else claims.rank(tx.now, state["priority"]),
-        wake_at=state["wake_at"] if held else None, waits=state["waits"] if held else None, reason=reason,
-    )  # fmt: skip
-    if held:
+    tx.change("save_cancel", **_cancel_row(tx, state, reason))
+    if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     else:
         tx.hints.ready = True
@@ -89,4 +87,46 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
         knock(tx, state["session_id"], state["id"])
     if state["parent_id"] is not None:
         tell_parent(tx, (state["parent_id"], state["parent_step"], state["parent_index"]), completed=False)
+    tell_graph(tx, state["id"], status=status)
     return status
+
+
+def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
+    """Ask many runs to stop, each for its reason, and all below them. None of them is a child."""
+    states = [state for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons))) if state["finished_at"] is None]
+    fresh = [state for state in states if state["started_at"] is None and state["session_id"] is None]
+    if fresh:
+        _end_unbegun(tx, fresh, reasons)
+    begun = [state for state in states if state["started_at"] is not None or state["session_id"] is not None]
+    asked = [state for state in begun if after(Status(state["status"]), Move.CANCEL) != state["status"]]
+    tx.many("save_cancel", [_cancel_row(tx, state, reasons[state["id"]]) for state in asked])
+    held = [state for state in asked if state["session_id"] is not None]
+    tx.many("insert_knock", [{"session_id": state["session_id"], "run_id": state["id"]} for state in held])
+    tx.hints.runs.update(state["id"] for state in held)
+    tx.hints.ready |= len(held) < len(asked)
+    for child in tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in begun])) if begun else []:
+        request_cancel(tx, c.RequestCancel(child["id"], "its parent was asked to stop"))
+
+
+def _end_unbegun(tx: Transaction, states: Sequence[Row], reasons: Mapping[str, str]) -> None:
+    """End runs that never began: they have opened nothing, and nothing is to be undone."""
+    status, lines = Status.CANCELLED, []
+    rows: list[dict[str, object]] = []
+    for state in states:
+        reason = reasons[state["id"]]
+        error = msgspec.json.encode({"type": after(Status(state["status"]), Move.END_CANCELLED).value, "message": reason})
+        lines.append((state["id"], Event(kind=Kind.RUN_CANCELLED, seq=state["last_seq"] + 1, error=error)))
+        rows.append({"run_id": state["id"], "status": status, "error": error, "now": tx.now, "reason": reason})
+        tx.hints.finished.add(state["id"])
+    append_each(tx, lines)
+    tx.many("end_run", rows)
+    tell_graph(tx, *(state["id"] for state in states), status=status)
+
+
+def _cancel_row(tx: Transaction, state: Row, reason: str) -> dict[str, object]:
+    held = state["session_id"] is not None
+    return {
+        "run_id": state["id"], "status": after(Status(state["status"]), Move.CANCEL), "reason": reason,
+        "rank": None if held else claims.rank(tx.now, state["priority"]), "wake_at": state["wake_at"] if held else None,
+        "waits": state["waits"] if held else None,
+    }  # fmt: skip

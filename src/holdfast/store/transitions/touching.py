@@ -1,8 +1,11 @@
-"""What reaches a run from outside: the end of a child, a knock."""
+"""What reaches a run from outside: the end of a child, a knock; and who hears of the end of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core import claims
+from holdfast.core.graphs.records import MARK, graph_of
 from holdfast.core.status import Move, Status, after
 from holdfast.store.transitions.transaction import Row, Transaction
 
@@ -43,3 +46,16 @@ def free_schedule(tx: Transaction, run_id: str) -> None:
     """A run has ended: if a schedule started it, the ticks that waited for it go on."""
     if tx.change("free_schedule", run_id=run_id, now=tx.now):
         tx.hints.ready = True
+
+
+def tell_graph(tx: Transaction, *run_ids: str, status: Status) -> None:
+    """Runs have ended: the graphs that they are members of, by their ids, will hear of it."""
+    _tell(tx, [run_id for run_id in run_ids if MARK in run_id], status)
+
+
+def _tell(tx: Transaction, run_ids: Sequence[str], status: Status) -> None:
+    if run_ids:
+        tx.many("insert_news", [
+            {"graph_id": graph_of(run_id), "run_id": run_id, "status": status.value, "at": tx.now} for run_id in run_ids
+        ])  # fmt: skip
+        tx.hints.graphs = True

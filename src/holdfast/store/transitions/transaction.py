@@ -61,13 +61,22 @@ def append(tx: Transaction, run_id: str, events: Sequence[Event]) -> None:
 
 def append_from_outside(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> None:
     """Add lines to the histories of runs, dated now, for one who does not hold them."""
-    tx.many("append_from_outside", [
+    tx.many("append_from_outside", _rows(tx, lines))
+
+
+def append_each(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> None:
+    """The same, with at most one line for each run: then they can be written together."""
+    tx.many("append_each", _rows(tx, lines))
+
+
+def _rows(tx: Transaction, lines: Sequence[tuple[str, Event]]) -> list[dict[str, object]]:
+    return [
         {
             "run_id": run_id, "seq": event.seq, "kind": event.kind, "step": event.step, "attempt": event.attempt,
             "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at or tx.now,
         }
         for run_id, event in lines
-    ])  # fmt: skip
+    ]  # fmt: skip
 
 
 def last_seq(tx: Transaction, run_id: str) -> int:

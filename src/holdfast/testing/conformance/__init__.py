@@ -10,6 +10,7 @@ from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenSto
 from holdfast.testing.conformance.budgets import Budgets
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
+from holdfast.testing.conformance.graph_ends import Graphs
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
@@ -65,6 +66,7 @@ class StoreContract(
     Gathering,
     Laws,
     ManagedFlows,
+    Graphs,
     ExplicitLeases,
     Suspending,
     Gates,
@@ -94,6 +96,7 @@ __all__ = [
     "ExplicitLeases",
     "Gates",
     "Gathering",
+    "Graphs",
     "HandClock",
     "KeptApart",
     "Keys",

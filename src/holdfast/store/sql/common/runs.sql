@@ -1,14 +1,14 @@
 -- What both databases understand. One named query each; parameters are :name; the schema is `holdfast`.
 
 -- name: insert_run
--- A lane that is being drained takes no new runs, but those below runs that are there.
+-- A lane that is being drained takes no new runs, but those below runs that are there, and members of graphs that are.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
                           budgets, share)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at,
        :budgets, :share
- WHERE :parent_id IS NOT NULL
+ WHERE :parent_id IS NOT NULL OR :id LIKE '%::%'
     OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
                     WHERE route.id = :route_id AND lane.draining = 1)
     ON CONFLICT DO NOTHING;

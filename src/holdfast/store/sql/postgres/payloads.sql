@@ -25,7 +25,9 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substring(data FROM 1 FOR 80) FROM holdfast.event WHERE substring(data FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(error FROM 1 FOR 80) FROM holdfast.event WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(payload FROM 1 FOR 80) FROM holdfast.signal
-                           WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex')) AS cut) AS sealed
+                           WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex')
+                UNION ALL SELECT substring(input FROM 1 FOR 80) FROM holdfast.graph_member
+                           WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')) AS cut) AS sealed
  WHERE key <> ''
  GROUP BY key ORDER BY key;
 

@@ -134,7 +134,7 @@ INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id
                           budgets, share)
 SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wake_at, :deadline, :input, :key,
        :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from, :created_at, :started_at, :budgets, :share
- WHERE (CAST(:parent_id AS TEXT) IS NOT NULL
+ WHERE (CAST(:parent_id AS TEXT) IS NOT NULL OR CAST(:id AS TEXT) LIKE '%::%'
         OR NOT EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.lane AS lane ON lane.name = route.lane
                         WHERE route.id = :route_id AND lane.draining = 1))
    AND (CAST(:session_id AS TEXT) IS NULL
@@ -182,7 +182,7 @@ SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, de
   FROM wanted
  WHERE (session_id IS NULL
         OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited)))
-   AND (parent_id IS NOT NULL OR route_id NOT IN (SELECT id FROM drained))
+   AND (parent_id IS NOT NULL OR id LIKE '%::%' OR route_id NOT IN (SELECT id FROM drained))
  ORDER BY place
     ON CONFLICT DO NOTHING
 RETURNING id;
@@ -358,6 +358,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(wake_at) FROM holdfast.flow WHERE wake_at IS NOT NULL) AS flow_at,
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
+       (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS news_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable
@@ -366,6 +367,9 @@ SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status = ANY(CAST(:statuses AS TEXT[]))
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
+   AND (run.id NOT LIKE '%::%'
+        OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
+                        WHERE member.run_id = run.id AND graph.finished_at IS NULL))
    AND run.id > :after
  ORDER BY run.id
  LIMIT :limit

@@ -16,7 +16,8 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substr(error, 1, 80) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
                 UNION ALL SELECT substr(data, 1, 80) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
                 UNION ALL SELECT substr(error, 1, 80) FROM holdfast.event WHERE substr(error, 1, 1) = x'00'
-                UNION ALL SELECT substr(payload, 1, 80) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00')) AS sealed
+                UNION ALL SELECT substr(payload, 1, 80) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00'
+                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.graph_member WHERE substr(input, 1, 1) = x'00')) AS sealed
  WHERE key <> ''
  GROUP BY key ORDER BY key;
 

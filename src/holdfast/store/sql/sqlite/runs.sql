@@ -28,6 +28,9 @@ SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status IN (SELECT value FROM json_each(:statuses))
    AND (namespace = :namespace OR :namespace IS NULL) AND (workflow = :workflow OR :workflow IS NULL)
+   AND (run.id NOT LIKE '%::%'
+        OR NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph AS graph ON graph.id = member.graph_id
+                        WHERE member.run_id = run.id AND graph.finished_at IS NULL))
    AND run.id > :after
  ORDER BY run.id
  LIMIT :limit;

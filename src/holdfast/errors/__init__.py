@@ -26,6 +26,19 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
+│   ├── GraphNotFound          no such graph
+│   ├── GraphExists            the id belongs to another graph
+│   ├── GraphChanged           the graph has another revision than expected
+│   ├── GraphFinished          the graph has ended, or takes nothing new
+│   ├── GraphCycle             members would wait for each other
+│   ├── SelfEdge               a member would wait for itself
+│   ├── EdgeExists             the dependency is there already
+│   ├── EdgeAcrossNamespaces   a graph lives in one namespace
+│   ├── MemberNotFound         the graph has no such member
+│   ├── MemberExists           the name belongs to another member
+│   ├── MemberElsewhere        the run belongs to another graph, or to none
+│   ├── MemberStarted          too late for another dependency
+│   ├── BadGraph               a graph makes no sense
 │   ├── BudgetNotFound         no such budget
 │   ├── UnknownDimension       the budget does not count that
 │   ├── LaneDraining           the lane takes no new runs
@@ -61,6 +74,8 @@ HoldfastError
 │   ├── RunCancelled
 │   ├── RunExpired
 │   └── RunStuck
+├── GraphFailed                what ``result()`` raises when a graph did not complete
+│   └── GraphCancelled
 ├── StepFailed                 what a workflow sees when a step has used up its retries
 ├── StepTimeout                an attempt took longer than its timeout
 ├── BudgetExceeded             there is no room in a budget
@@ -94,37 +109,23 @@ HoldfastError
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-_TIMES = ("at", "until", "since", "deadline")
-"""The facts that are times, in microseconds since 1970."""
-
-
-class HoldfastError(Exception):
-    """Something went wrong in Holdfast."""
-
-    def __init__(self, **facts: object) -> None:
-        self.facts = facts
-        sentence = " ".join((type(self).__doc__ or "").split())
-        told = ", ".join(f"{name}={_shown(name, value)}" for name, value in facts.items())
-        super().__init__(f"{sentence} ({told})" if told else sentence)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.facts))
-
-
-def _rebuild(kind: type[HoldfastError], facts: dict[str, object]) -> HoldfastError:
-    return kind(**facts)
-
-
-def _shown(name: str, value: object) -> str:
-    if isinstance(value, int) and name in _TIMES and 10**14 < value < 10**17:
-        return f"{datetime.fromtimestamp(value / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return value if isinstance(value, str) and value and " " in value else repr(value)
-
-
-class UsageError(HoldfastError):
-    """Holdfast was called in a way that cannot work."""
+from holdfast.errors.base import HoldfastError as HoldfastError
+from holdfast.errors.base import UsageError as UsageError
+from holdfast.errors.graphs import BadGraph as BadGraph
+from holdfast.errors.graphs import EdgeAcrossNamespaces as EdgeAcrossNamespaces
+from holdfast.errors.graphs import EdgeExists as EdgeExists
+from holdfast.errors.graphs import GraphCancelled as GraphCancelled
+from holdfast.errors.graphs import GraphChanged as GraphChanged
+from holdfast.errors.graphs import GraphCycle as GraphCycle
+from holdfast.errors.graphs import GraphExists as GraphExists
+from holdfast.errors.graphs import GraphFailed as GraphFailed
+from holdfast.errors.graphs import GraphFinished as GraphFinished
+from holdfast.errors.graphs import GraphNotFound as GraphNotFound
+from holdfast.errors.graphs import MemberElsewhere as MemberElsewhere
+from holdfast.errors.graphs import MemberExists as MemberExists
+from holdfast.errors.graphs import MemberNotFound as MemberNotFound
+from holdfast.errors.graphs import MemberStarted as MemberStarted
+from holdfast.errors.graphs import SelfEdge as SelfEdge
 
 
 class BadOption(UsageError):

@@ -1,0 +1,63 @@
+"""A quorum of vendors: ask all, take the first two offers, tell the others to stop, and let the buyer plan what comes next.
+
+The members of the graph are ordinary runs. The vendor that never answers is cancelled when two others have, and its request is
+withdrawn.
+
+    python examples/vendor_quorum/workflow.py
+"""
+
+from __future__ import annotations
+
+import sys
+
+from holdfast import Engine, Graph, compensate, grow, step, wait_signal, workflow
+
+withdrawn: list[str] = []
+"""What was undone."""
+
+
+@step
+async def withdraw(vendor: str) -> None:
+    withdrawn.append(vendor)
+
+
+@workflow
+async def ask(vendor: str, price: int | None) -> int:
+    """Ask a vendor; one that has no price yet answers later, by a signal."""
+    compensate(withdraw, vendor)
+    return price if price is not None else await wait_signal("offer", type=int)
+
+
+@workflow
+async def deliver(vendor: str, part: int) -> str:
+    return f"part {part} from {vendor}"
+
+
+@workflow
+async def buy(offers: dict[str, int], parts: int) -> str:
+    """Choose, and add the deliveries to the graph: nobody knew before how many there are."""
+    vendor = min(offers, key=lambda name: offers[name])
+    more = Graph()
+    for part in range(parts):
+        more.add(deliver, vendor, part, name=f"part-{part}")
+    await grow(more)
+    return vendor
+
+
+def procurement(prices: dict[str, int | None], parts: int) -> Graph:
+    """Draw up the graph."""
+    graph = Graph("procurement")
+    vendors = [graph.add(ask, vendor, price, name=vendor) for vendor, price in prices.items()]
+    graph.add(buy, parts=parts, name="buy").after(*vendors, need=2, rest="cancel", into="offers")
+    return graph
+
+
+def main(path: str) -> None:
+    with Engine(path) as engine:
+        run = engine.graphs.start(procurement({"anna": 5, "ben": 3, "cleo": None}, parts=2))
+        print(run.result(timeout=30))
+        print({member.name: member.state.value for member in run.show().members})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "quorum.db")

@@ -1,0 +1,60 @@
+"""Adding to a graph from inside one of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.code import registry
+from holdfast.authoring.code.children import checked_capabilities
+from holdfast.authoring.code.program import CodeProgram
+from holdfast.authoring.code.wish import Wish
+from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
+from holdfast.core.graphs.drawing import Graph
+from holdfast.core.graphs.records import graph_of, run_of
+from holdfast.core.program import GrowGraph
+from holdfast.core.records import Event, Route
+from holdfast.errors import BadGraph, UnknownWorkflow
+
+
+def growing(program: CodeProgram, graph: Graph) -> Wish:
+    """Add what was drawn up to the graph of this run; the code hears the ids of the new runs, by their names."""
+    graph_id = graph_of(program.run.id)
+    if graph_id is None:
+        raise BadGraph(run=program.run.id, why="this run is no member of a graph")
+
+    def route(workflow: Any, options: Mapping[str, Any]) -> Route:
+        known, wanted = _known(workflow), options.get("capabilities")
+        return Route(
+            options.get("namespace") or program.run.namespace,
+            known.name,
+            str(options.get("version") or known.version),
+            options.get("lane") or known.lane,
+            known.capabilities if wanted is None else checked_capabilities(wanted),
+        )
+
+    def encode(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        data: bytes = _known(workflow).signature.encode_args(program.codec, tuple(args), dict(kwargs))
+        _known(workflow).signature.check_args(program.codec, data)
+        return data
+
+    def unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        return encoded_unchecked(program.codec, _known(workflow), args, kwargs)
+
+    patch, _ = Drafting(route, encode, unchecked).patch(graph, graph_id)
+
+    def understand(event: Event) -> dict[str, str]:
+        names = msgspec.json.decode(event.data or b"{}").get("members", [])
+        return {name: run_of(graph_id, name) for name in names}
+
+    workflows = [_known(member.workflow) for member in graph.members.values()]
+    return Wish(GrowGraph(program.identify("grow"), graph_id, patch, workflows), understand)
+
+
+def _known(workflow: Any) -> Any:
+    found = registry.known().get(workflow) if isinstance(workflow, str) else workflow
+    if not hasattr(found, "program"):
+        raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else repr(workflow))
+    return found

@@ -1,0 +1,267 @@
+"""Graphs: ``engine.graphs``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from holdfast.connect.parts import Parts, seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.graphs.drawing import Graph
+from holdfast.core.graphs.records import Graph as Record
+from holdfast.core.graphs.records import GraphStatus, run_of
+from holdfast.core.records import Run
+from holdfast.core.why.facts import Why
+from holdfast.engine.client import Moment, Request
+from holdfast.engine.graphs import TRIES, GraphDesk, GraphView
+from holdfast.engine.why import why
+from holdfast.errors import GraphChanged, ResultTimeout
+from holdfast.store.contract import Staged
+
+
+class _Looking:
+    """What needs no writing."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._desk = parts, GraphDesk(parts.client)
+
+    def get(self, graph_id: str) -> GraphView:
+        """Return a graph with its members, each after those that it waits for. Raises GraphNotFound."""
+        return self._desk.get(graph_id)
+
+    def status(self, graph_id: str) -> GraphStatus:
+        """Return where a graph stands. Raises GraphNotFound."""
+        return self._desk.record(graph_id).status
+
+    def list(self, *, status: str | None = None, before: str | None = None, limit: int = 50) -> list[GraphView]:
+        """Return graphs from new to old, without their members."""
+        return self._desk.find(status, before, limit)
+
+    def events(self, graph_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[dict[str, Any]]:
+        """Return the audit trail of a graph, in order."""
+        return self._desk.events(graph_id, after, limit)
+
+    def why(self, graph_id: str, member: str) -> Why:
+        """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""
+        self._desk.record(graph_id)
+        return why(self._parts.store, run_of(graph_id, member), self._parts.vault)
+
+    def _learn(self, graph: Graph) -> None:
+        for member in graph.members.values():
+            self._parts.know(member.workflow)
+
+    def _adopt(self, staged: Sequence[Staged]) -> None:
+        """Go on, here, with the members that were born leased to this engine's worker."""
+        worker = self._parts.worker
+        born = [one for answer in staged for one in answer.born if one.started.leased]
+        if worker is not None and born:
+            runs = [(self._parts.vault.new_run_opened(one.run), one.started.now) for one in born]
+            worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
+
+    def _record(self, graph_id: str) -> Run:
+        """Return a graph as those see it who wait for the end of runs: it has a status, and that is all they look at."""
+        return cast(Run, self._desk.record(graph_id))
+
+
+class GraphRun:
+    """A handle on a graph that was started."""
+
+    def __init__(self, calls: Graphs, graph_id: str, revision: int) -> None:
+        self.id, self.revision = graph_id, revision
+        self._calls = calls
+
+    @property
+    def status(self) -> GraphStatus:
+        """Where the graph stands now."""
+        return self._calls.status(self.id)
+
+    def result(self, timeout: Duration | None = None) -> dict[str, Any]:
+        """Wait for the graph to end and return the results of its last members, by name: those that nobody waits for. Raises
+        GraphFailed, GraphCancelled, ResultTimeout."""
+        return self._calls.result(self.id, timeout)
+
+    def show(self) -> GraphView:
+        """Return the graph with its members."""
+        return self._calls.get(self.id)
+
+    def extend(self, graph: Graph, *, revision: int | None = None) -> int:
+        """Add to the graph and return its new revision."""
+        self.revision = self._calls.extend(self.id, graph, revision=revision)
+        return self.revision
+
+    def cancel(self, policy: str = "all", reason: str = "cancelled by request") -> GraphStatus:
+        """Cancel the graph."""
+        return self._calls.cancel(self.id, policy, reason)
+
+    def replay(self, member: str) -> None:
+        """Let a member that has ended end anew."""
+        self._calls.replay(self.id, member)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.id}>"
+
+
+class Graphs(_Looking):
+    """Graphs of an ``Engine``: runs that depend on each other."""
+
+    def __init__(self, parts: Parts, do: Callable[[Request], Any]) -> None:
+        super().__init__(parts)
+        self._do = do
+
+    def start(self, graph: Graph, *, id: str | None = None) -> GraphRun:
+        """Start a graph. With an *id* it is started once: the same graph again is that one, another one is refused."""
+        return self._start([(graph, id)])[0]
+
+    def start_many(self, graphs: Sequence[Graph]) -> Sequence[GraphRun]:
+        """Start several graphs: all of them or none, in one transaction."""
+        return self._start([(graph, None) for graph in graphs])
+
+    def _start(self, graphs: Sequence[tuple[Graph, str | None]]) -> list[GraphRun]:
+        for graph, _ in graphs:
+            self._learn(graph)
+        answers: list[Staged] = self._do(self._desk.start(graphs, self._parts.lease)) if graphs else []
+        self._adopt(answers)
+        return [GraphRun(self, answer.graph.id, answer.graph.revision) for answer in answers]
+
+    def open(self, graph_id: str) -> GraphRun:
+        """Return a handle on a graph. Raises GraphNotFound."""
+        return GraphRun(self, graph_id, self._desk.record(graph_id).revision)
+
+    def extend(self, graph_id: str, graph: Graph, *, revision: int | None = None) -> int:
+        """Add members and dependencies to a graph that has not ended; return its new revision. With a *revision* only if nobody
+        has changed its structure since. Raises GraphFinished, GraphChanged, GraphCycle and the like."""
+        self._learn(graph)
+        answer: Staged = self._do(self._desk.extend(graph_id, graph, revision, self._parts.lease))
+        self._adopt([answer])
+        return answer.graph.revision
+
+    def cancel(self, graph_id: str, policy: str = "all", reason: str = "cancelled by request") -> GraphStatus:
+        """Cancel a graph. "graph": it ends, what was started goes on by itself; "pending": what has not begun stops, too; "all":
+        everything does. Raises GraphFinished."""
+        status: GraphStatus = self._do(self._desk.cancel(graph_id, policy, reason))
+        return status
+
+    def replay(self, graph_id: str, member: str, *, from_step: str | None = None) -> None:
+        """Let a member that has ended end anew, with those for which it was skipped and all that were skipped because of it."""
+        for number in range(TRIES):
+            try:
+                self._adopt([self._do(self._desk.replay(graph_id, member, self._parts.lease, from_step))])
+                return
+            except GraphChanged:
+                if number == TRIES - 1:
+                    raise
+
+    def result(self, graph_id: str, timeout: Duration | None = None) -> dict[str, Any]:
+        """Wait for a graph to end and return the results of its last members, by name. Raises GraphFailed, GraphCancelled."""
+        found = self._parts.results.wait(graph_id, lambda: self._record(graph_id), seconds_of(timeout), time.monotonic)
+        if found is None:
+            raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
+        return self._desk.value(cast(Record, found))
+
+    def prune(self, older_than: Moment, *, batch: int = 500) -> int:
+        """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""
+        gone = 0
+        while done := self._do(self._desk.prune(older_than, batch)):
+            gone += done
+        return gone
+
+
+class AsyncGraphRun:
+    """A handle on a graph that was started."""
+
+    def __init__(self, calls: AsyncGraphs, graph_id: str, revision: int) -> None:
+        self.id, self.revision = graph_id, revision
+        self._calls = calls
+
+    @property
+    def status(self) -> GraphStatus:
+        """Where the graph stands now."""
+        return self._calls.status(self.id)
+
+    async def result(self, timeout: Duration | None = None) -> dict[str, Any]:
+        """Wait for the graph to end and return the results of its last members, by name."""
+        return await self._calls.result(self.id, timeout)
+
+    def show(self) -> GraphView:
+        """Return the graph with its members."""
+        return self._calls.get(self.id)
+
+    async def extend(self, graph: Graph, *, revision: int | None = None) -> int:
+        """Add to the graph and return its new revision."""
+        self.revision = await self._calls.extend(self.id, graph, revision=revision)
+        return self.revision
+
+    async def cancel(self, policy: str = "all", reason: str = "cancelled by request") -> GraphStatus:
+        """Cancel the graph."""
+        return await self._calls.cancel(self.id, policy, reason)
+
+    async def replay(self, member: str) -> None:
+        """Let a member that has ended end anew."""
+        await self._calls.replay(self.id, member)
+
+    def __repr__(self) -> str:
+        return f"<graph {self.id}>"
+
+
+class AsyncGraphs(_Looking):
+    """Graphs of an ``AsyncEngine``."""
+
+    def __init__(self, parts: Parts, do: Callable[[Request], Awaitable[Any]]) -> None:
+        super().__init__(parts)
+        self._do = do
+
+    async def start(self, graph: Graph, *, id: str | None = None) -> AsyncGraphRun:
+        """Start a graph. With an *id* it is started once: the same graph again is that one, another one is refused."""
+        return (await self._start([(graph, id)]))[0]
+
+    async def start_many(self, graphs: Sequence[Graph]) -> Sequence[AsyncGraphRun]:
+        """Start several graphs: all of them or none, in one transaction."""
+        return await self._start([(graph, None) for graph in graphs])
+
+    async def _start(self, graphs: Sequence[tuple[Graph, str | None]]) -> list[AsyncGraphRun]:
+        for graph, _ in graphs:
+            self._learn(graph)
+        answers: list[Staged] = await self._do(self._desk.start(graphs, self._parts.lease)) if graphs else []
+        self._adopt(answers)
+        return [AsyncGraphRun(self, answer.graph.id, answer.graph.revision) for answer in answers]
+
+    def open(self, graph_id: str) -> AsyncGraphRun:
+        """Return a handle on a graph. Raises GraphNotFound."""
+        return AsyncGraphRun(self, graph_id, self._desk.record(graph_id).revision)
+
+    async def extend(self, graph_id: str, graph: Graph, *, revision: int | None = None) -> int:
+        """Add members and dependencies to a graph that has not ended; return its new revision."""
+        self._learn(graph)
+        answer: Staged = await self._do(self._desk.extend(graph_id, graph, revision, self._parts.lease))
+        self._adopt([answer])
+        return answer.graph.revision
+
+    async def cancel(self, graph_id: str, policy: str = "all", reason: str = "cancelled by request") -> GraphStatus:
+        """Cancel a graph: "graph", "pending" or "all" says what that reaches. Raises GraphFinished."""
+        status: GraphStatus = await self._do(self._desk.cancel(graph_id, policy, reason))
+        return status
+
+    async def replay(self, graph_id: str, member: str, *, from_step: str | None = None) -> None:
+        """Let a member that has ended end anew, with those for which it was skipped and all that were skipped because of it."""
+        for number in range(TRIES):
+            try:
+                self._adopt([await self._do(self._desk.replay(graph_id, member, self._parts.lease, from_step))])
+                return
+            except GraphChanged:
+                if number == TRIES - 1:
+                    raise
+
+    async def result(self, graph_id: str, timeout: Duration | None = None) -> dict[str, Any]:
+        """Wait for a graph to end and return the results of its last members, by name. Raises GraphFailed, GraphCancelled."""
+        found = await self._parts.results.wait_async(graph_id, lambda: self._record(graph_id), seconds_of(timeout))
+        if found is None:
+            raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
+        return self._desk.value(cast(Record, found))
+
+    async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
+        """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""
+        gone = 0
+        while done := await self._do(self._desk.prune(older_than, batch)):
+            gone += done
+        return gone

@@ -1,0 +1,74 @@
+"""From a graph that was drawn up to what is stored. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core import budgets, duration
+from holdfast.core.codec import Codec
+from holdfast.core.graphs import records as r
+from holdfast.core.graphs.drawing import OPTIONS, Graph, Member, with_places
+from holdfast.core.leases import policy_of
+from holdfast.core.options import checked_tags, checked_text, priority_of
+from holdfast.errors import BadGraph, BadOption
+
+Encode = Callable[[Any, Sequence[Any], Mapping[str, Any]], bytes]
+
+
+class Drafting:
+    """Turns a graph that was drawn up into what is stored; its inputs are not sealed yet. *route* says where a workflow runs,
+    *encode* checks arguments and makes bytes of them, *unchecked* does so when some of them are still to come."""
+
+    def __init__(self, route: Callable[[Any, Mapping[str, Any]], Any], encode: Encode, unchecked: Encode) -> None:
+        self._route, self._encode, self._unchecked = route, encode, unchecked
+
+    def patch(self, graph: Graph, graph_id: str) -> tuple[r.Patch, str]:
+        """Return what is to be stored, and what it is recognised by. Raises BadGraph, WrongType, NotEncodable."""
+        if not isinstance(graph, Graph):
+            raise BadGraph(given=type(graph).__name__, why="draw it up with holdfast.Graph()")
+        if not graph.members and not any(member.groups for member in graph.there.values()):
+            raise BadGraph(name=graph.name, why="it has no members")
+        seen = hashlib.sha256(graph.name.encode())
+        members = tuple(self._member(member, graph_id, seen) for member in graph.members.values())
+        groups = tuple((member.name, group) for member in graph.there.values() for group in member.groups)
+        return r.Patch(members, groups), seen.hexdigest()[:32]
+
+    def _member(self, member: Member, graph_id: str, seen: Any) -> r.NewMember:
+        unknown = set(member.options) - set(OPTIONS)
+        if unknown:
+            raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
+        spec, groups = self._spec(member, r.run_of(graph_id, member.name)), tuple(member.needs())
+        args, kwargs = with_places(list(member.args)), with_places(member.kwargs)
+        data = (self._unchecked if spec.takes else self._encode)(member.workflow, args, kwargs)
+        seen.update(msgspec.json.encode([member.name, spec.route, groups]) + data)
+        return r.NewMember(name=member.name, spec=spec, input=data, groups=groups)
+
+    def _spec(self, member: Member, run_id: str) -> r.Spec:
+        options = member.options
+        drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
+        policy = options.get("policy")
+        return r.Spec(
+            route=self._route(member.workflow, options),
+            priority=priority_of(options.get("priority", 0)),
+            tags=checked_tags(options.get("tags") or {}),
+            delay=None if options.get("delay") is None else duration.parse(options["delay"]),
+            deadline=None if options.get("deadline") is None else duration.parse(options["deadline"]),
+            policy=None if policy is None else msgspec.Raw(msgspec.json.encode(policy_of(policy))),
+            budgets=drawn,
+            limits=limits,
+            share=checked_text("share", options.get("share")),
+            takes=tuple(dict.fromkeys(member.takes())),
+        )
+
+
+def encoded_unchecked(codec: Codec, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """Return arguments that still have places for results, bound to the signature if it is known."""
+    signature = getattr(workflow, "signature", None)
+    if signature is None:
+        return codec.encode({"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args), what="the arguments")
+    data: bytes = signature.encode_args(codec, tuple(args), dict(kwargs))
+    return data

@@ -1,0 +1,61 @@
+"""Why a member of a graph has no run yet, or never will."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from holdfast.core.graphs.records import ENDED, Graph, Group, GroupState, Member, MemberState, name_of
+from holdfast.core.why.facts import Blocker, Why
+
+MOST = 8
+"""How many members are named."""
+
+
+def explain_member(graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]) -> Why:
+    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members of each group."""
+    blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
+    remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
+    since = graph.created_at if member.finished_at is None else member.finished_at
+    return Why(
+        run=member.run_id, workflow=member.workflow, status=member.state.value, reason=blockers[0].text, since=since,
+        blockers=blockers, remedy=remedy,
+    )  # fmt: skip
+
+
+def _waiting(
+    graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]
+) -> list[Blocker]:  # fmt: skip
+    return [_missing(group, upstreams.get(group.number, ())) for group in groups if group.state is not GroupState.SATISFIED]
+
+
+def _missing(group: Group, upstreams: Sequence[Member]) -> Blocker:
+    left = group.need - group.done
+    missing = [one for one in upstreams if one.state not in ENDED]
+    gone = [one for one in upstreams if one.state in ENDED and one.state is not MemberState.COMPLETED]
+    wanted = "all" if group.need == group.total else f"{group.need}"
+    text = f"it waits for {wanted} of {group.total} to complete; {left} more of: {_named(missing)}"
+    if gone:
+        text += f"; did not complete: {_named(gone)}"
+    remedy = f"holdfast why {shlex.quote(missing[0].run_id)}" if missing else None
+    return Blocker(kind="dependency", text=text, holder=missing[0].run_id if missing else None, remedy=remedy)
+
+
+def _named(members: Sequence[Member]) -> str:
+    shown = ", ".join(f"{name_of(one.run_id)} ({one.state.value})" for one in members[:MOST])
+    return shown + (f" and {len(members) - MOST} others" if len(members) > MOST else "")
+
+
+def _over(graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]) -> list[Blocker]:
+    why = member.note or "nobody said why"
+    replay = f"holdfast graphs replay {shlex.quote(graph.id)} {shlex.quote(member.name)}"
+    text = f"it was {member.state.value}: {why}" if member.state is not MemberState.FAILED else f"it could not be started: {why}"
+    found = [Blocker(kind=member.state.value, text=text, since=member.finished_at, remedy=replay)]
+    for group in groups:
+        gone = [one for one in upstreams.get(group.number, ()) if one.state in ENDED and one.state is not MemberState.COMPLETED]
+        if group.state is GroupState.IMPOSSIBLE and gone:
+            found.append(Blocker(kind="dependency", text=f"did not complete: {_named(gone)}", holder=gone[0].run_id))
+    return found
+
+
+_BY_STATE = {state: _waiting if state is MemberState.WAITING else _over for state in MemberState}

@@ -1,0 +1,277 @@
+"""What can be asked about graphs: they are started, grown, looked at, cancelled, done again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.graphs import records as r
+from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
+from holdfast.core.graphs.drawing import Graph, filled
+from holdfast.core.graphs.structure import again, checked_name
+from holdfast.core.options import checked_text
+from holdfast.core.records import Fetch, Payload
+from holdfast.core.status import Status
+from holdfast.engine import past
+from holdfast.engine.client import Client, Moment, Request, moment
+from holdfast.engine.ids import new_id
+from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, StepNotFound
+from holdfast.store import contract as c
+
+TRIES = 5
+"""How often a replay is tried when others change the graph meanwhile."""
+
+
+class Need(msgspec.Struct, kw_only=True):
+    """A group that a member waits for: so many of these. ``state`` is open, satisfied or impossible."""
+
+    of: list[str]
+    need: int
+    completed: int
+    lost: int
+    rest: str
+    state: str
+
+
+class MemberView(msgspec.Struct, kw_only=True):
+    """A member. ``state`` is how it stands in the graph, ``status`` where its run stands, if it has one."""
+
+    name: str
+    run: str
+    workflow: str
+    state: r.MemberState
+    status: Status | None
+    needs: list[Need]
+    note: str | None
+    asked_to_stop: bool
+    started_at: int | None
+    finished_at: int | None
+
+
+class GraphView(msgspec.Struct, kw_only=True):
+    """A graph. ``revision`` counts changes of its structure; ``summary`` says how many members stand how."""
+
+    id: str
+    name: str
+    status: r.GraphStatus
+    revision: int
+    summary: dict[str, int]
+    reason: str | None
+    policy: str | None
+    created_at: int
+    finished_at: int | None
+    members: list[MemberView] = []
+
+
+def composer(vault: Vault, codec: Codec) -> c.Compose:
+    """Return what makes inputs of what is stored and of results, whatever seal any of them is in."""
+
+    def compose(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, Sequence[Payload]]:
+        def fill(plain: bytes) -> bytes:
+            if _PLACE not in plain:
+                return plain
+            values = {name: codec.decode(vault.opened(one, f"the result of {name}", fetch)) for name, one in results.items()}
+            return codec.encode(filled(codec.decode(plain), values), what="the arguments")
+
+        return vault.remake(data, fill, fetch)
+
+    return compose
+
+
+_PLACE = b"$holdfast.result"
+
+
+def sealed(patch: r.Patch, vault: Vault) -> r.Patch:
+    """Return what is to be staged with its inputs sealed. Raises KeyMissing."""
+    members = tuple(msgspec.structs.replace(member, input=vault.inline(member.input)) for member in patch.members)
+    return r.Patch(members, patch.groups)
+
+
+class GraphDesk:
+    """Turns what is asked about graphs into transitions, and reads what is stored."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self._store = client, client.store
+        self._compose = composer(client.vault, client.codec)
+        self._drafting = Drafting(client.route, client.input_of, self._unchecked)
+
+    @property
+    def namespace(self) -> str:
+        """Nothing of another one can be seen or touched."""
+        return self.client.namespace
+
+    def _unchecked(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        known = self.client.definitions().get(workflow) if isinstance(workflow, str) else workflow
+        return encoded_unchecked(self.client.codec, known, args, kwargs)
+
+    def _patch(self, graph: Graph, graph_id: str) -> tuple[r.Patch, str]:
+        patch, fingerprint = self._drafting.patch(graph, graph_id)
+        return sealed(patch, self.client.vault), fingerprint
+
+    # Writing
+
+    def start(self, graphs: Sequence[tuple[Graph, str | None]], lease: c.Lease | None) -> Request:
+        """Start graphs, all or none; the answer is list[Staged]."""
+        stages = []
+        for graph, wanted in graphs:
+            graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
+            patch, fingerprint = self._patch(graph, graph_id)
+            if patch.groups:
+                raise MemberNotFound(member=patch.groups[0][0], why="a new graph has only the members that are added to it")
+            stages.append(c.Stage(id=graph_id, namespace=self.namespace, name=graph.name, fingerprint=fingerprint, patch=patch))
+        return Request(c.StageGraphs(stages=stages, compose=self._compose, lease=lease), lambda answer: answer)
+
+    def extend(self, graph_id: str, graph: Graph, revision: int | None, lease: c.Lease | None) -> Request:
+        """Add to a graph; the answer is Staged."""
+        patch, _ = self._patch(graph, graph_id)
+        op = c.ExtendGraph(
+            graph_id=graph_id, namespace=self.namespace, patch=patch, compose=self._compose, revision=revision, lease=lease
+        )
+        return Request(op, lambda answer: answer)
+
+    def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
+        """Cancel a graph; the answer is its status."""
+        if policy not in set(r.CancelPolicy):
+            raise BadOption(option="policy", value=policy, known=", ".join(r.CancelPolicy))
+        op = c.CancelGraph(graph_id=graph_id, namespace=self.namespace, policy=r.CancelPolicy(policy), reason=reason)
+        return Request(op, lambda graph: graph.status)
+
+    def replay(self, graph_id: str, name: str, lease: c.Lease | None, from_step: str | None = None) -> Request:
+        """Let a member end anew; the answer is Staged."""
+        whole = self._whole(graph_id)
+        run_id = r.run_of(graph_id, checked_name(name))
+        if run_id not in whole.members:
+            raise MemberNotFound(graph=graph_id, member=name)
+        runs = [one for one in again(whole, run_id) if whole.members[one].started_at is not None]
+        voids = {one: self._void(one, from_step if one == run_id else None) for one in runs}
+        op = c.ReplayMember(
+            graph_id=graph_id, namespace=self.namespace, name=name, voids=voids, compose=self._compose, lease=lease
+        )
+        return Request(op, lambda answer: answer)
+
+    def _void(self, run_id: str, from_step: str | None) -> list[int]:
+        void = past.voided_by_replay(self.client.whole_history(run_id), from_step)
+        if void is None:
+            raise StepNotFound(run=run_id, step=from_step)
+        return void
+
+    def prune(self, older_than: Moment, batch: int) -> Request:
+        """Delete a batch of graphs that ended long ago; the answer is how many went."""
+        before = moment(older_than, self._store.now(), sign=-1)
+        return Request(c.PruneGraphs(before, self.namespace, batch), lambda answer: answer)
+
+    # Looking
+
+    def record(self, graph_id: str) -> r.Graph:
+        """Return a graph as it is stored. Raises GraphNotFound."""
+        graph = self._store.graph(graph_id) if isinstance(graph_id, str) else None
+        if graph is None or graph.namespace != self.namespace:
+            raise GraphNotFound(graph=graph_id)
+        return graph
+
+    def _whole(self, graph_id: str) -> r.Whole:
+        self.record(graph_id)
+        whole = self._store.whole_graph(graph_id)
+        if whole is None:
+            raise GraphNotFound(graph=graph_id)
+        return whole
+
+    def get(self, graph_id: str) -> GraphView:
+        """Return a graph with its members, those first that wait for nobody. Raises GraphNotFound."""
+        whole = self._whole(graph_id)
+        upstreams: dict[tuple[str, int], list[str]] = {}
+        for edge in whole.edges:
+            upstreams.setdefault((edge.dependent, edge.number), []).append(r.name_of(edge.upstream))
+        needs: dict[str, list[Need]] = {}
+        for (run_id, number), group in sorted(whole.groups.items()):
+            needs.setdefault(run_id, []).append(
+                Need(
+                    of=upstreams.get((run_id, number), []), need=group.need, completed=group.done, lost=group.lost,
+                    rest=group.rest.value, state=group.state.value,
+                )
+            )  # fmt: skip
+        found = view(whole.graph, list(whole.members.values()))
+        found.members = [self._view(member, needs.get(member.run_id, [])) for member in _in_order(whole)]
+        return found
+
+    def _view(self, member: r.Member, needs: list[Need]) -> MemberView:
+        run = self._store.run(member.run_id) if member.started_at is not None else None
+        return MemberView(
+            name=member.name, run=member.run_id, workflow=member.workflow, state=member.state,
+            status=None if run is None else run.status, needs=needs, note=member.note,
+            asked_to_stop=member.asked_at is not None, started_at=member.started_at, finished_at=member.finished_at,
+        )  # fmt: skip
+
+    def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
+        """Return graphs from new to old, without their members."""
+        if status is not None and status not in set(r.GraphStatus):
+            raise BadOption(option="status", value=status, known=", ".join(r.GraphStatus))
+        return [view(graph) for graph in self._store.graphs(self.namespace, status=status, before=before, limit=limit)]
+
+    def events(self, graph_id: str, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return the audit trail of a graph, in order."""
+        self.record(graph_id)
+        return [
+            {
+                "seq": event.seq, "kind": event.kind, "member": event.member, "at": event.at,
+                "data": None if event.data is None else msgspec.json.decode(event.data),
+            }
+            for event in self._store.graph_events(graph_id, after, limit)
+        ]  # fmt: skip
+
+    def value(self, graph: r.Graph) -> dict[str, Any]:
+        """Return the results of the last members of a graph, by name, or raise why there are none."""
+        if graph.status is r.GraphStatus.CANCELLED:
+            raise GraphCancelled(graph=graph.id, reason=graph.reason)
+        if graph.status is not r.GraphStatus.COMPLETED:
+            whole = self._whole(graph.id)
+            lost = {state: [one.name for one in whole.members.values() if one.state == state] for state in sorted(r.LOST)}
+            raise GraphFailed(graph=graph.id, **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names})
+        last = self._store.last_members(graph.id)
+        return {r.name_of(run_id): self.client.value(self.client.get(run_id)) for run_id in last}
+
+
+def view(graph: r.Graph, members: Sequence[r.Member] = ()) -> GraphView:
+    """Return a graph for people, without its members."""
+    summary: dict[str, int] = {}
+    if members:
+        for member in members:
+            summary[member.state.value] = summary.get(member.state.value, 0) + 1
+    elif graph.summary is not None:
+        summary = msgspec.json.decode(graph.summary)
+    else:
+        summary = {"ended": graph.members - graph.live, "live": graph.live}
+    return GraphView(
+        id=graph.id, name=graph.name, status=graph.status, revision=graph.revision, summary=summary, reason=graph.reason,
+        policy=graph.policy, created_at=graph.created_at, finished_at=graph.finished_at,
+    )  # fmt: skip
+
+
+def _in_order(whole: r.Whole) -> list[r.Member]:
+    """Return the members, each after those that it waits for."""
+    left = dict.fromkeys(whole.members, 0)
+    after: dict[str, list[str]] = {}
+    for edge in whole.edges:
+        left[edge.dependent] += 1
+        after.setdefault(edge.upstream, []).append(edge.dependent)
+    free = sorted((run_id for run_id, count in left.items() if count == 0), reverse=True)
+    found = []
+    while free:
+        found.append(free.pop())
+        for below in sorted(after.get(found[-1], ()), reverse=True):
+            left[below] -= 1
+            if left[below] == 0:
+                free.append(below)
+    return [whole.members[run_id] for run_id in found]
+
+
+def checked_graph_id(graph_id: Any) -> str:
+    """Return the id of a graph that a user chose."""
+    found = checked_text("id", graph_id) or ""
+    if r.MARK in found or len(found) > 90:
+        raise BadOption(option="id", value=graph_id, why=f"it has at most 90 characters, and no {r.MARK}")
+    return found

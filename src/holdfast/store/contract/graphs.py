@@ -1,0 +1,157 @@
+"""What can be done to graphs, and asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.core.graphs.records import (
+    CancelPolicy,
+    Graph,
+    GraphEvent,
+    Group,
+    Member,
+    MemberState,
+    Patch,
+    Whole,
+)
+from holdfast.core.records import NewRun
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
+from holdfast.store.contract.runs import Started
+
+
+class Stage(msgspec.Struct, kw_only=True):
+    """A graph to be started."""
+
+    id: str
+    namespace: str
+    name: str
+    fingerprint: str
+    patch: Patch
+
+
+class Born(msgspec.Struct):
+    """A run of a member that was started, and how."""
+
+    run: NewRun
+    started: Started
+
+
+class Staged(msgspec.Struct):
+    """A graph as it stands after the transition, and the runs that were started; ``created`` is false when it was there."""
+
+    graph: Graph
+    born: list[Born]
+    created: bool = True
+
+
+class StageGraphs(msgspec.Struct, kw_only=True):
+    """Start graphs, all or none. Answers list[Staged]. The same id with the same structure is the same graph. Raises GraphExists,
+    MemberExists, MemberNotFound, SelfEdge, EdgeExists, GraphCycle, EdgeAcrossNamespaces, BadGraph, LaneDraining."""
+
+    stages: Sequence[Stage]
+    compose: Compose
+    lease: Lease | None = None
+
+
+class SettleGraphs(msgspec.Struct, kw_only=True):
+    """Do what the ends of members lead to, and go on with cancels: at most so many of them. Answers Settled."""
+
+    compose: Compose
+    lease: Lease | None = None
+    limit: int = 2000
+
+
+class Settled(msgspec.Struct):
+    """The runs that were started, whether there is more to do, and the graphs that could not be settled here, with why."""
+
+    born: list[Born]
+    more: bool
+    left: dict[str, str] = {}
+
+
+class CancelGraph(msgspec.Struct, kw_only=True):
+    """Cancel a graph: nothing more is started, and of what was started that is asked to stop which the policy says.
+    Answers Graph. Raises GraphNotFound, GraphFinished."""
+
+    graph_id: str
+    namespace: str
+    policy: CancelPolicy
+    reason: str
+
+
+class ReplayMember(msgspec.Struct, kw_only=True):
+    """Let a member that has ended end anew, with those for which it was skipped, and all that were skipped because of it.
+    ``voids`` says of each run that may have to be replayed which of its events no longer count. Answers Staged. Raises
+    GraphNotFound, MemberNotFound, RunNotFinished, GraphFinished, GraphChanged when a run is to be replayed that is not in
+    ``voids``."""
+
+    graph_id: str
+    namespace: str
+    name: str
+    voids: Mapping[str, Sequence[int]]
+    compose: Compose
+    lease: Lease | None = None
+
+
+class PruneGraphs(msgspec.Struct):
+    """Delete graphs that ended before ``before``, with their members; their runs stay. Answers how many went."""
+
+    before: int
+    namespace: str | None = None
+    limit: int = 500
+
+
+class ResealMember(msgspec.Struct):
+    """Put the input of a member that waits into another seal, if it is what it was. Answers whether it was changed."""
+
+    run_id: str
+    old: bytes
+    new: bytes
+
+
+GraphTransition = (
+    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember
+)  # fmt: skip
+
+
+class Needed(msgspec.Struct):
+    """A member that another one waits for, in which of its groups, and how it stands."""
+
+    number: int
+    run_id: str
+    state: MemberState
+    note: str | None
+
+
+class GraphReader(Protocol):
+    """What can be asked about graphs."""
+
+    def graph(self, graph_id: str) -> Graph | None:
+        """The graph, or None."""
+
+    def graphs(self, namespace: str, *, status: str | None = None, before: str | None = None, limit: int = 50) -> list[Graph]:
+        """Graphs from new to old."""
+
+    def whole_graph(self, graph_id: str) -> Whole | None:
+        """The graph with all its members, groups and edges, by the ids of their runs; or None."""
+
+    def last_members(self, graph_id: str) -> list[str]:
+        """The ids of the runs of those members that nobody waits for."""
+
+    def member(self, run_id: str) -> Member | None:
+        """The member whose run has, or will have, this id; or None."""
+
+    def groups_of_member(self, run_id: str) -> list[Group]:
+        """What a member waits for, in groups."""
+
+    def needed_by(self, run_id: str) -> list[Needed]:
+        """Whom a member waits for."""
+
+    def graph_events(self, graph_id: str, after: int = 0, limit: int = 1000) -> list[GraphEvent]:
+        """The audit trail of a graph, in order."""
+
+    def members_to_seal(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        """The members that wait, from one id on, with their inputs as they are stored."""

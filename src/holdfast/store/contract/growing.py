@@ -1,0 +1,29 @@
+"""Adding to a graph: from outside, or by one of its members with whatever else it has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from holdfast.core.graphs.records import Patch
+from holdfast.core.records import Fetch, Payload, Route
+
+Compose = Callable[[bytes, Mapping[str, bytes], Fetch], tuple[bytes, Sequence[Payload]]]
+"""Makes the input of a run of what is stored for it and the results that it takes, by the names of their members. All of them may
+be sealed, and so may what comes of it. Raises KeyMissing, BadData."""
+
+Lease = Callable[[Route], str | None]
+"""Names the session to which a run of that route can be born leased."""
+
+
+class ExtendGraph(msgspec.Struct, kw_only=True):
+    """Add to a graph that has not ended. Answers Staged. Raises GraphNotFound, GraphFinished, GraphChanged when its revision is
+    another one, MemberStarted, and what StageGraphs raises."""
+
+    graph_id: str
+    namespace: str
+    patch: Patch
+    compose: Compose
+    revision: int | None = None
+    lease: Lease | None = None

@@ -1,0 +1,65 @@
+-- Laws about graphs.
+
+-- name: a_graph_counts_its_members
+SELECT id FROM holdfast.graph AS graph
+ WHERE members <> (SELECT COUNT(*) FROM holdfast.graph_member AS member WHERE member.graph_id = graph.id);
+
+-- name: a_graph_counts_its_members_that_have_not_ended
+SELECT id FROM holdfast.graph AS graph
+ WHERE live <> (SELECT COUNT(*) FROM holdfast.graph_member AS member
+                 WHERE member.graph_id = graph.id AND member.state IN ('waiting', 'started'));
+
+-- name: a_graph_ends_with_its_last_member
+SELECT id FROM holdfast.graph
+ WHERE (finished_at IS NULL) <> (status IN ('running', 'cancelling'))
+    OR (finished_at IS NULL AND live = 0) OR (finished_at IS NOT NULL AND live > 0 AND COALESCE(policy, '') <> 'graph');
+
+-- name: a_graph_tells_each_change_in_its_audit_trail
+SELECT id FROM holdfast.graph AS graph
+ WHERE events <> (SELECT COUNT(*) FROM holdfast.graph_event AS event WHERE event.graph_id = graph.id);
+
+-- name: a_member_belongs_to_a_graph
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = member.graph_id);
+
+-- name: a_member_that_was_started_has_a_run
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE state = 'started' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id);
+
+-- name: a_member_that_waits_has_no_run_and_waits_for_something
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE state = 'waiting' AND (missing = 0 OR EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id));
+
+-- name: a_graph_hears_of_the_end_of_a_member
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE state = 'started'
+   AND EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id AND run.finished_at IS NOT NULL)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_news AS news WHERE news.run_id = member.run_id);
+
+-- name: a_member_that_waits_counts_what_it_waits_for
+SELECT run_id FROM holdfast.graph_member AS member
+ WHERE state = 'waiting'
+   AND missing <> (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied');
+
+-- name: a_group_has_as_many_edges_as_it_says
+SELECT run_id FROM holdfast.graph_group AS part
+ WHERE total <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge WHERE edge.dependent = part.run_id AND edge.number = part.number)
+    OR need < 1 OR need > total;
+
+-- name: a_group_counts_how_its_members_ended
+SELECT run_id FROM holdfast.graph_group AS part
+ WHERE done <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
+                 WHERE edge.dependent = part.run_id AND edge.number = part.number AND member.state = 'completed')
+    OR lost <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
+                 WHERE edge.dependent = part.run_id AND edge.number = part.number
+                   AND member.state IN ('failed', 'cancelled', 'expired', 'skipped'));
+
+-- name: whoever_waits_can_still_be_started
+SELECT run_id FROM holdfast.graph_group AS part
+ WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting');
+
+-- name: an_edge_stays_in_its_graph
+SELECT edge.dependent FROM holdfast.graph_edge AS edge
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS one JOIN holdfast.graph_member AS other ON other.graph_id = one.graph_id
+                    WHERE one.run_id = edge.upstream AND other.run_id = edge.dependent);

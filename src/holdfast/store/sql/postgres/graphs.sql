@@ -1,0 +1,174 @@
+-- What PostgreSQL says in its own way about graphs: lists travel as arrays, and a graph is locked before it is changed. Whoever
+-- changes runs and graphs locks the graphs first.
+
+-- name: graph_to_change
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
+  FROM holdfast.graph WHERE id = :graph_id FOR NO KEY UPDATE;
+
+-- name: graphs_to_settle
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (graph_id) JOIN holdfast.graph AS graph ON graph.id = wanted.graph_id
+ ORDER BY graph.id
+   FOR NO KEY UPDATE OF graph;
+
+-- name: links_below
+SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
+       member.state AS member_state, member.missing
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
+  JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+
+-- name: members_by_id
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
+
+-- name: states_of_members
+SELECT run_id, state FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
+
+-- name: results_by_id
+SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
+
+-- name: runs_there
+SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
+
+-- name: take_news
+DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
+RETURNING id;
+
+-- name: counts_of_graphs
+SELECT member.graph_id, member.state, COUNT(*) AS members,
+       CAST(SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id) THEN 0 ELSE 1 END)
+            AS BIGINT) AS last
+  FROM holdfast.graph_member AS member
+ WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
+ GROUP BY member.graph_id, member.state;
+
+-- name: states_by_id
+SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+       finished_at, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id
+ ORDER BY run.id
+   FOR NO KEY UPDATE OF run;
+
+-- name: live_children_of
+SELECT run.id
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.parent_id = wanted.id
+ WHERE on_parent_end = 'cancel' AND finished_at IS NULL
+ ORDER BY run.id
+   FOR NO KEY UPDATE OF run;
+
+-- name: insert_graphs
+INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, created_at
+  FROM UNNEST(CAST(:id AS TEXT[]), CAST(:namespace AS TEXT[]), CAST(:name AS TEXT[]), CAST(:status AS TEXT[]),
+              CAST(:revision AS BIGINT[]), CAST(:members AS BIGINT[]), CAST(:live AS BIGINT[]), CAST(:events AS BIGINT[]),
+              CAST(:fingerprint AS TEXT[]), CAST(:created_at AS BIGINT[]))
+    AS new (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
+    ON CONFLICT DO NOTHING;
+
+-- name: insert_members
+INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input, started_at)
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:graph_id AS TEXT[]), CAST(:workflow AS TEXT[]), CAST(:state AS TEXT[]),
+              CAST(:missing AS BIGINT[]), CAST(:spec AS BYTEA[]), CAST(:input AS BYTEA[]), CAST(:started_at AS BIGINT[]))
+    AS new (run_id, graph_id, workflow, state, missing, spec, input, started_at);
+
+-- name: insert_groups
+INSERT INTO holdfast.graph_group (run_id, number, need, total, done, lost, rest, state)
+SELECT run_id, number, need, total, done, lost, rest, state
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:number AS BIGINT[]), CAST(:need AS BIGINT[]), CAST(:total AS BIGINT[]),
+              CAST(:done AS BIGINT[]), CAST(:lost AS BIGINT[]), CAST(:rest AS TEXT[]), CAST(:state AS TEXT[]))
+    AS new (run_id, number, need, total, done, lost, rest, state);
+
+-- name: insert_edges
+INSERT INTO holdfast.graph_edge (upstream, dependent, number)
+SELECT upstream, dependent, number
+  FROM UNNEST(CAST(:upstream AS TEXT[]), CAST(:dependent AS TEXT[]), CAST(:number AS BIGINT[])) AS new (upstream, dependent, number);
+
+-- name: insert_graph_events
+INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at)
+SELECT graph_id, seq, kind, member, data, at
+  FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:member AS TEXT[]),
+              CAST(:data AS BYTEA[]), CAST(:at AS BIGINT[])) AS new (graph_id, seq, kind, member, data, at);
+
+-- name: insert_all_news
+INSERT INTO holdfast.graph_news (graph_id, run_id, status, at)
+SELECT graph_id, run_id, status, at
+  FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:at AS BIGINT[]))
+    AS new (graph_id, run_id, status, at);
+
+-- name: save_groups
+UPDATE holdfast.graph_group AS part
+   SET done = new.done, lost = new.lost, state = new.state
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:number AS BIGINT[]), CAST(:done AS BIGINT[]), CAST(:lost AS BIGINT[]),
+              CAST(:state AS TEXT[])) AS new (run_id, number, done, lost, state)
+ WHERE part.run_id = new.run_id AND part.number = new.number;
+
+-- name: start_members
+UPDATE holdfast.graph_member AS member
+   SET state = 'started', missing = 0, started_at = new.now, input = new.empty, note = NULL
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:empty AS BYTEA[])) AS new (run_id, now, empty)
+ WHERE member.run_id = new.run_id;
+
+-- name: end_members
+UPDATE holdfast.graph_member AS member
+   SET state = new.state, finished_at = new.now, note = COALESCE(new.note, member.note)
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:state AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:note AS TEXT[]))
+    AS new (run_id, state, now, note)
+ WHERE member.run_id = new.run_id;
+
+-- name: ask_members
+UPDATE holdfast.graph_member AS member
+   SET asked_at = new.now, note = COALESCE(new.note, member.note)
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:note AS TEXT[])) AS new (run_id, now, note)
+ WHERE member.run_id = new.run_id;
+
+-- name: save_graphs
+UPDATE holdfast.graph AS graph
+   SET status = new.status, revision = new.revision, members = new.members, live = new.live, events = new.events,
+       policy = new.policy, reason = new.reason, summary = new.summary, finished_at = new.finished_at
+  FROM UNNEST(CAST(:id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:revision AS BIGINT[]), CAST(:members AS BIGINT[]),
+              CAST(:live AS BIGINT[]), CAST(:events AS BIGINT[]), CAST(:policy AS TEXT[]), CAST(:reason AS TEXT[]),
+              CAST(:summary AS BYTEA[]), CAST(:finished_at AS BIGINT[]))
+    AS new (id, status, revision, members, live, events, policy, reason, summary, finished_at)
+ WHERE graph.id = new.id;
+
+-- name: append_each
+-- Differs from SQLite like `append_from_outside`.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
+        GREATEST(pg_current_xact_id(),
+                 (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
+
+-- name: append_all_each
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
+SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at,
+       GREATEST(pg_current_xact_id(),
+                (SELECT tx FROM holdfast.event AS last WHERE last.run_id = line.run_id AND last.seq = line.seq - 1))
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:step AS TEXT[]),
+              CAST(:attempt AS BIGINT[]), CAST(:data AS BYTEA[]), CAST(:error AS BYTEA[]), CAST(:started_at AS BIGINT[]),
+              CAST(:at AS BIGINT[])) AS line (run_id, seq, kind, step, attempt, data, error, started_at, at);
+
+-- name: end_runs
+-- `end_run` for many runs, which are locked.
+UPDATE holdfast.run AS run
+   SET status = new.status, error = new.error, finished_at = new.now, cancel_reason = new.reason,
+       generation = run.generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL,
+       revision = run.revision + 1
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]),
+              CAST(:reason AS TEXT[])) AS new (run_id, status, error, now, reason)
+ WHERE run.id = new.run_id;
+
+-- name: save_cancels
+-- `save_cancel` for many runs, which are locked.
+UPDATE holdfast.run AS run
+   SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
+       revision = run.revision + 1
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
+              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[])) AS new (run_id, status, rank, wake_at, waits, reason)
+ WHERE run.id = new.run_id;
+
+-- name: insert_knocks
+INSERT INTO holdfast.knock (session_id, run_id)
+SELECT session_id, run_id FROM UNNEST(CAST(:session_id AS TEXT[]), CAST(:run_id AS TEXT[])) AS new (session_id, run_id);

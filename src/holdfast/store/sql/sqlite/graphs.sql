@@ -1,0 +1,47 @@
+-- What SQLite says in its own way about graphs: lists travel as JSON.
+
+-- name: graphs_to_settle
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
+  FROM holdfast.graph WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
+
+-- name: links_below
+SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
+       member.state AS member_state, member.missing
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
+  JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+
+-- name: members_by_id
+SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
+  FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
+
+-- name: states_of_members
+SELECT run_id, state FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
+
+-- name: results_by_id
+SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
+
+-- name: runs_there
+SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
+
+-- name: take_news
+DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids))
+RETURNING id;
+
+-- name: counts_of_graphs
+SELECT member.graph_id, member.state, COUNT(*) AS members,
+       SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id) THEN 0 ELSE 1 END) AS last
+  FROM holdfast.graph_member AS member
+ WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
+ GROUP BY member.graph_id, member.state;
+
+-- name: states_by_id
+SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
+       finished_at, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+  FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value
+ ORDER BY run.id;
+
+-- name: live_children_of
+SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.parent_id = wanted.value
+ WHERE on_parent_end = 'cancel' AND finished_at IS NULL;

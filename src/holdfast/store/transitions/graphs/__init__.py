@@ -1,0 +1,19 @@
+"""Graphs: how they are started and grown, what the ends of their members lead to, and how they are cancelled or done again."""
+
+from holdfast.store.transitions.graphs.cancelling import cancel_graph
+from holdfast.store.transitions.graphs.pruning import prune, prune_graphs, prune_of
+from holdfast.store.transitions.graphs.replaying import replay_member
+from holdfast.store.transitions.graphs.settling import settle_graphs
+from holdfast.store.transitions.graphs.staging import extend_graph, reseal_member, stage_graphs
+
+__all__ = [
+    "cancel_graph",
+    "extend_graph",
+    "prune",
+    "prune_graphs",
+    "prune_of",
+    "replay_member",
+    "reseal_member",
+    "settle_graphs",
+    "stage_graphs",
+]

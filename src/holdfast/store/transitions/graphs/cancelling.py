@@ -1,0 +1,53 @@
+"""Cancelling graphs: in one transaction when few are to be asked to stop, else portion by portion, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.graphs.records import OPEN_GRAPHS, CancelPolicy, Graph, GraphStatus
+from holdfast.errors import GraphFinished
+from holdfast.store import contract as c
+from holdfast.store.transitions.graphs.rows import load_graph
+from holdfast.store.transitions.graphs.settling import Work, go_on_cancelling
+from holdfast.store.transitions.transaction import Transaction
+
+_REACH = list(CancelPolicy)
+
+
+def cancel_graph(tx: Transaction, op: c.CancelGraph) -> Graph:
+    """Start nothing more, and ask those to stop whom the policy reaches."""
+    graph = load_graph(tx, op.graph_id, op.namespace)
+    if graph.status not in OPEN_GRAPHS:
+        raise GraphFinished(graph=op.graph_id, status=graph.status.value)
+    if graph.status is GraphStatus.CANCELLING and _REACH.index(op.policy) <= _REACH.index(
+        CancelPolicy(graph.policy or CancelPolicy.GRAPH)
+    ):
+        return graph  # it was asked before, and that reaches further
+    work = Work(tx, [graph], _no_input, None)
+    work.touch(graph)
+    graph.status, graph.policy, graph.reason = GraphStatus.CANCELLING, op.policy.value, op.reason
+    waiting = tx.change("cancel_waiting", graph_id=graph.id, now=tx.now, note=f"the graph was cancelled: {op.reason}")
+    if waiting:
+        graph.live -= waiting
+        tx.change("recount_groups", graph_id=graph.id)
+    work.trail.add(graph, "cancel_requested", data={"policy": op.policy.value, "reason": op.reason, "waiting": waiting})
+    if op.policy is CancelPolicy.GRAPH:
+        _close(tx, graph, work)
+    else:
+        go_on_cancelling(work, graph)
+    work.finish()
+    return graph
+
+
+def _close(tx: Transaction, graph: Graph, work: Work) -> None:
+    """The graph ends here; what was started goes on by itself."""
+    if graph.live == 0:
+        return
+    graph.status, graph.finished_at = GraphStatus.CANCELLED, tx.now
+    graph.summary = msgspec.json.encode({"cancelled": graph.members - graph.live, "started": graph.live})
+    work.trail.add(graph, "graph_cancelled", data={"left to run": graph.live})
+    tx.hints.finished.add(graph.id)
+
+
+def _no_input(*_: object) -> tuple[bytes, tuple[()]]:
+    raise AssertionError("a cancelled graph starts nothing")

@@ -1,0 +1,41 @@
+"""Graphs that ended long ago go: by themselves, or with the runs that go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from holdfast.core.graphs.records import GraphStatus
+from holdfast.store import contract as c
+from holdfast.store.transitions import operating
+from holdfast.store.transitions.transaction import Transaction
+
+_ALL = (
+    "delete_graph_news", "delete_graph_edges", "delete_graph_groups", "delete_graph_members", "delete_graph_events",
+    "delete_graph",
+)  # fmt: skip
+
+
+def prune_graphs(tx: Transaction, op: c.PruneGraphs) -> int:
+    """Delete graphs that ended long ago; their runs stay."""
+    return prune_some(tx, op, frozenset(GraphStatus))
+
+
+def prune_some(tx: Transaction, op: c.PruneGraphs, statuses: Collection[str]) -> int:
+    """Delete those of them that ended in one of these ways."""
+    found = tx.rows("old_graphs", before=op.before, namespace=op.namespace or "", limit=op.limit)
+    doomed = [{"graph_id": row["id"]} for row in found if row["status"] in statuses]
+    for query in _ALL if doomed else ():
+        tx.many(query, doomed)
+    return len(doomed)
+
+
+def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
+    """Delete finished trees of runs, and graphs that ended as long ago."""
+    prune_of(tx, op)
+    return operating.prune(tx, op)
+
+
+def prune_of(tx: Transaction, op: c.Prune) -> None:
+    """Delete the graphs that go when runs are pruned: unless only those of one workflow are."""
+    if op.workflow is None:
+        prune_some(tx, c.PruneGraphs(op.before, op.namespace, op.limit), op.statuses)

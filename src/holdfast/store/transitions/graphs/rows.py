@@ -1,0 +1,81 @@
+"""Graphs as rows, and rows as graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.graphs.records import Graph, GraphStatus, Group, GroupState, Member, MemberState, Rest
+from holdfast.errors import GraphNotFound
+from holdfast.store.transitions.transaction import Row, Transaction
+
+
+def graph_from(row: Row) -> Graph:
+    """Return the graph that a row holds."""
+    values = dict(row)
+    values["status"] = GraphStatus(values["status"])
+    values["summary"] = None if values["summary"] is None else bytes(values["summary"])
+    return Graph(**values)
+
+
+def member_from(row: Row) -> Member:
+    """Return the member that a row holds."""
+    values = dict(row)
+    values["state"] = MemberState(values["state"])
+    values["spec"], values["input"] = bytes(values["spec"]), bytes(values["input"])
+    return Member(**values)
+
+
+def group_from(row: Row) -> Group:
+    """Return the group that a row holds."""
+    return Group(
+        run_id=row["run_id"], number=row["number"], need=row["need"], total=row["total"], done=row["done"], lost=row["lost"],
+        rest=Rest(row["rest"]), state=GroupState(row["state"]),
+    )  # fmt: skip
+
+
+def group_row(group: Group) -> dict[str, Any]:
+    """Return a group as a row."""
+    return {**msgspec.structs.asdict(group), "rest": group.rest.value, "state": group.state.value}
+
+
+def load_graph(tx: Transaction, graph_id: str, namespace: str) -> Graph:
+    """Return a graph that is about to be changed. Raises GraphNotFound."""
+    found = tx.rows("graph_to_change", graph_id=graph_id)
+    if not found or found[0]["namespace"] != namespace:
+        raise GraphNotFound(graph=graph_id)
+    return graph_from(found[0])
+
+
+def save_graphs(tx: Transaction, graphs: list[Graph]) -> None:
+    """Write graphs as they stand now."""
+    tx.many("save_graph", [
+        {
+            "id": graph.id, "status": graph.status.value, "revision": graph.revision, "members": graph.members,
+            "live": graph.live, "events": graph.events, "policy": graph.policy, "reason": graph.reason,
+            "summary": graph.summary, "finished_at": graph.finished_at,
+        }
+        for graph in graphs
+    ])  # fmt: skip
+
+
+class Trail:
+    """Lines for the audit trails of graphs, numbered as they come and written together."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._rows: list[dict[str, object]] = []
+
+    def add(self, graph: Graph, kind: str, member: str | None = None, data: object = None) -> None:
+        """Add a line."""
+        graph.events += 1
+        told = None if data is None else msgspec.json.encode(data)
+        self._rows.append(
+            {"graph_id": graph.id, "seq": graph.events, "kind": kind, "member": member, "data": told, "at": self._tx.now}
+        )
+
+    def write(self) -> None:
+        """Write them."""
+        self._tx.many("insert_graph_event", self._rows)
+        self._rows = []

@@ -1,0 +1,262 @@
+"""Graphs: how they are cancelled, done again and kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.status import Status
+from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import MINUTE, HandClock, OpenStore
+from holdfast.testing.conformance.graphs import GraphBench, SettlingGraphs, StagingGraphs, compose
+from holdfast.testing.conformance.runs import BROKEN
+
+
+class CancellingGraphs(GraphBench):
+    """What a cancel reaches, and that it gets there."""
+
+    def small_graph(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("begun"), self.new_member("unbegun"), self.new_member("late", [(["begun"], 1)]))
+        self.claim(store, limit=1)
+
+    def test_the_graph_alone(self, store: c.Store) -> None:
+        self.small_graph(store)
+        self.cancel_graph(store, "graph")
+
+        assert self.graph_status(store) == "cancelled"
+        assert self.member_states(store) == {"begun": "started", "unbegun": "started", "late": "cancelled"}
+        self.finish(store, self.get(store, "g::begun"))
+        assert self.settle_graphs(store).born == []
+        assert self.member_states(store)["begun"] == "completed"
+        with pytest.raises(GraphFinished):
+            self.cancel_graph(store)
+
+    def test_what_has_not_begun(self, store: c.Store) -> None:
+        self.small_graph(store)
+        self.cancel_graph(store, "pending")
+        self.settle_graphs(store)
+
+        assert self.graph_status(store) == "cancelling"
+        assert self.member_states(store) == {"begun": "started", "unbegun": "cancelled", "late": "cancelled"}
+        assert self.status(store, "g::begun") == "running"
+        self.finish(store, self.get(store, "g::begun"))
+        self.settle_graphs(store)
+        assert self.graph_status(store) == "cancelled"
+
+    def test_all_of_it_and_each_member_that_was_asked_is_noted(self, store: c.Store) -> None:
+        self.small_graph(store)
+        self.cancel_graph(store, "pending")
+        self.cancel_graph(store, "all")
+        self.cancel_graph(store, "all")
+        self.settle_graphs(store)
+
+        assert self.status(store, "g::begun") == "cancelling"
+        whole = store.whole_graph("g")
+        assert whole is not None and whole.members["g::begun"].asked_at is not None
+        assert self.graph_trail(store).count("member_asked_to_stop begun") == 1
+        with pytest.raises(GraphFinished):
+            self.extend_graph(store, self.new_member("more"))
+        self.finish(store, self.get(store, "g::begun"), Status.CANCELLED)
+        self.settle_graphs(store)
+        assert self.graph_status(store) == "cancelled"
+
+    def test_a_cancel_of_many_goes_on_until_it_is_through(self, store: c.Store) -> None:
+        self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(1001)))
+        self.cancel_graph(store)
+        assert sum(run.status == "pending" for run in store.runs(c.Filter(limit=2000))) == 1
+
+        while self.settle_graphs(store).more:
+            continue
+        assert set(self.member_states(store).values()) == {"cancelled"}
+        assert self.graph_status(store) == "cancelled"
+
+
+class ReplayingMembers(GraphBench):
+    """Members end anew, and with them those that were skipped."""
+
+    def test_a_failed_member_and_those_that_were_skipped_because_of_it(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), self.new_member("c", [(["b"], 1)]))
+        self.members_end(store, "a", status=Status.FAILED)
+        self.replay_member(store, "a")
+
+        assert self.member_states(store) == {"a": "started", "b": "waiting", "c": "waiting"}
+        assert (self.graph_status(store), self.status(store, "g::a")) == ("running", "pending")
+        for name in "abc":
+            self.members_end(store, name)
+        assert self.graph_status(store) == "completed"
+
+    def test_a_skipped_member_takes_along_those_that_it_was_skipped_for(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 2)]))
+        self.members_end(store, "a", "b", status=Status.FAILED)
+        self.replay_member(store, "z")
+
+        assert self.member_states(store) == {"a": "started", "b": "started", "z": "waiting"}
+        self.members_end(store, "a", "b")
+        assert self.member_states(store)["z"] == "started"
+
+    def test_a_group_that_had_become_impossible_can_be_satisfied(self, store: c.Store) -> None:
+        self.stage_graph(store, *map(self.new_member, "abc"), self.new_member("z", [(["a", "b", "c"], 2)]))
+        self.members_end(store, "a", "b", status=Status.FAILED)
+        self.members_end(store, "c")
+        assert self.member_states(store)["z"] == "skipped"
+        self.replay_member(store, "b")
+        self.members_end(store, "b")
+
+        assert self.member_states(store)["z"] == "started"
+
+    def test_what_has_been_started_is_not_started_again(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
+        self.members_end(store, "a")
+        self.members_end(store, "z")
+        self.replay_member(store, "a")
+        self.members_end(store, "a")
+
+        assert self.member_states(store) == {"a": "completed", "z": "completed"}
+        assert self.graph_trail(store).count("member_started z") == 1
+        assert self.graph_status(store) == "completed"
+
+    def test_who_was_cancelled_while_waiting_waits_again_or_starts(self, store: c.Store) -> None:
+        late = self.new_member("late", [(["b"], 1)])
+        self.stage_graph(
+            store, self.new_member("a"), self.new_member("b"), late, self.new_member("z", [(["a", "late"], 1, "cancel")])
+        )
+        self.members_end(store, "a")
+        self.members_end(store, "b", "z")
+        assert self.member_states(store)["late"] == "cancelled"
+        self.replay_member(store, "late")
+
+        assert self.member_states(store)["late"] == "started"
+
+    def test_only_what_has_ended_can_end_anew(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)]))
+        with pytest.raises(RunNotFinished):
+            self.replay_member(store, "z")
+        with pytest.raises(MemberNotFound):
+            self.replay_member(store, "nobody")
+        self.members_end(store, "a", status=Status.FAILED)
+        with pytest.raises(GraphChanged):
+            self.do(store, c.ReplayMember(graph_id="g", namespace="default", name="a", voids={}, compose=compose))
+        self.cancel_graph(store)
+        with pytest.raises(GraphFinished):
+            self.replay_member(store, "a")
+
+
+class KeepingGraphs(GraphBench):
+    """They are listed, moved and deleted like all else."""
+
+    def test_graphs_are_listed_and_those_who_wait_say_for_whom(self, store: c.Store) -> None:
+        for name in ("g1", "g2"):
+            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=name)
+        self.members_end(store, "a", graph="g1")
+        self.members_end(store, "b", graph="g1")
+
+        assert [graph.id for graph in store.graphs("default")] == ["g2", "g1"]
+        assert [graph.id for graph in store.graphs("default", before="g2")] == ["g1"]
+        assert [graph.id for graph in store.graphs("default", status="completed")] == ["g1"]
+        assert store.graphs("other") == []
+        assert store.needed_by("g2::b") == [c.Needed(0, "g2::a", "started", None)]  # type: ignore[arg-type]
+        assert [(group.need, group.total) for group in store.groups_of_member("g2::b")] == [(1, 1)]
+        member = store.member("g2::b")
+        assert member is not None and member.state == "waiting"
+        assert store.member("g2::nobody") is None
+
+    def test_graphs_move_with_the_installation(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        (run,) = self.claim(store)
+        self.finish(store, run)
+        standing, runs = store.standing(), store.dossiers("", 100, 10**6)
+        assert standing["graph_news"] == [["g", "g::a", "completed", store.now()]]
+        before = store.whole_graph("g")
+        self.execute(store, "DELETE FROM holdfast.event")
+        self.execute(store, "DELETE FROM holdfast.run")
+        self.do(store, c.BeginCopy([], standing))
+        self.do(store, c.CopyRuns(runs))
+        self.do(store, c.EndCopy())
+
+        assert store.whole_graph("g") == before
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+
+    def test_runs_of_a_graph_go_when_the_graph_has_ended_and_it_with_them(self, store: c.Store, clock: HandClock) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        self.members_end(store, "a")
+        clock.move(MINUTE)
+        assert self.do(store, c.Prune(clock.now(), ["completed"])).runs == 0
+        self.members_end(store, "b")
+        clock.move(MINUTE)
+        assert self.do(store, c.Prune(clock.now(), ["completed"])).runs == 2
+
+        assert store.graph("g") is None
+        assert store.standing().keys() & {"graph", "graph_member", "graph_group", "graph_edge", "graph_event"} == set()
+
+    def test_graphs_can_go_alone(self, store: c.Store, clock: HandClock) -> None:
+        self.stage_graph(store, self.new_member("a"))
+        self.stage_graph(store, self.new_member("a"), graph="h")
+        self.members_end(store, "a")
+        clock.move(MINUTE)
+
+        assert self.do(store, c.PruneGraphs(clock.now(), "other")) == 0
+        assert self.do(store, c.PruneGraphs(clock.now(), "default")) == 1
+        assert [graph.id for graph in store.graphs("default")] == ["h"]
+        assert self.status(store, "g::a") == "completed"
+
+    def test_the_input_of_a_member_that_waits_can_be_put_into_another_seal(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[1]))
+
+        assert store.members_to_seal("", 10) == [("g::b", b"[1]")]
+        assert not self.do(store, c.ResealMember("g::b", b"[2]", b"[3]"))
+        assert self.do(store, c.ResealMember("g::b", b"[1]", b"[3]"))
+        self.members_end(store, "a")
+        assert self.get(store, "g::b").input == b"[3]"
+
+    def test_two_processes_settle_and_each_end_counts_once(self, store: c.Store, reopen: OpenStore, clock: HandClock) -> None:
+        other = reopen(clock)
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 2)]))
+        first, second = self.claim(store)
+        self.finish(store, first)
+        self.finish(store, second)
+
+        assert [len(self.settle_graphs(one).born) for one in (store, other)] == [1, 0]
+
+
+class Graphs(StagingGraphs, SettlingGraphs, CancellingGraphs, ReplayingMembers, KeepingGraphs):
+    """All promises about graphs."""
+
+
+_MEMBER = (
+    "INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input)"
+    " VALUES ('{run}', 'g', 'w', '{state}', {missing}, '', '')"
+)
+_GRAPH = (
+    "INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)"
+    " VALUES ('g', 'n', 'g', '{status}', 1, {members}, {live}, {events}, '', 1)"
+)
+
+
+def _graph(status: str = "running", members: int = 0, live: int = 0, events: int = 0) -> str:
+    return _GRAPH.format(status=status, members=members, live=live, events=events)
+
+
+def _member(run: str = "g::x", state: str = "skipped", missing: int = 0) -> str:
+    return _MEMBER.format(run=run, state=state, missing=missing)
+
+
+def _group(need: int = 1, total: int = 1, done: int = 0, state: str = "open") -> str:
+    columns = "run_id, number, need, total, done, lost, rest, state"
+    return f"INSERT INTO holdfast.graph_group ({columns}) VALUES ('g::x', 0, {need}, {total}, {done}, 0, 'run', '{state}')"
+
+
+BROKEN |= {
+    "a_graph_counts_its_members": _graph(members=1),
+    "a_graph_counts_its_members_that_have_not_ended": _graph(live=1),
+    "a_graph_ends_with_its_last_member": _graph(),
+    "a_graph_tells_each_change_in_its_audit_trail": _graph(events=1),
+    "a_member_belongs_to_a_graph": _member(),
+    "a_member_that_was_started_has_a_run": _member(state="started"),
+    "a_member_that_waits_has_no_run_and_waits_for_something": _member(state="waiting"),
+    "a_graph_hears_of_the_end_of_a_member": _member(run="completed", state="started"),
+    "a_member_that_waits_counts_what_it_waits_for": _member(state="waiting", missing=1),
+    "a_group_has_as_many_edges_as_it_says": _group(need=2),
+    "a_group_counts_how_its_members_ended": _group(done=1),
+    "whoever_waits_can_still_be_started": _group(need=1, done=1),
+    "an_edge_stays_in_its_graph": "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'h::y', 0)",
+}

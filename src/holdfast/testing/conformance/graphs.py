@@ -1,0 +1,366 @@
+"""Graphs: how they are staged, settled, cancelled and done again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.graphs.drawing import filled
+from holdfast.core.graphs.records import CancelPolicy, NewGroup, NewMember, Patch, Rest, Spec, run_of
+from holdfast.core.records import Fetch, Lane, Payload
+from holdfast.core.status import Status
+from holdfast.errors import (
+    GraphChanged,
+    GraphCycle,
+    GraphExists,
+    GraphFinished,
+    GraphNotFound,
+    KeyMissing,
+    LaneDraining,
+    MemberElsewhere,
+    MemberExists,
+    MemberNotFound,
+    MemberStarted,
+)
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import MINUTE, ROUTE, Bench, HandClock
+
+Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]
+
+
+def compose(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+    """Put results in their places."""
+    values = {name: msgspec.json.decode(one) for name, one in results.items()}
+    return msgspec.json.encode(filled(msgspec.json.decode(data), values)), []
+
+
+def refuse(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+    """Be somebody who has no key."""
+    raise KeyMissing(key="k2")
+
+
+class GraphBench(Bench):
+    """Short words for what is done to graphs."""
+
+    def new_member(
+        self, name: str, groups: Groups = (), *, data: Any = (), takes: Sequence[str] = (), **options: Any
+    ) -> NewMember:
+        spec = Spec(route=options.pop("route", ROUTE), takes=tuple(takes), **options)
+        made = tuple(NewGroup(tuple(group[0]), group[1], Rest(group[2] if len(group) > 2 else "run")) for group in groups)
+        return NewMember(name=name, spec=spec, input=msgspec.json.encode(list(data)), groups=made)
+
+    def stage_graph(
+        self, store: c.Store, *members: NewMember, graph: str = "g", fingerprint: str = "f", **options: Any
+    ) -> c.Staged:
+        stage = c.Stage(id=graph, namespace="default", name="test", fingerprint=fingerprint, patch=Patch(members))
+        staged: list[c.Staged] = self.do(store, c.StageGraphs(stages=[stage], compose=compose, **options))
+        return staged[0]
+
+    def extend_graph(
+        self, store: c.Store, *members: NewMember, more: Sequence[tuple[str, NewGroup]] = (), revision: int | None = None
+    ) -> c.Staged:
+        op = c.ExtendGraph(
+            graph_id="g", namespace="default", patch=Patch(members, tuple(more)), compose=compose, revision=revision
+        )
+        staged: c.Staged = self.do(store, op)
+        return staged
+
+    def settle_graphs(self, store: c.Store) -> c.Settled:
+        settled: c.Settled = self.do(store, c.SettleGraphs(compose=compose))
+        return settled
+
+    def members_end(self, store: c.Store, *names: str, status: Status = Status.COMPLETED, graph: str = "g") -> None:
+        """Let the runs of members end, all at once, and the graph hear of it."""
+        self.claim(store)
+        for name in names:
+            self.finish(store, self.get(store, run_of(graph, name)), status)
+        self.settle_graphs(store)
+
+    def member_states(self, store: c.Store, graph: str = "g") -> dict[str, str]:
+        whole = store.whole_graph(graph)
+        assert whole is not None
+        return {member.name: member.state.value for member in whole.members.values()}
+
+    def graph_status(self, store: c.Store, graph: str = "g") -> str:
+        found = store.graph(graph)
+        assert found is not None
+        return found.status.value
+
+    def graph_trail(self, store: c.Store, graph: str = "g") -> list[str]:
+        return [f"{event.kind} {event.member or ''}".strip() for event in store.graph_events(graph)]
+
+    def cancel_graph(self, store: c.Store, policy: str = "all") -> Any:
+        op = c.CancelGraph(graph_id="g", namespace="default", policy=CancelPolicy(policy), reason="enough")
+        return self.do(store, op)
+
+    def replay_member(self, store: c.Store, name: str) -> Any:
+        whole = store.whole_graph("g")
+        assert whole is not None
+        voids: dict[str, list[int]] = {run_id: [] for run_id in whole.members}
+        return self.do(store, c.ReplayMember(graph_id="g", namespace="default", name=name, voids=voids, compose=compose))
+
+
+class StagingGraphs(GraphBench):
+    """All or nothing, and nothing that makes no sense."""
+
+    def test_members_that_wait_for_nobody_are_started_the_others_are_rows(self, store: c.Store, clock: HandClock) -> None:
+        staged = self.stage_graph(store, self.new_member("a", data=[1]), self.new_member("b", [(["a"], 1)]))
+
+        assert [born.run.id for born in staged.born] == ["g::a"]
+        assert self.member_states(store) == {"a": "started", "b": "waiting"}
+        assert self.get(store, "g::a").input == b"[1]"
+        assert store.run("g::b") is None
+        found = store.graph("g")
+        assert found is not None
+        assert (found.status, found.revision, found.members, found.live) == ("running", 1, 2, 2)
+        assert found.created_at == clock.now()
+        assert self.graph_trail(store) == ["graph_started", "member_started a"]
+
+    def test_members_can_be_born_leased(self, store: c.Store) -> None:
+        self.open(store)
+        staged = self.stage_graph(store, self.new_member("a"), lease=lambda route: "s1")
+
+        assert [born.started.leased for born in staged.born] == [True]
+        assert self.get(store, "g::a").session_id == "s1"
+
+    def test_the_same_graph_is_started_once_and_another_one_is_refused(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"))
+
+        assert not self.stage_graph(store, self.new_member("a")).created
+        with pytest.raises(GraphExists):
+            self.stage_graph(store, self.new_member("b"), fingerprint="another")
+        assert self.member_states(store) == {"a": "started"}
+
+    def test_what_is_refused_leaves_nothing_behind(self, store: c.Store) -> None:
+        with pytest.raises(GraphCycle):
+            self.stage_graph(store, self.new_member("c"), self.new_member("a", [(["b"], 1)]), self.new_member("b", [(["a"], 1)]))
+        self.start(store, "g::a")
+        with pytest.raises(MemberElsewhere):
+            self.stage_graph(store, self.new_member("a"))
+        self.do(store, c.SetLane(Lane(name="default", draining=True)))
+        with pytest.raises(LaneDraining):
+            self.stage_graph(store, self.new_member("b"))
+        assert store.graph("g") is None
+        assert store.standing().keys() & {"graph", "graph_member", "graph_edge", "graph_event"} == set()
+
+    def test_a_graph_grows_while_it_runs(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
+        self.members_end(store, "a")
+        grown = self.extend_graph(store, self.new_member("b", [(["a"], 1)]), self.new_member("c", [(["b", "z"], 2)]), revision=1)
+
+        assert (grown.graph.revision, [born.run.id for born in grown.born]) == (2, ["g::b"])
+        self.members_end(store, "b", "z")
+        self.members_end(store, "c")
+        assert self.graph_status(store) == "completed"
+
+    def test_a_member_that_waits_can_be_made_to_wait_for_more(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)]))
+        self.extend_graph(store, more=[("z", NewGroup(("b",), 1))])
+        self.members_end(store, "a")
+
+        assert self.member_states(store)["z"] == "waiting"
+        self.members_end(store, "b")
+        assert self.member_states(store)["z"] == "started"
+
+    def test_a_stale_revision_is_told_apart_from_a_finished_graph(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
+        self.extend_graph(store, self.new_member("b"), revision=1)
+        with pytest.raises(GraphChanged) as stale:
+            self.extend_graph(store, self.new_member("c"), revision=1)
+        assert stale.value.facts == {"graph": "g", "expected": 1, "actual": 2}
+        self.members_end(store, "a", "b")
+        self.members_end(store, "z")
+        with pytest.raises(GraphFinished):
+            self.extend_graph(store, self.new_member("c"), revision=1)
+        assert self.member_states(store) == {"a": "completed", "b": "completed", "z": "completed"}
+
+    def test_what_cannot_be_added_is_refused_by_name(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("y", [(["a"], 1)]), self.new_member("z", [(["y"], 1)]))
+        before = (self.member_states(store), self.graph_trail(store))
+
+        with pytest.raises(MemberStarted):
+            self.extend_graph(store, self.new_member("b"), more=[("a", NewGroup(("b",), 1))])
+        with pytest.raises(GraphCycle):
+            self.extend_graph(store, more=[("y", NewGroup(("z",), 1))])
+        with pytest.raises(MemberExists):
+            self.extend_graph(store, self.new_member("a"))
+        with pytest.raises(MemberNotFound):
+            self.extend_graph(store, self.new_member("b", [(["nobody"], 1)]))
+        with pytest.raises(GraphNotFound):
+            patch = Patch((self.new_member("b"),))
+            self.do(store, c.ExtendGraph(graph_id="g", namespace="other", patch=patch, compose=compose))
+        assert (self.member_states(store), self.graph_trail(store)) == before
+
+    def test_what_is_added_and_can_never_start_is_skipped_at_once(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"))
+        self.members_end(store, "a", status=Status.FAILED)
+        self.extend_graph(store, self.new_member("c", [(["a"], 1)]), self.new_member("d", [(["c"], 1)]))
+
+        assert self.member_states(store) == {"a": "failed", "b": "started", "c": "skipped", "d": "skipped"}
+
+
+class SettlingGraphs(GraphBench):
+    """What the ends of members lead to."""
+
+    def test_results_are_there_before_a_dependent_starts(self, store: c.Store) -> None:
+        place = {"$holdfast.result": "a"}
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[place, 7], takes=["a"]))
+        self.members_end(store, "a")
+
+        assert self.get(store, "g::b").input == b"[1,7]"
+        assert self.member_states(store) == {"a": "completed", "b": "started"}
+
+    def test_an_end_is_heard_of_later_and_once(self, store: c.Store, clock: HandClock) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        (run,) = self.claim(store)
+        store.hints()
+        self.finish(store, run)
+
+        assert store.hints().graphs
+        assert store.next_look().graph == clock.now()
+        assert self.member_states(store)["a"] == "started"
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert store.next_look().graph is None
+        assert store.next_look().at is None
+
+    def test_all_of_them_any_of_them_so_many_of_them(self, store: c.Store) -> None:
+        ups = ["a", "b", "c"]
+        needs = {"all": 3, "any": 1, "two": 2}
+        groups = [self.new_member(name, [(ups, need)]) for name, need in needs.items()]
+        self.stage_graph(store, *map(self.new_member, ups), *groups)
+
+        self.members_end(store, "a")
+        assert {name: self.member_states(store)[name] for name in needs} == {"all": "waiting", "any": "started", "two": "waiting"}
+        self.members_end(store, "b", status=Status.FAILED)
+        assert {name: self.member_states(store)[name] for name in needs} == {"all": "skipped", "any": "started", "two": "waiting"}
+        self.members_end(store, "c", "any")
+        assert {name: self.member_states(store)[name] for name in needs} == {
+            "all": "skipped",
+            "any": "completed",
+            "two": "started",
+        }
+        self.members_end(store, "two")
+        assert self.graph_status(store) == "failed"
+
+    def test_a_group_fires_once(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 1)]))
+        self.members_end(store, "a")
+        self.members_end(store, "z")
+        self.members_end(store, "b")
+
+        assert self.graph_trail(store).count("member_started z") == 1
+        assert self.graph_trail(store).count("group_satisfied z") == 1
+        assert self.graph_status(store) == "completed"
+
+    def test_who_waits_in_vain_is_skipped_and_all_below(self, store: c.Store) -> None:
+        chain = [self.new_member(name, [([before], 1)]) for before, name in (("a", "b"), ("b", "c"), ("c", "d"))]
+        self.stage_graph(store, self.new_member("a"), *chain)
+        self.members_end(store, "a", status=Status.FAILED)
+
+        assert self.member_states(store) == {"a": "failed", "b": "skipped", "c": "skipped", "d": "skipped"}
+        assert self.graph_status(store) == "failed"
+        found = store.graph("g")
+        assert found is not None and found.summary == b'{"failed":1,"skipped":3}'
+        assert store.hints().finished >= {"g"}
+
+    def test_the_rest_of_a_group_is_cancelled_when_it_is_decided(self, store: c.Store) -> None:
+        ups = ["a", "b", "c", "d"]
+        late = self.new_member("late", [(["d"], 1)])
+        self.stage_graph(store, *map(self.new_member, ups), late, self.new_member("z", [([*ups[:3], "late"], 1, "cancel")]))
+        self.claim(store, limit=2)
+        self.finish(store, self.get(store, "g::a"))
+        self.settle_graphs(store)
+
+        assert self.member_states(store)["z"] == "started"
+        assert self.status(store, "g::b") == "cancelling"
+        assert self.status(store, "g::c") == "cancelled"
+        assert self.member_states(store)["late"] == "cancelled"
+        self.settle_graphs(store)
+        assert self.member_states(store)["c"] == "cancelled"
+        assert self.get(store, "g::d").finished_at is None
+
+    def test_nobody_is_cancelled_whom_others_wait_for(self, store: c.Store) -> None:
+        other = self.new_member("other", [(["b"], 1)])
+        self.stage_graph(
+            store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 1, "cancel")]), other
+        )
+        self.members_end(store, "a")
+
+        assert self.get(store, "g::b").cancel_reason is None
+        self.members_end(store, "b")
+        assert self.member_states(store)["other"] == "started"
+
+    def test_a_member_may_wait_for_several_groups(self, store: c.Store) -> None:
+        self.stage_graph(
+            store, *map(self.new_member, ["a", "b", "c"]), self.new_member("z", [(["a"], 1), (["b", "c"], 1)])
+        )  # fmt: skip
+        self.members_end(store, "b")
+        assert self.member_states(store)["z"] == "waiting"
+        self.members_end(store, "a")
+        assert self.member_states(store)["z"] == "started"
+
+    def test_many_graphs_are_settled_together(self, store: c.Store) -> None:
+        for number in range(5):
+            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=f"g{number}")
+        for run in self.claim(store):
+            self.finish(store, run)
+
+        assert len(self.settle_graphs(store).born) == 5
+
+    def test_whoever_has_no_key_leaves_a_graph_to_others(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        self.stage_graph(store, self.new_member("a"), graph="h")
+        for run in self.claim(store):
+            self.finish(store, run)
+
+        left = self.do(store, c.SettleGraphs(compose=refuse))
+        assert list(left.left) == ["g"]
+        assert self.graph_status(store, "h") == "completed"
+        assert self.member_states(store) == {"a": "started", "b": "waiting"}
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+
+    def test_a_lane_that_is_drained_lets_a_graph_go_on(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        self.claim(store)
+        self.do(store, c.SetLane(Lane(name="default", draining=True)))
+        self.finish(store, self.get(store, "g::a"))
+
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+
+    def test_a_member_that_cannot_be_started_fails(self, store: c.Store) -> None:
+        broken = self.new_member("b", [(["a"], 1)], budgets=("nobody's",))
+        self.stage_graph(
+            store, self.new_member("a"), broken, self.new_member("c", [(["b"], 1)]), self.new_member("d", [(["a"], 1)])
+        )
+        self.members_end(store, "a")
+
+        assert self.member_states(store) == {"a": "completed", "b": "failed", "c": "skipped", "d": "started"}
+
+    def test_a_run_that_only_looks_like_a_member_disturbs_nobody(self, store: c.Store) -> None:
+        run = self.hold(store, "nobody::x")
+        self.finish(store, run)
+
+        assert self.settle_graphs(store).born == []
+        assert store.next_look().graph is None
+
+    def test_runs_that_end_in_any_way_are_heard_of(self, store: c.Store, clock: HandClock) -> None:
+        names = ["cancelled", "expired", "overridden"]
+        members = [self.new_member(name, deadline=MINUTE if name == "expired" else None) for name in names]
+        self.stage_graph(store, *members, self.new_member("z", [(names, 1)]))
+        self.do(store, c.RequestCancel("g::cancelled", "no"))
+        clock.move(MINUTE)
+        self.do(store, c.ExpireRuns())
+        op = c.OverrideRun(run_id="g::overridden", namespace="default", status=Status.COMPLETED, reason="by hand", result=b"1")
+        self.do(store, op)
+        self.settle_graphs(store)
+
+        assert self.member_states(store) == {
+            "cancelled": "cancelled",
+            "expired": "expired",
+            "overridden": "completed",
+            "z": "started",
+        }

@@ -1,0 +1,92 @@
+"""``holdfast graphs``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from holdfast import Engine
+
+CHECKOUT = {
+    "name": "checkout",
+    "members": {
+        "first": {"workflow": "parcel", "args": ["a"]},
+        "wait": {"workflow": "listener", "kwargs": {"name": "go"}},
+        "last": {"workflow": "parcel", "args": [{"$result": "first"}], "after": [{"of": ["wait"], "need": "any"}]},
+    },
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(document) -> str:
+        path = tmp_path / f"{len(list(tmp_path.glob('*.json')))}.json"
+        path.write_text(json.dumps(document))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def graph(call, write):
+    call.start("shop.py:listener")  # there is a database
+    return call.text("graphs", "start", write(CHECKOUT)).strip()
+
+
+def test_a_graph_is_started_shown_and_explained(call, graph):
+    shown = call.text("graphs", "show", graph)
+    assert "├─ first  pending  parcel" in shown
+    assert "last  waiting  parcel  after wait; first" in shown
+    assert "flowchart TD" in call.text("graphs", "show", "last", "--mermaid")
+    found = call.json("graphs", "show", graph[:12])
+    assert (found["status"], found["revision"]) == ("running", 1)
+    assert [member["state"] for member in found["members"]] == ["started", "started", "waiting"]
+    assert "1 more of: wait (started)" in call.text("graphs", "why", graph, "last")
+    assert call.json("why", f"{graph}::last")["status"] == "waiting"
+    assert call.json("graphs", "events", graph)[0]["kind"] == "graph_started"
+    assert "member_started" in call.text("graphs", "events", graph)
+
+
+def test_graphs_are_listed(call, graph):
+    assert [one["id"] for one in call.json("graphs")] == [graph]
+    assert call.json("graphs", "--status", "failed") == []
+    assert "checkout" in call.text("graphs")
+
+
+def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
+    more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}, "last": {"after": ["first"]}}})
+    assert "waits for that one already" in call.error("graphs", "extend", graph, more)
+    more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}}})
+    assert "changed by somebody else" in call.error("graphs", "extend", graph, more, "--revision", "7")
+    assert "revision 2" in call.text("graphs", "extend", graph, more, "--revision", "1")
+    assert call.json("graphs", "cancel", graph, "--policy", "graph")["status"] == "cancelled"
+    assert "has ended" in call.error("graphs", "cancel", graph)
+    assert "was cancelled" in call.error("graphs", "wait", graph)
+    assert "1 graphs deleted" in call.text("graphs", "prune", "--older-than", "0s")
+
+
+def test_a_member_is_done_again(call, write, database):
+    call.start("shop.py:listener")
+    graph = call.text(
+        "graphs", "start", write({"members": {"a": {"workflow": "failing"}, "b": {"workflow": "failing", "after": ["a"]}}})
+    )
+    graph = graph.strip()
+    with Engine(str(database), workflows=[]) as engine:
+        engine.cancel(f"{graph}::a")
+        with pytest.raises(Exception, match="did not complete"):
+            engine.graphs.result(graph, timeout=20)
+
+    assert "running" in call.text("graphs", "replay", graph, "b")
+    assert [member["state"] for member in call.json("graphs", "show", graph)["members"]] == ["started", "waiting"]
+
+
+def test_wrong_words_are_one_clear_line(call, graph, write):
+    assert "no such graph" in call.error("graphs", "show", "nobody")
+    assert "no such member" in call.error("graphs", "replay", graph, "nobody")
+    assert "makes no sense" in call.error("graphs", "start", write({"members": {}}), code=2)
+    ring = {"members": {"a": {"workflow": "parcel", "after": ["b"]}, "b": {"workflow": "parcel", "after": ["a"]}}}
+    assert "wait for each other" in call.error("graphs", "start", write(ring))
+    assert "another graph with this id" in call.error(
+        "graphs", "start", write({"members": {"a": {"workflow": "x"}}}), "--id", graph
+    )
