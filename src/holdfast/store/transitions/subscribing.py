@@ -79,8 +79,9 @@ def page(tx: Any, after: Place, which: Which, window: int, installation: str = "
         return [], after
     edge = Place(found[0]["tx"], found[0]["id"])
     asked = {
-        "after_tx": after.tx, "after_id": after.id, "edge_tx": edge.tx, "edge_id": edge.id, "workflow": which.workflow,
-        "namespace": which.namespace, "run_id": which.run_id, "kinds": None if which.kinds is None else tx.as_list(which.kinds),
+        "after_tx": after.tx, "after_id": after.id, "edge_tx": edge.tx, "edge_id": edge.id, "window": window,
+        "workflow": which.workflow, "namespace": which.namespace, "run_id": which.run_id,
+        "kinds": None if which.kinds is None else tx.as_list(which.kinds),
     }  # fmt: skip
     if which.tags:
         rows = tx.rows("tagged_events_between", **asked, tags=msgspec.json.encode(which.tags).decode())

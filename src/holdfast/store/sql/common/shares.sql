@@ -1,9 +1,10 @@
 -- Shares of lanes, and starts that are gathered.
 
 -- name: held_by_share
+-- Of each lane, by share; those without one, too.
 SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
- WHERE session_id IS NOT NULL AND status <> 'waiting' AND run.share IS NOT NULL
+ WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane, run.share;
 
 -- name: shares
