@@ -37,6 +37,10 @@ SELECT id, rank, share FROM holdfast.run
 -- name: gathering
 SELECT run_id, count, latest FROM holdfast.gathering WHERE key = :key;
 
+-- name: open_gathering
+-- Whoever comes while another one opens it waits until that is done, and then finds it.
+INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, 1, :latest) ON CONFLICT DO NOTHING;
+
 -- name: save_gathering
 INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, :count, :latest)
     ON CONFLICT (key) DO UPDATE SET run_id = excluded.run_id, count = excluded.count, latest = excluded.latest;
