@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from holdfast.core.subscriptions import BEGINNING, CURSOR, WEBHOOK, Place, RunEvent, Subscription, Which, cursor_of
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
 from holdfast.store import contract as c
+from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -62,6 +64,8 @@ def consume(tx: Transaction, op: c.Consume) -> c.Consumed:
     if edge == stored.place:
         return c.Consumed(0, more=False)
     if events:
+        if op.open is not None:
+            events = [op.open(event, partial(fetch, tx.rows)) for event in events]
         tx.call(lambda connection: _had(op, connection, events))
     tx.change("move_cursor", name=op.name, after_tx=edge.tx, after_id=edge.id, now=tx.now)
     return c.Consumed(len(events), more=True)
