@@ -98,6 +98,6 @@ def rank_fairly(tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]) ->
 def set_clocks(tx: Transaction, clocks: Clocks, idle: set[str]) -> None:
     """Remember how far the shares have got; a lane that was idle has a history no more."""
     for lane in sorted(idle):
-        tx.change("begin_share_clocks", lane=lane)
-        tx.change("set_share_clock", lane=lane, share="", vtime=tx.now)
-    tx.many("set_share_clock", [{"lane": lane, "share": share, "vtime": vtime} for (lane, share), (vtime, _) in clocks.items()])
+        tx.change("begin_share_clocks", lane=lane, now=tx.now)
+    moved = [*((lane, "", tx.now) for lane in sorted(idle)), *((*key, vtime) for key, (vtime, _) in clocks.items())]
+    tx.many("set_share_clock", [{"lane": lane, "share": share, "vtime": vtime} for lane, share, vtime in moved])

@@ -19,7 +19,8 @@ INSERT INTO holdfast.share AS share (lane, share, vtime) VALUES (:lane, :share, 
     ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime;
 
 -- name: begin_share_clocks
-UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane;
+-- What is not ahead of the lane counts for nothing anyway.
+UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane AND vtime > :now;
 
 -- name: share_clock
 -- The virtual time of a lane and of one of its shares, whether anything of it is ready, and what its shares weigh.
