@@ -100,7 +100,7 @@ class HandPurse:
     @property
     def asks(self) -> bool:
         """Whether it wants something that the budgets may not have."""
-        return any(not one.fact for one in self.spendings)
+        return bool(self.spendings) and any(not one.fact for one in self.spendings)
 
     def _request(self, amounts: Mapping[str, int]) -> Reserve | None:
         held = self._held
