@@ -67,6 +67,7 @@ class HandPurse:
             request = self._request(covered)
             if request is not None:
                 self._grant(request, self._held.host.writer.call(request))
+                self._held.learn_lines()  # there was room after all
 
     def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
         """Set so much aside."""
@@ -137,9 +138,13 @@ class Spender(Listening):
         """Refuse what none of the run's budgets counts; they are looked up once, and again before anything is refused."""
         if not self.run.budgets or self._dimensions.issuperset(amounts):
             return
+        self.learn_lines()
+        budgets.check_dimensions(amounts, self._dimensions)
+
+    def learn_lines(self) -> None:
+        """Look how the budgets stand."""
         self._lines = self.host.store.allowances(self.run.budgets)
         self._dimensions = frozenset(line.dimension for line in self._lines)
-        budgets.check_dimensions(amounts, self._dimensions)
 
     def seems_short(self, more: Mapping[str, int]) -> bool:
         """Say whether there is no room for so much, as far as is known here: others spend, too."""
