@@ -81,10 +81,6 @@ class PostgresTransaction:
             return self._db.change(SQL[query], columns(kinds, values))
         return self._db.many(SQL[query], values)
 
-    def prefer_indexes(self) -> None:
-        """Let the planner read whole tables only where there is no other way, until the end of this transaction."""
-        self._db.script("SET LOCAL enable_seqscan TO off")
-
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         if len(rows) == 1:
             return {str(row["id"]) for row in rows if self._db.change(SQL["insert_run"], row)}
