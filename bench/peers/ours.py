@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
 
 import holdfast
 from bench.peers.notes import note
+from bench.peers.raw import connect
 from bench.place import Place
-from holdfast import sleep, step, wait_signal, workflow
+from holdfast import emit, sleep, spend, step, wait_signal, workflow
 
 
 @step
@@ -22,6 +23,33 @@ async def steps(count: int) -> int:
     for number in range(count):
         await one(number)
     return count
+
+
+@step
+async def costly(number: int) -> int:
+    spend(steps=1)
+    return number
+
+
+@workflow
+async def spender(count: int) -> int:
+    for number in range(count):
+        await costly(number)
+    return count
+
+
+@step
+async def speak(count: int) -> int:
+    for number in range(count):
+        emit({"token": number}, name="token")
+        if number % 20 == 19:
+            await asyncio.sleep(0)
+    return count
+
+
+@workflow
+async def speaker(count: int) -> int:
+    return await speak(count)
 
 
 @step
@@ -104,17 +132,6 @@ def counter(place: Place, sql: str) -> Callable[[], int]:
 def spelled(place: Place, sql: str) -> str:
     """Write the names of tables as the database has them."""
     return sql if place.store == "postgres" else sql.replace("holdfast.", "holdfast_")
-
-
-def connect(place: Place) -> Any:
-    """Return a connection of the driver."""
-    if place.store == "postgres":
-        import psycopg
-
-        return psycopg.connect(place.url, autocommit=True)
-    import sqlite3
-
-    return sqlite3.connect(place.url, timeout=30, isolation_level=None)
 
 
 def forever() -> None:

@@ -16,7 +16,7 @@ from holdfast.authoring.code.aio import (
     wait_signal,
 )
 from holdfast.authoring.code.alchemy import sqlalchemy_connection
-from holdfast.authoring.code.budgets import reserve, spend
+from holdfast.authoring.code.budgets import reserve, spend, spent
 from holdfast.authoring.code.output import Stream, emit, null, progress, stream
 from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
@@ -35,7 +35,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Graph", "Handle", "HoldfastError",
     "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count",
-    "create_wait", "emit", "first", "gate", "gather", "grow", "info", "map", "matching", "now", "null", "patched",
-    "progress", "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "sqlalchemy_connection", "start",
-    "step", "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
+    "create_wait", "emit", "first", "gate", "gather", "grow", "info", "map", "matching", "now", "null", "patched", "progress",
+    "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "spent", "sqlalchemy_connection", "start", "step",
+    "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from holdfast.authoring.code.blocking import (
     wait_for,
     wait_signal,
 )
-from holdfast.authoring.code.budgets import reserve, spend
+from holdfast.authoring.code.budgets import reserve, spend, spent
 from holdfast.authoring.code.output import Stream, emit, null, progress, stream
 from holdfast.authoring.code.scheduling import schedule, scheduled_time
 from holdfast.authoring.code.step import connection, info, step
@@ -29,8 +29,7 @@ from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
     "Answer", "Engine", "Fail", "Graph", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream", "Wait", "Waited",
-    "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "grow",
-    "info", "map", "matching", "now", "null", "patched", "progress", "random", "reserve", "schedule", "scheduled_time",
-    "sleep", "spend", "start", "step", "stream", "task", "timeout", "uuid", "version", "wait_for", "wait_signal",
-    "workflow",
+    "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "grow", "info",
+    "map", "matching", "now", "null", "patched", "progress", "random", "reserve", "schedule", "scheduled_time", "sleep",
+    "spend", "spent", "start", "step", "stream", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
 ]  # fmt: skip

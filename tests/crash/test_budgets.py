@@ -7,10 +7,9 @@ from functools import partial
 import pytest
 
 import holdfast
-from holdfast import Fail, compensate, gather, reserve, sleep, spend, step, sync, workflow
+from holdfast import Fail, compensate, gather, reserve, sleep, spend, spent, step, sync, workflow
 from holdfast.core.budgets import limits_from
 from holdfast.store import contract as c
-from holdfast.testing import crash_everywhere
 from holdfast.testing.ledger import RUN
 
 stores: list = []
@@ -37,16 +36,22 @@ def counted(lab, **expected):
     assert [line.reserved for line in lines] == [0, 0]
 
 
-def everywhere(workflow, *args, spent, limit=1000, resets=None, **options):
-    return crash_everywhere(
+def everywhere(crashing, workflow, *args, spent, limit=1000, resets=None, **options):
+    return crashing(
         workflow, *args, options={"budget": "team"}, wrap=with_budget(limit, resets=resets), check=partial(counted, **spent),
-        doubles=3, **options,
+        **options,
     )  # fmt: skip
 
 
 @step
 async def think(tokens: int) -> int:
     spend(tokens=tokens, calls=1)
+    return tokens
+
+
+@step
+async def overthink(tokens: int) -> int:
+    spent(tokens=tokens, calls=1)
     return tokens
 
 
@@ -156,13 +161,18 @@ async def buying_twice() -> int:
 
 @workflow
 async def thinking_past_the_limit() -> int:
+    return await overthink(80) + await overthink(70) + await think(5)
+
+
+@workflow
+async def thinking_up_to_the_limit() -> int:
     return await think(80) + await think(70) + await think(5)
 
 
 @pytest.mark.parametrize(
     ("shape", "spent"),
     [
-        (spending_in_steps, {"tokens": 36, "calls": 2}),
+        (spending_in_steps, {"tokens": 33, "calls": 2}),
         (spending_side_by_side, {"tokens": 60, "calls": 2}),
         (pondering, {"tokens": 30, "calls": 2}),
         (reserving, {"tokens": 45}),
@@ -170,14 +180,18 @@ async def thinking_past_the_limit() -> int:
         (spending_in_children, {"tokens": 30, "calls": 2}),
     ],
 )
-def test_what_was_spent_is_counted_once_wherever_it_is_killed(shape, spent):
-    report = everywhere(shape, spent=spent)
+def test_what_was_spent_is_counted_once_wherever_it_is_killed(crashing_in_a_file, shape, spent):
+    report = everywhere(crashing_in_a_file, shape, spent=spent)
 
     assert report.boundaries > 2
 
 
-def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget():
-    report = everywhere(raising_for_another, spent={"tokens": 120}, limit=150, exact=False)
+def test_what_was_set_aside_and_spent_in_postgres_is_counted_once_wherever_it_is_killed(crashing_in_postgres):
+    everywhere(crashing_in_postgres, reserving, spent={"tokens": 45})
+
+
+def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_in_a_file):
+    report = everywhere(crashing_in_a_file, raising_for_another, spent={"tokens": 120}, limit=150, exact=False)
 
     assert report.boundaries > 5
 
@@ -188,33 +202,41 @@ def total(lab, tokens, left):
     assert (line.used, line.reserved) == (left * 1_000_000, 0)
 
 
-def test_a_run_that_had_no_room_goes_on_after_the_reset():
+def test_a_run_that_had_no_room_goes_on_after_the_reset(crashing_in_a_file):
     """What it spent before is forgotten by the budget, not by the run."""
     minute = str(60_000_000)
-    crash_everywhere(
+    crashing_in_a_file(
         buying_twice, options={"budget": "team"}, wrap=with_budget(100, resets=minute), check=partial(total, tokens=150, left=70)
     )
 
 
-def test_a_run_past_its_limit_stops_wherever_it_is_killed_and_goes_on_after_the_reset():
+def test_a_run_past_its_limit_stops_wherever_it_is_killed_and_goes_on_after_the_reset(crashing_in_a_file):
     minute = str(60_000_000)
-    crash_everywhere(
+    crashing_in_a_file(
         thinking_past_the_limit, options={"budget": "team"}, wrap=with_budget(100, resets=minute),
         check=partial(total, tokens=155, left=5),
     )  # fmt: skip
 
 
-def test_limits_of_a_tree_that_fail_its_run():
+def test_a_step_without_room_leaves_nothing_wherever_it_is_killed_and_is_made_after_the_reset(crashing):
+    minute = str(60_000_000)
+    crashing(
+        thinking_up_to_the_limit, options={"budget": "team"}, wrap=with_budget(100, resets=minute),
+        check=partial(total, tokens=155, left=75),
+    )  # fmt: skip
+
+
+def test_limits_of_a_tree_that_fail_its_run(crashing_in_a_file):
     @workflow(name="failing on a budget")
     async def failing() -> int:
         compensate(unthink)
-        return await think(60) + await think(60) + await think(60)
+        return await think(60) + await overthink(60) + await think(60)
 
     def spent(lab):
         assert lab.engine.spending(RUN).total["tokens"] == 121
 
-    crash_everywhere(failing, options={"budget": {"tokens": 100, "calls": None, "on_breach": "fail"}}, check=spent)
+    crashing_in_a_file(failing, options={"budget": {"tokens": 100, "calls": None, "on_breach": "fail"}}, check=spent)
 
 
-def test_a_run_that_is_cancelled_with_something_set_aside():
-    everywhere(reserving, spent={"tokens": 40}, cancel_at="think_first")
+def test_a_run_that_is_cancelled_with_something_set_aside(crashing_in_a_file):
+    everywhere(crashing_in_a_file, reserving, spent={"tokens": 40}, cancel_at="think_first")

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -211,7 +211,23 @@ def test_the_neighbours_of_a_run_that_kills_its_worker_complete(workers, engine)
     assert [run.result(timeout=20) for run in neighbours] == [5 * number + 10 for number in range(5)]
 
 
-def test_places_and_what_was_set_aside_come_back_when_their_worker_is_killed(workers, engine):
+@pytest.fixture(params=["sqlite", "postgres"])
+def workers_anywhere(request, tmp_path):
+    with ExitStack() as stack:
+        workers = Workers(tmp_path)
+        if request.param == "postgres":
+            workers.database = stack.enter_context(request.getfixturevalue("postgres_server").lend())
+        yield workers
+        for worker in list(workers.running):
+            workers.kill(worker)
+
+
+def test_places_and_what_was_set_aside_come_back_when_their_worker_is_killed(workers_anywhere):
+    with closing(Engine(workers_anywhere.database, workflows=[])) as engine:
+        kill_the_holder(workers_anywhere, engine)
+
+
+def kill_the_holder(workers, engine):
     engine.lane("narrow", per_share=1)
     engine.budget("team", {"tokens": 100})
     first = workers.start()

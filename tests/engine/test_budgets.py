@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Engine, Fail, compensate, gather, reserve, spend, step, sync, wait_signal, workflow
+from holdfast import AsyncEngine, Engine, Fail, compensate, emit, gather, reserve, spend, spent, step, sync, wait_signal, workflow
 from holdfast.errors import BadOption, BudgetExceeded, BudgetNotFound, RunCancelled, RunFailed, UnknownDimension
 from holdfast.testing.harness import Lab
 from tests.engine.waiting import wait_until
@@ -26,6 +26,18 @@ async def think(tokens: int) -> int:
 @step
 def ponder(tokens: int) -> int:
     spend(tokens=tokens)
+    return tokens
+
+
+@step
+async def overthink(tokens: int) -> int:
+    spent(tokens=tokens)
+    return tokens
+
+
+@step
+def overponder(tokens: int) -> int:
+    sync.spent(tokens=tokens)
     return tokens
 
 
@@ -52,8 +64,16 @@ async def stumble(tokens: int) -> int:
 
 
 @step(retries=3, delay="1s")
+async def stumble_over_facts(tokens: int) -> int:
+    spent(tokens=tokens)
+    if holdfast.info().attempt < 3:
+        raise ValueError("not yet")
+    return tokens
+
+
+@step(retries=3, delay="1s")
 async def stumble_on_one_bill(tokens: int) -> int:
-    spend(tokens=tokens, key="the bill")
+    spent(tokens=tokens, key="the bill")
     if holdfast.info().attempt < 3:
         raise ValueError("not yet")
     return tokens
@@ -73,6 +93,16 @@ async def thinker(*tokens: int) -> int:
 @workflow
 def ponderer(*tokens: int) -> int:
     return sum(ponder(n) for n in tokens)
+
+
+@workflow
+async def overthinker(*tokens: int) -> int:
+    return sum([await overthink(n) for n in tokens])
+
+
+@workflow
+def overponderer(*tokens: int) -> int:
+    return sum(overponder(n) for n in tokens)
 
 
 @workflow
@@ -107,7 +137,7 @@ async def two_thinkers(tokens: int) -> int:
 @workflow
 async def regretful(tokens: int) -> int:
     compensate(unthink)
-    await think(tokens)
+    await overthink(tokens)
     return await think(1)
 
 
@@ -126,7 +156,10 @@ def aside(engine, name):
     return sum(line.reserved for line in engine._parts.store.allowances([name]))
 
 
-@pytest.mark.parametrize("shape", [thinker, ponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
+@pytest.mark.parametrize(
+    "shape",
+    [thinker, ponderer, overthinker, overponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread],
+)
 def test_what_is_spent_is_counted_for_the_run_its_tree_and_the_shared_budget(engine, shape):
     engine.budget("team", {"tokens": 1000})
 
@@ -138,7 +171,7 @@ def test_what_is_spent_is_counted_for_the_run_its_tree_and_the_shared_budget(eng
     assert aside(engine, "team") == 0
 
 
-@pytest.mark.parametrize("shape", [thinker, ponderer])
+@pytest.mark.parametrize("shape", [overthinker, overponderer])
 def test_a_run_past_its_limit_begins_no_further_step_until_the_budget_is_raised(lab, shape):
     run = lab.start(shape, 100, 100, 100, 100, budget={"tokens": 150})
     lab.settle()
@@ -154,8 +187,8 @@ def test_a_run_past_its_limit_begins_no_further_step_until_the_budget_is_raised(
     assert lab.engine.spending(run.id).total == {"tokens": 400}
 
 
-@pytest.mark.parametrize("shape", [careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
-def test_what_asks_first_never_passes_the_limit(lab, shape):
+@pytest.mark.parametrize("shape", [thinker, ponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
+def test_a_breach_applies_nothing(lab, shape):
     run = lab.start(shape, 100, 100, 100, budget={"tokens": 250})
     lab.settle()
 
@@ -189,7 +222,7 @@ def test_a_run_that_waits_for_a_budget_goes_on_when_it_is_reset_by_the_calendar(
     assert used(lab.engine, "daily") == {"tokens": 100}
 
 
-@pytest.mark.parametrize("shape", [thinker, ponderer, careful, purchaser])
+@pytest.mark.parametrize("shape", [thinker, ponderer, overthinker, careful, purchaser])
 def test_on_breach_the_run_fails_if_that_is_said(lab, shape):
     run = lab.start(shape, 100, 100, 100, budget={"tokens": 150, "on_breach": "fail"})
 
@@ -197,7 +230,7 @@ def test_on_breach_the_run_fails_if_that_is_said(lab, shape):
         lab.finish(run)
 
 
-@pytest.mark.parametrize("shape", [thinker, careful, purchaser])
+@pytest.mark.parametrize("shape", [thinker, overthinker, careful, purchaser])
 def test_on_breach_the_run_is_cancelled_if_that_is_said(lab, shape):
     run = lab.start(shape, 100, 100, 100, budget={"tokens": 150, "on_breach": "cancel"})
 
@@ -227,15 +260,15 @@ def test_a_run_that_waits_for_a_budget_can_be_cancelled(lab):
         lab.finish(run)
 
 
-def test_each_attempt_has_spent_what_it_spent_but_a_key_is_counted_once(lab):
+def test_a_step_spends_once_however_many_attempts_there_are_but_facts_are_facts(lab):
     @workflow(name="stumbler")
     async def stumbler() -> int:
-        return await stumble(10) + await stumble_on_one_bill(7)
+        return await stumble(100) + await stumble_over_facts(10) + await stumble_on_one_bill(7)
 
-    run = lab.start(stumbler, budget={"tokens": 100})
+    run = lab.start(stumbler, budget={"tokens": 1000})
 
-    assert lab.finish(run) == 17
-    assert lab.engine.spending(run.id).total == {"tokens": 37}
+    assert lab.finish(run) == 117
+    assert lab.engine.spending(run.id).total == {"tokens": 100 + 3 * 10 + 7}
 
 
 def test_children_draw_on_the_budgets_of_their_parent(lab):
@@ -312,11 +345,12 @@ def test_a_step_may_do_with_less_when_there_is_no_room(lab):
     assert lab.run_to_end(degrading, budget={"tokens": 100}) == "the small model"
 
 
-def test_a_step_that_fails_has_spent_and_has_nothing_set_aside(lab):
+def test_a_step_that_fails_spends_nothing_but_facts_and_has_nothing_set_aside(lab):
     @step(name="burn")
     async def burn() -> None:
         async with reserve(tokens=50):
-            spend(tokens=20)
+            spend(tokens=7)
+            spent(tokens=20)
             raise Fail("burnt")
 
     @workflow(name="burning")
@@ -331,22 +365,96 @@ def test_a_step_that_fails_has_spent_and_has_nothing_set_aside(lab):
 
 
 @pytest.mark.sqlite_only
-def test_a_transactional_step_spends_in_its_own_transaction(lab):
+def test_a_transactional_step_spends_in_its_own_transaction_and_without_room_leaves_nothing(lab):
     @step(name="enter", transactional=True)
-    def enter(fail: bool) -> None:
-        spend(tokens=5)
+    def enter() -> None:
+        spend(tokens=60)
         holdfast.connection().execute("CREATE TABLE IF NOT EXISTS entry (n INTEGER)")
-        if fail:
-            raise Fail("no")
+        holdfast.connection().execute("INSERT INTO entry VALUES (1)")
+
+    @step(name="entries", transactional=True)
+    def entries() -> int:
+        return len(holdfast.connection().execute("SELECT n FROM entry").fetchall())
 
     @workflow(name="entering")
-    async def entering(fail: bool) -> None:
-        await enter(fail)
+    async def entering() -> int:
+        await enter()
+        await enter()
+        return await entries()
 
-    run = lab.start(entering, False, budget={"tokens": 100})
-    lab.finish(run)
+    run = lab.start(entering, budget={"tokens": 100})
+    lab.settle()
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 60})
 
-    assert lab.engine.spending(run.id).total == {"tokens": 5}
+    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 20})
+    assert lab.finish(run) == 2
+    assert lab.engine.spending(run.id).total == {"tokens": 120}
+
+
+def test_a_breach_in_one_dimension_applies_none_and_is_counted(lab):
+    @step(name="two dimensions")
+    async def pay(calls: int) -> int:
+        spend(tokens=10, calls=calls)
+        return calls
+
+    @workflow(name="paying twice")
+    async def paying() -> int:
+        return await pay(1) + await pay(5)
+
+    lab.engine.budget("team", {"tokens": 100, "calls": 3})
+    run = lab.start(paying, budget="team")
+    lab.settle()
+
+    assert used(lab.engine, "team") == {"tokens": 10, "calls": 1}
+    (found,) = lab.engine.budgets()
+    assert (found.breaches, found.breached) == (1, "calls")
+    assert run.why().remedy == "holdfast budgets raise team calls=3"
+    lab.engine.raise_budget("team", {"calls": 3})
+    assert lab.finish(run) == 6
+    assert used(lab.engine, "team") == {"tokens": 20, "calls": 6}
+
+
+def test_an_attempt_that_others_were_quicker_than_has_not_completed(lab):
+    """It asks when it has ended, for there was room when it began: then nothing of it stands, and it is made again."""
+    made: list[int] = []
+
+    @step(name="beaten")
+    async def beaten() -> int:
+        spend(tokens=60)
+        emit("tried")
+        made.append(1)
+        if len(made) == 1:  # somebody else was quicker
+            await asyncio.to_thread(lab.engine.spend_budget, "team", {"tokens": 50})
+        return len(made)
+
+    @workflow(name="being beaten")
+    async def being_beaten() -> int:
+        return await beaten()
+
+    lab.engine.budget("team", {"tokens": 100})
+    run = lab.start(being_beaten, budget="team")
+    lab.settle()
+    assert (run.status, used(lab.engine, "team")) == ("blocked", {"tokens": 50})
+    assert [event.kind for event in run.history()] == ["step_blocked"]
+
+    lab.engine.raise_budget("team", {"tokens": 10})
+    assert lab.finish(run) == 2
+    assert used(lab.engine, "team") == {"tokens": 110}
+    assert [frame.value for frame in lab.engine.read(run.id)] == ["tried", "tried"]
+
+
+def test_steps_side_by_side_that_end_together_get_what_there_is(lab):
+    @workflow(name="side by side")
+    async def side_by_side() -> int:
+        return sum(await gather(*(think(40) for _ in range(4))))
+
+    run = lab.start(side_by_side, budget={"tokens": 100})
+    lab.settle()
+    assert (run.status, used(lab.engine, f"tree:{run.id}")) == ("blocked", {"tokens": 80})
+
+    lab.engine.raise_budget(f"tree:{run.id}", {"tokens": 60})
+    assert lab.finish(run) == 160
+    assert used(lab.engine, f"tree:{run.id}") == {"tokens": 160}
 
 
 def test_why_names_the_budget_the_figures_and_the_command(lab):
@@ -463,7 +571,7 @@ def test_a_step_that_spends_costs_one_statement_more(tmp_path):
 
     words = [statement.split()[0] for statement in said if not statement.startswith("PRAGMA")]
     steps = words[words.index("COMMIT") + 1 :]
-    assert steps[:8] == ["BEGIN", "INSERT", "INSERT", "COMMIT"] * 2
+    assert steps[:12] == ["BEGIN", "WITH", "INSERT", "COMMIT"] * 3
 
 
 def test_a_branch_without_room_goes_on_though_others_are_at_work(database):

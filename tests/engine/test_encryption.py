@@ -52,6 +52,11 @@ async def refusing(text: str) -> str:
     return await refuse(text)
 
 
+@workflow(name="encryption.gathered")
+async def gathered_secrets(texts: list[str]) -> list[str]:
+    return texts
+
+
 @workflow(name="encryption.parent")
 async def parent(text: str) -> str:
     from holdfast import map, start
@@ -277,3 +282,15 @@ def test_runs_started_in_the_callers_transaction_are_encrypted(database):
         connection.close()
         assert run.result(timeout=20) == SECRET
     assert b"crown" not in stored(database)
+
+
+def test_what_is_gathered_is_encrypted_too(database):
+    with Engine(database, codec=k1(), workflows=[gathered_secrets], grace=1) as engine:
+        runs = [engine.start(gathered_secrets, f"{SECRET} {n}", key="k", batch=3, within="1h") for n in range(3)]
+        assert len({run.id for run in runs}) == 1
+        assert runs[0].result(timeout=20) == [f"{SECRET} {n}" for n in range(3)]
+        assert SECRET.encode() not in b"".join(bytes(row[0]) for row in execute(database, "SELECT input FROM holdfast.run"))
+        late = engine.start(gathered_secrets, SECRET, key="k", batch=2, within="1h")
+    with Engine(database, codec=k2(), workflows=[gathered_secrets], grace=1) as engine:  # another key from here on
+        assert engine.start(gathered_secrets, "more", key="k", batch=2, within="1h").id == late.id
+        assert engine.run(late.id).result(timeout=20) == [SECRET, "more"]

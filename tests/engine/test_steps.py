@@ -346,3 +346,19 @@ def test_steps_work_as_methods(engine):
         return await shop.price(item)
 
     assert engine.start(buy, "apple").result(timeout=20) == 5
+
+
+@pytest.mark.parametrize("where", ["step", "workflow"])
+def test_code_that_exits_fails_its_run_and_nothing_else(engine, where):
+    @step(name=f"leave in a {where}")
+    def leave() -> None:
+        raise SystemExit(3)
+
+    @workflow(name=f"leaver in a {where}")
+    def leaver() -> None:
+        if where == "step":
+            leave()
+        raise SystemExit(3)
+
+    with pytest.raises(RunFailed, match=f"the {where} raised SystemExit: 3"):
+        engine.start(leaver).result(timeout=20)

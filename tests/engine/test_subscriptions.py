@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
+from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
 from holdfast.connect.store import open_store
 from holdfast.engine.moving import copy_store
-from holdfast.errors import BadCursor, BadOption, EngineClosed, SubscriptionExists, SubscriptionNotFound
+from holdfast.errors import BadCursor, BadOption, EngineClosed, KeyMissing, SubscriptionExists, SubscriptionNotFound
 from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import abandon
@@ -405,6 +405,77 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
                 dead = [(letter.run_id, letter.seq) for letter in engine.dead_letters("hook")]
                 assert set(receiver.events()) | set(dead) == set(order)
                 assert engine.check() == []
+
+
+@pytest.mark.parametrize("side", [BEFORE, AFTER])
+def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(database, request, tmp_path, receiver, side):
+    kind = "sqlite" if database.endswith(".db") else "postgres"
+    for at in range(1, 8) if kind == "sqlite" else (2, 3, 4):
+        receiver.heard, receiver.answers = [], [500, 500]
+        with new_database(request, kind, tmp_path, f"replay{at}") as url:
+            with Engine(url, grace=1) as engine:
+                engine.add_webhook("hook", receiver.url, kind="completions", attempts=1)
+                ids = run_some(engine, 2)
+                wait_until(engine, lambda e=engine: len(e.dead_letters("hook")) == 2)
+                delivered(engine)
+            receiver.heard, receiver.answers = [], [204, 500]
+            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            engine = Engine(url, store=store, poll="10ms")
+            try:
+                engine.work()
+                engine.replay_dead_letters("hook")
+                wait_until_dead_or(engine, lambda e=engine: not e._parts.store.letters("hook", again=True))
+            except BaseException as crash:
+                assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
+            if engine._parts.worker is not None and engine._thread is not None:
+                abandon(engine)
+            else:
+                store._store.close()
+            with Engine(url, grace=1, poll="20ms") as engine:
+                wait_until(engine, lambda e=engine: not e._parts.store.letters("hook", again=True))
+                assert set(receiver.events()) | {(one.run_id, one.seq) for one in engine.dead_letters("hook")} == set(ends(ids))
+                receiver.answers = []
+                engine.replay_dead_letters("hook")  # whatever is left arrives at last
+                wait_until(engine, lambda e=engine: e.dead_letters("hook") == [])
+                assert set(receiver.events()) == set(ends(ids))
+                assert engine.check() == []
+
+
+@step(name="subscriptions.whisper")
+async def whisper(text: str) -> str:
+    return text
+
+
+@workflow(name="subscriptions.whispering")
+async def whispering(text: str) -> str:
+    return await whisper(text)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, receiver, encrypted):
+    codec = Encrypted({"k": b"k" * 32}, "k") if encrypted else None
+    text = "a secret" if encrypted else "x" * 70_000
+    told, receiver.answers = json.dumps(text).encode(), [500]
+    had: list = []
+    with Engine(database, codec=codec, grace=1) as engine:
+        engine.add_webhook("hook", receiver.url, kind="steps", attempts=1)
+        engine.start(whispering, text).result(timeout=20)
+
+        assert [event.data for event in engine.events(kind="steps")] == [told]
+        engine.consume("me", lambda events, connection: had.extend(events), kind="steps")
+        assert [event.data for event in had] == [told]
+        wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
+        assert json.loads(receiver.heard[0][1])["data"] == text
+        (letter,) = engine.dead_letters("hook")
+        assert told not in letter.body
+        engine.replay_dead_letters("hook")
+        wait_until(engine, lambda: engine.dead_letters("hook") == [])
+        assert receiver.heard[1][1] == receiver.heard[0][1]
+    if encrypted:
+        with Engine(database, codec=Encrypted({"other": b"o" * 32}, "other"), grace=1) as engine:
+            with pytest.raises(KeyMissing):
+                list(engine.events(name="mine", kind="steps"))
+            assert engine._parts.store.subscription("mine").place == engine._parts.store.place("beginning")
 
 
 def done(engine):

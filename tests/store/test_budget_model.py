@@ -14,8 +14,10 @@ from holdfast.core.records import Event, Kind, NewRun, Route, Session, Spending
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost
 from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import SECOND, HandClock
+from holdfast.testing.postgres import _WIPE
 
 ROUTE = Route("default", "greet", "1", "default")
 NAMES = ("team", "other")
@@ -93,26 +95,34 @@ class BudgetMachine(RuleBasedStateMachine):
         self.runs[run] = names
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), amount=AMOUNTS, key=st.sampled_from([None, None, "k"]), stale=st.booleans())
-    def step_ends(self, data, amount, key, stale):
+    @rule(
+        data=st.data(), amount=AMOUNTS, key=st.sampled_from([None, None, "k"]), stale=st.booleans(), fact=st.booleans(),
+        settles=st.sampled_from([[], ["step"]]),
+    )  # fmt: skip
+    def step_ends(self, data, amount, key, stale, fact, settles):
         run = self.some(data)
         whose = self.whose(run)
         whose["generation"] += stale
-        settles = ["step"]
-        op = c.Advance(
-            events=[self.event(run, Kind.MARKED)], spends=[Spending({"tokens": amount * UNIT}, key)], settles=settles, **whose
-        )
+        spends = [Spending({"tokens": amount * UNIT}, key, None, fact)]
+        op = c.Advance(events=[self.event(run, Kind.MARKED)], spends=spends, settles=settles, **whose)
         with pytest.raises(LeaseLost) if stale else nullcontext():
             answer = self.do(op)
         if stale:
             return
-        self.drop(lambda owner, what: owner == run and what == "step")
+        wanted = 0 if key is not None and (run, key) in self.keys else amount
+        if not fact:
+            self.tick(*self.runs[run])
+            credit = self.aside.get((run, "step", self.runs[run][0]), 0) if settles else 0
+            assert isinstance(answer, c.Advanced) == self.fits(run, wanted, credit)
+            if isinstance(answer, c.Refused):
+                return
+        self.drop(lambda owner, what: owner == run and what in settles)
         if key is not None and (run, key) in self.keys:
             return
         self.keys.add((run, key))
         self.tick(*self.runs[run])
         self.count(run, amount)
-        assert (answer.breach is not None) == any(self.used[name] > self.hard[name] for name in self.runs[run])
+        assert (answer.breach is not None) == (fact and any(self.used[name] > self.hard[name] for name in self.runs[run]))
 
     def count(self, run, amount):
         self.own[run] += amount
@@ -218,13 +228,27 @@ class BudgetMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
+def explore(new_store, examples):
+    run_state_machine_as_test(
+        type("Machine", (BudgetMachine,), {"new_store": staticmethod(new_store)}),
+        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
+    )
+
+
 def test_whatever_is_done_what_is_counted_is_what_was_spent(tmp_path):
     def new_store(number, clock):
         store = SqliteStore(tmp_path / f"{number}.db", clock=clock)
         store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
         return store
 
-    run_state_machine_as_test(
-        type("Machine", (BudgetMachine,), {"new_store": staticmethod(new_store)}),
-        settings=settings(max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
-    )
+    explore(new_store, 50)
+
+
+def test_whatever_is_done_in_postgres_what_is_counted_is_what_was_spent(postgres_server):
+    with postgres_server.lend() as url:
+
+        def new_store(number, clock):
+            postgres_server.execute(_WIPE, url)
+            return PostgresStore(url, clock=clock)
+
+        explore(new_store, 12)

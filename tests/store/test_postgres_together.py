@@ -4,11 +4,14 @@ import itertools
 import os
 import threading
 from contextlib import ExitStack, closing
+from functools import partial
 
+import msgspec
 import psycopg
 import pytest
 
-from holdfast.core.records import Event, Fanout, Kind, Lane, Route
+from holdfast.core.budgets import UNIT, limits_from
+from holdfast.core.records import Event, Fanout, Kind, Lane, Route, Spending
 from holdfast.core.status import Status
 from holdfast.errors import BadOption, EngineClosed, LeaseLost
 from holdfast.store import contract as c
@@ -380,3 +383,43 @@ class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, On
         for number in range(3):
             self.start(store, f"r{number}", route=Route("default", f"w{number}", "1", "default"))
         assert len(self.claim(store)) == 3
+
+
+class TestSpending:
+    def test_a_hard_limit_holds_for_all_together_and_what_is_refused_leaves_nothing(self, stores):
+        limits = limits_from({"tokens": 30})
+        stores[0].apply(
+            [c.SetBudget(name="team", limits=limits), c.SetBudget(name="other", limits=limits_from({"tokens": 1000}))]
+        )
+        names = ("other", "team")
+        runs = [msgspec.structs.replace(new(f"r{n}"), budgets=names, session_id=f"s{n}") for n in range(4)]
+        stores[0].apply([c.StartRuns([run]) for run in runs])
+        taken = []
+
+        def work(number):
+            for place in range(12):
+                spends = [Spending({"tokens": UNIT})]
+                op = c.Advance(run_id=f"r{number}", generation=1, budgets=names, spends=spends)
+                op.events = [Event(Kind.MARKED, f"m{place}", seq=1 + sum(one == number for one in taken))]
+                if isinstance(stores[number].apply([op])[0], c.Advanced):
+                    taken.append(number)
+
+        in_threads(*[lambda number=number: work(number) for number in range(4)])
+
+        assert len(taken) == 30
+        assert {line.budget: line.used // UNIT for line in stores[0].allowances(names)} == {"other": 30, "team": 30}
+        assert sum(len(stores[0].history(f"r{n}")) for n in range(4)) == 30
+
+
+class TestGathering:
+    def test_starts_of_one_key_at_the_same_time_are_one_run(self, stores):
+        for turn in range(5):
+
+            def gather(number, turn=turn):
+                run = msgspec.structs.replace(new(f"g{turn}-{number}"), input=b'["x"]')
+                (answer,) = stores[number].apply([c.GatherStart(run=run, key=f"k{turn}", quiet=10**9, longest=10**10)])
+                assert len(answer) == 1, answer
+
+            in_threads(*[partial(gather, number) for number in range(4)])
+
+        assert stores[0].counts() == {"pending": 5}

@@ -74,7 +74,7 @@ class Parts:
         self.work = Work(self.store)
         self.writer.listeners.append(self.work.hinted)
         self.frames = Frames(self.store, self.codec)
-        self.subscriptions = Subscriptions(self.store)
+        self.subscriptions = Subscriptions(self.store, self.vault)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
         self.schedules = Schedules(self.client)
         self.client.max_signals = limit

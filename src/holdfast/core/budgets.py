@@ -1,7 +1,7 @@
 """What may be spent: amounts, limits, breaches and resets. Pure.
 
 Amounts are whole numbers of millionths, so that a tenth of a cent added ten times is a cent. All dimensions are checked before
-any is applied. What a step has spent already is a fact and counted, whatever the limit; what is asked for beforehand is not.
+any is applied, and without room none is. Only what has been spent already is a fact and counted, whatever the limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.core import duration
 from holdfast.core.records import Allowance, Breach, Budget, Limits
-from holdfast.errors import BadOption, UnknownDimension
+from holdfast.errors import BadOption, BudgetExceeded, UnknownDimension
 
 UNIT = 1_000_000
 """How many millionths a unit has."""
@@ -171,6 +171,22 @@ def facts_of(breach: Breach) -> dict[str, object]:
         **wanted,
         "limit": show(breach.limit),
     }
+
+
+def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
+    """Return the error that says that there is no room for what is wanted."""
+    error = BudgetExceeded(**facts_of(breach))
+    error.breach, error.wanted = breach, dict(wanted)
+    return error
+
+
+def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums, by dimension."""
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            found[name] = found.get(name, 0) + amount
+    return found
 
 
 def is_raised(old: Mapping[str, int | None], new: Mapping[str, int | None]) -> bool:

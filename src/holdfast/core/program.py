@@ -162,12 +162,14 @@ class GrowGraph(msgspec.Struct):
 
 
 class Spend(msgspec.Struct):
-    """Take from the run's budgets, all of it or nothing; answer when there was room, or that there is none."""
+    """Take from the run's budgets, all of it or nothing; answer when there was room, or that there is none. A fact is only
+    counted."""
 
     id: str
     amounts: dict[str, int]
     key: str | None = None
     under: str | None = None
+    fact: bool = False
 
 
 class Reserve(msgspec.Struct):

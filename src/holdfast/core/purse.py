@@ -10,8 +10,9 @@ from typing import Protocol
 class Purse(Protocol):
     """The purse of one attempt at a step."""
 
-    def spend(self, amounts: Mapping[str, int], key: str | None) -> None:
-        """Note what was spent; it is counted when the attempt has ended, however it ends. Raises UnknownDimension."""
+    def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
+        """Note what is spent: it is taken when the attempt completes. A fact is counted when it has ended, however it ends.
+        Raises UnknownDimension, BudgetExceeded."""
 
     def reserve(self, amounts: Mapping[str, int]) -> object:
         """Set so much aside and return what it is given back by. Raises BudgetExceeded."""

@@ -388,11 +388,13 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class Spending(msgspec.Struct):
-    """Something that was spent: counted once, and only once when it has a key. ``under`` names what was set aside for it."""
+    """Something that is spent: counted once, and only once when it has a key. ``under`` names what was set aside for it. A
+    ``fact`` has happened and is counted whatever the limits say; anything else is taken when there is room, or not at all."""
 
     amounts: dict[str, int]
     key: str | None = None
     under: str | None = None
+    fact: bool = False
 
 
 class ErrorInfo(msgspec.Struct):

@@ -12,6 +12,11 @@ from holdfast.errors import BadCursor, BadOption
 
 KINDS = frozenset(kind for name, kind in vars(Kind).items() if not name.startswith("_"))
 
+
+def _those(*begin: str) -> frozenset[str]:
+    return frozenset(kind for kind in KINDS if kind.startswith(begin))
+
+
 TOPICS: dict[str, frozenset[str]] = {
     "completions": frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED, Kind.RUN_EXPIRED}),
     "leases": frozenset({Kind.LEASE_LOST, Kind.LEASE_REVOKED, Kind.ATTEMPT_FAILED, Kind.RUN_STUCK}),
@@ -28,7 +33,12 @@ TOPICS: dict[str, frozenset[str]] = {
             Kind.RUN_OVERRIDDEN,
         }
     ),
-    "steps": frozenset(kind for kind in KINDS if kind.startswith("step_")),
+    "steps": _those("step_"),
+    "gates": _those("gate_"),
+    "waits": _those("wait_"),
+    "timers": _those("timer_"),
+    "children": _those("child_", "map_"),
+    "budgets": _those("budget_", Kind.STEP_BLOCKED),
 }
 """Kinds of events that belong together."""
 

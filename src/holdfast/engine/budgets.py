@@ -11,7 +11,6 @@ import msgspec
 from holdfast.core import budgets
 from holdfast.core.records import Budget, Limits
 from holdfast.engine.client import Request
-from holdfast.engine.spending import exceeded
 from holdfast.errors import BadOption, BudgetNotFound
 from holdfast.store import contract as c
 
@@ -77,7 +76,7 @@ def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request:
 
     def understand(answer: c.Spent | c.Refused) -> bool:
         if isinstance(answer, c.Refused):
-            raise exceeded(answer.breach, {})
+            raise budgets.exceeded(answer.breach, {})
         return answer.counted
 
     return Request(c.SpendBudget(budgets.name_of(name), budgets.amounts_from(amounts), _key(key)), understand)

@@ -190,8 +190,9 @@ def _drop(held: Listening, command: p.Drop) -> None:
 
 
 def _book(held: Held, want: Step) -> None:
-    """Nobody wants the outcome of this attempt, but what it spent is spent, and what it set aside is free."""
+    """Nobody wants the outcome of this attempt, but what it has spent is spent, and what it set aside is free."""
     if want.purse is not None:
+        want.purse.drop()
         held.batch.spends.extend(want.purse.take())
         if want.purse.reserved:
             held.batch.settles.append(want.command.id)

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.core import tokens
 from holdfast.core.graphs.records import MARK
 from holdfast.core.program import Command, CreateWait, Definition, Finish
-from holdfast.core.records import OUTCOMES, Event, Kind, Run
+from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
@@ -56,7 +56,7 @@ from holdfast.errors import (
     SelfEdge,
     StoreError,
 )
-from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused, Transition
+from holdfast.store.contract import Advance, Advanced, AppendFrames, Changed, NeedKey, Refused, Transition
 
 log = logging.getLogger("holdfast")
 REFUSALS = (
@@ -91,7 +91,7 @@ class Driver(Happening):
                 events = self._collect()
                 if self.gate_is_over:
                     await gates.close_overdue(self, self._persist)
-                if events or self.batch.says_something() or self.launches:
+                if events or self.payable or self.batch.says_something() or self.launches:
                     await self._turn(events)
                 elif self._should_let_go():
                     await self._let_go()
@@ -140,12 +140,56 @@ class Driver(Happening):
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
+        paid = await self._take_payments(events) if self.payable else []
         self._stamp(events)
         self.batch.events.extend(events)
         outcomes = [event for event in events if event.kind in OUTCOMES]
         if outcomes and not self._program.speculative:
             await self._commit(rest=False)
+        outcomes = [*paid, *outcomes]
         await self._do(await self._program.feed(outcomes) if outcomes else [])
+
+    async def _take_payments(self, events: list[Event]) -> list[Event]:
+        """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that
+        have; what became of the others is among *events*."""
+        payable, self.payable = self.payable, []
+        done: list[Event] = []
+        together = [one for one in payable if one[1].is_plain]
+        if len(together) > 1 and await self._pay_for(together) is None:
+            done = [event for event, _ in together]
+            payable = [one for one in payable if one[0] not in done]
+        for event, purse in payable:
+            breach = await self._pay_for([(event, purse)])
+            if breach is None:
+                done.append(event)
+            else:
+                self._heed(self.unpaid(event, purse, breach), purse, events)
+        return done
+
+    async def _pay_for(self, paid: list[tuple[Event, Any]]) -> Breach | None:
+        """Record these and what they spend, or nothing; then say which limit there is."""
+        if self.outlet.writing is not None:
+            await self.outlet.writing
+        op = self.settling(paid)
+        self._stamp(op.events)
+        for number, event in enumerate(op.events, self._seq + 1):
+            event.seq = number
+            self.outlet.ended(event)
+        op.output = self.outlet.take()
+        answer = await self._persist(op)
+        if isinstance(answer, Refused):
+            for event in op.events:
+                self.outlet.reopen(op.output, event)
+            if op.output is not None:  # what was put out is not lost by it
+                await self._persist(AppendFrames(self.run.id, self.run.generation, op.output))
+            return answer.breach
+        self._seq += len(op.events)
+        for event, purse in paid:
+            self.asides.discard(event.step or "")
+            self.note_lines(purse.take())
+            self.wants.pop(event.step or "", None)
+        self.note_breach(answer.breach)
+        return None
 
     async def _do(self, commands: list[Command]) -> None:
         """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
@@ -383,7 +427,7 @@ class Driver(Happening):
         command, started_at = want.command, self.now()
         event = Event(Kind.STEP_COMPLETED, command.id, attempt=want.attempt, started_at=started_at, seq=self._seq + 1)
         event.at = started_at
-        purse = self.new_purse(command.id, command.under)
+        purse = self.new_purse(command.id, command.under, transacts=True)
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, events=[event], spends=purse.spendings, budgets=self.run.budgets,
         )  # fmt: skip
@@ -415,6 +459,7 @@ class Driver(Happening):
         else:
             self._seq += 1
             event = op.event
+            self.note_breach(answer.breach)
         if event is None:
             return
         del self.wants[want.command.id]

@@ -35,8 +35,11 @@ class Happening(Spender):
         return events
 
     def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
-        self.book(event.step or "", purse)
         want = self.wants.get(event.step or "")
+        if purse is not None and purse.asks and event.kind == Kind.STEP_COMPLETED and isinstance(want, Step):
+            self.payable.append((event, purse))
+            return
+        self.book(event.step or "", purse)
         if not isinstance(want, Step):
             return  # it was dropped meanwhile
         if event.kind == Kind.STEP_RETRIED:

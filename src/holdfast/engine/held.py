@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.core.program import Finish, Program
-from holdfast.core.records import Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending, Wait
+from holdfast.core.records import Allowance, Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending, Wait
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
@@ -96,7 +96,10 @@ class Held:
         self.gate_is_over = False
         self._over = False
         self._knocked = False
+        self._lines: list[Allowance] = []
         self._dimensions: frozenset[str] = frozenset()
+        self.payable: list[tuple[Event, Any]] = []
+        """Attempts that have completed and want to spend: their outcome stands when there is room for it."""
         self._inbox: deque[tuple[Event, Any]] = deque()
         self._early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
         self._dropped: set[str] = set()
@@ -119,7 +122,8 @@ class Held:
         elif step not in self._dropped:
             self._early[step] = (value, error, started_at, purse)  # the program was quicker than its own command
         elif purse is not None and not self._over:
-            self.batch.spends.extend(purse.take())  # nobody wants its outcome, but what it spent is spent
+            purse.drop()
+            self.batch.spends.extend(purse.take())  # nobody wants its outcome, but what it has spent is spent
             self._poke()
 
     def begun_by_itself(self, want: Step) -> None:

@@ -39,14 +39,19 @@ def event_of(
     if error is None:
         return Event(Kind.STEP_COMPLETED, command.id, data, None, want.attempt, started_at)
     if isinstance(error, BudgetExceeded) and isinstance(error.breach, Breach):
-        kind = Kind.STEP_FAILED if error.breach.on_breach == budgets.FAIL else Kind.STEP_BLOCKED
-        told = msgspec.json.encode({"breach": error.breach, "wanted": error.wanted or {}})
-        return Event(kind, command.id, told if kind == Kind.STEP_BLOCKED else None, as_data(error), want.attempt, started_at)
+        return without_room(command.id, error, error.breach, want.attempt, started_at)
     wait = retry.decide(command.policy, error, want.attempt, random.random())
     if wait is None:
         return Event(Kind.STEP_FAILED, command.id, None, as_data(error), want.attempt, started_at)
     again = msgspec.json.encode({"until": now() + wait})
     return Event(Kind.STEP_RETRIED, command.id, again, as_data(error), want.attempt, started_at)
+
+
+def without_room(step: str, error: BudgetExceeded, breach: Breach, attempt: int, started_at: int | None) -> Event:
+    """Return the event of an attempt that found no room in a budget: it waits for some, or has failed."""
+    kind = Kind.STEP_FAILED if breach.on_breach == budgets.FAIL else Kind.STEP_BLOCKED
+    told = msgspec.json.encode({"breach": breach, "wanted": error.wanted or {}}) if kind == Kind.STEP_BLOCKED else None
+    return Event(kind, step, told, as_data(error), attempt, started_at)
 
 
 def encoded(command: RunStep, value: Any, codec: Codec) -> bytes:

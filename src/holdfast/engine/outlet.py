@@ -213,6 +213,15 @@ class Outlet:
                 stream.ended, stream.close = True, reason
                 self._later.append((stream, None))
 
+    def reopen(self, output: Output | None, event: Event) -> None:
+        """An attempt has not completed after all: its stream is not closed by what is about to be written."""
+        for part in output.streams if output is not None else ():
+            if (part.step, part.attempt) == (event.step, event.attempt):
+                part.close = None
+        stream = (self._streams or {}).get((event.step or "", event.attempt, self._held.run.generation))
+        if stream is not None:
+            stream.ended, stream.close = False, None
+
     def take(self, close_others: str | None = None, *, only_steps: bool = False) -> Output | None:
         """Return all that is to be written, the words of the code and the ends of streams included."""
         if not self._streams:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,8 @@ from holdfast.core.records import Breach, Event, Kind, Spending
 from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
 from holdfast.engine.listening import Listening
+from holdfast.engine.outcomes import without_room
 from holdfast.engine.wants import Paying, Step
-from holdfast.errors import BudgetExceeded
 from holdfast.store.contract import Advance, Refused, Reserve, Spend, Spent
 
 LOOK_AGAIN = 1_000_000
@@ -32,24 +32,42 @@ class Aside(msgspec.Struct):
 class HandPurse:
     """The purse of one attempt. What it has spent is not counted before the attempt has ended; until then it stays set aside."""
 
-    def __init__(self, held: Spender, step: str, under: str | None) -> None:
-        self._held, self._step, self._under = held, step, under
+    def __init__(self, held: Spender, step: str, under: str | None, *, transacts: bool = False) -> None:
+        self._held, self._step, self._under, self._transacts = held, step, under, transacts
         self._open: list[Aside] = []
+        self._granted: dict[str, int] = {}
         self.spendings: list[Spending] = []
         self.reserved = False
 
-    def spend(self, amounts: Mapping[str, int], key: str | None) -> None:
-        """Note what was spent."""
-        self._held.check_dimensions(amounts)
-        plain = next((one for one in self.spendings if one.key is None), None)
+    def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
+        """Note what is spent. When it looks as if there were no room, the store is asked at once; else when the attempt has
+        completed."""
+        held = self._held
+        held.check_dimensions(amounts)
+        fact = fact or not held.run.budgets or held.spends_freely(self._step)
+        if not fact and self._under is None and not self._transacts:
+            self._make_sure(amounts)
+        plain = next((one for one in self.spendings if one.key is None and one.fact == fact), None)
         if key is not None or plain is None:
-            self.spendings.append(Spending(dict(amounts), key, self._under))
+            self.spendings.append(Spending(dict(amounts), key, self._under, fact))
         else:
-            for name, amount in amounts.items():
-                plain.amounts[name] = plain.amounts.get(name, 0) + amount
+            plain.amounts = budgets.added((plain.amounts, amounts))
         for aside in self._open[-1:]:
             for name, amount in amounts.items():
                 aside.left[name] = max(aside.left.get(name, 0) - amount, 0)
+
+    def _make_sure(self, amounts: Mapping[str, int]) -> None:
+        """Set aside what is about to be spent, if that is more than what is known to be there."""
+        asked = budgets.added((*(one.amounts for one in self.spendings), amounts))
+        more = {name: amount - self._granted.get(name, 0) for name, amount in asked.items()}
+        if self._held.seems_short(more):
+            covered = dict(amounts)
+            for aside in self._open[-1:]:
+                covered = {name: max(amount - aside.left.get(name, 0), 0) for name, amount in amounts.items()}
+            request = self._request(covered)
+            if request is not None:
+                self._grant(request, self._held.host.writer.call(request))
+                self._held.learn_lines()  # there was room after all
 
     def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
         """Set so much aside."""
@@ -71,15 +89,26 @@ class HandPurse:
         taken, self.spendings = self.spendings, []
         return taken
 
+    def drop(self) -> None:
+        """The attempt has not completed: what it wanted to spend is not spent. Facts are."""
+        self.spendings = [one for one in self.spendings if one.fact]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing was set aside for what it wants."""
+        return not self.reserved and self._under is None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it wants something that the budgets may not have."""
+        return bool(self.spendings) and any(not one.fact for one in self.spendings)
+
     def _request(self, amounts: Mapping[str, int]) -> Reserve | None:
         held = self._held
         held.check_dimensions(amounts)
         if not held.run.budgets:
             return None
-        wanted = dict(amounts)
-        for part in (*(one.amounts for one in self.spendings), *(aside.left for aside in self._open)):
-            for name, amount in part.items():
-                wanted[name] = wanted.get(name, 0) + amount
+        wanted = budgets.added((amounts, *(one.amounts for one in self.spendings), *(aside.left for aside in self._open)))
         self.reserved = True
         held.asides.add(self._step)
         return Reserve(
@@ -88,25 +117,49 @@ class HandPurse:
         )  # fmt: skip
 
     def _answered(self, amounts: Mapping[str, int], request: Reserve, answer: Spent | Refused) -> Aside:
-        if isinstance(answer, Refused):
-            raise exceeded(answer.breach, request.amounts)
+        self._grant(request, answer)
         self._open.append(Aside(dict(amounts)))
         return self._open[-1]
+
+    def _grant(self, request: Reserve, answer: Spent | Refused) -> None:
+        if isinstance(answer, Refused):
+            raise budgets.exceeded(answer.breach, request.amounts)
+        self._granted = request.amounts
 
 
 class Spender(Listening):
     """The part of a held run that has to do with money."""
 
-    def new_purse(self, step: str, under: str | None = None) -> HandPurse:
+    def new_purse(self, step: str, under: str | None = None, *, transacts: bool = False) -> HandPurse:
         """Return the purse for an attempt at a step."""
-        return HandPurse(self, step, under)
+        return HandPurse(self, step, under, transacts=transacts)
 
     def check_dimensions(self, amounts: Mapping[str, int]) -> None:
         """Refuse what none of the run's budgets counts; they are looked up once, and again before anything is refused."""
         if not self.run.budgets or self._dimensions.issuperset(amounts):
             return
-        self._dimensions = frozenset(line.dimension for line in self.host.store.allowances(self.run.budgets))
+        self.learn_lines()
         budgets.check_dimensions(amounts, self._dimensions)
+
+    def learn_lines(self) -> None:
+        """Look how the budgets stand."""
+        self._lines = self.host.store.allowances(self.run.budgets)
+        self._dimensions = frozenset(line.dimension for line in self._lines)
+
+    def seems_short(self, more: Mapping[str, int]) -> bool:
+        """Say whether there is no room for so much, as far as is known here: others spend, too."""
+        now = self.now()
+        for line in self._lines:
+            amount = more.get(line.dimension, 0)
+            if line.hard is not None and amount > 0 and line.used + line.reserved + amount > line.hard:
+                return not budgets.is_due(line, now)
+        return False
+
+    def note_lines(self, spendings: Iterable[Spending]) -> None:
+        """So much was counted: what is known of the budgets follows."""
+        for spending in spendings:
+            for line in self._lines:
+                line.used += spending.amounts.get(line.dimension, 0)
 
     def spends_freely(self, step: str) -> bool:
         """Say whether no limit holds this step up: what is undone must be undone."""
@@ -117,10 +170,23 @@ class Spender(Listening):
         if purse is None:
             return
         if purse.spendings:
+            purse.drop()
             self.batch.spends.extend(purse.take())
         if purse.reserved:
             self.batch.settles.append(step)
             self.asides.discard(step)
+
+    def settling(self, paid: Sequence[tuple[Event, HandPurse]]) -> Advance:
+        """Return the write by which attempts that have completed pay, all of them or none."""
+        op = Advance(run_id=self.run.id, generation=self.run.generation, budgets=self.run.budgets)
+        op.events, op.spends = [event for event, _ in paid], [one for _, purse in paid for one in purse.spendings]
+        op.settles = [event.step or "" for event, purse in paid if purse.reserved]
+        return op
+
+    def unpaid(self, event: Event, purse: HandPurse, breach: Breach) -> Event:
+        """There was no room for what this attempt wanted to spend: it has not completed."""
+        wanted = budgets.added(one.amounts for one in purse.spendings if not one.fact)
+        return without_room(event.step or "", budgets.exceeded(breach, wanted), breach, event.attempt, event.started_at)
 
     def note_breach(self, breach: Breach | None) -> None:
         """A hard limit is passed: no new step begins."""
@@ -150,7 +216,7 @@ class Spender(Listening):
         stopped = [want for want in launches if want not in free]
         for want in stopped:
             if breach.on_breach == budgets.FAIL and isinstance(want, Step):
-                self.ended(want.command.id, None, exceeded(breach, {}), self.now())
+                self.ended(want.command.id, None, budgets.exceeded(breach, {}), self.now())
             elif not isinstance(want, Step):
                 free.append(want)  # it asks the store, which knows
             else:
@@ -202,6 +268,7 @@ class Spender(Listening):
         whose: dict[str, Any] = {"run_id": self.run.id, "generation": self.run.generation, "budgets": self.run.budgets}
         force = self.spends_freely(command.id)
         if isinstance(command, p.Spend):
+            force = force or command.fact
             event = Event(Kind.BUDGET_SPENT, command.id, data, seq=seq, at=now)
             return Spend(**whose, amounts=command.amounts, event=event, key=command.key, under=command.under, force=force)
         self.lasting = True
@@ -214,11 +281,4 @@ class Spender(Listening):
             self.block(want, breach, want.command.amounts)
             return None
         kind = Kind.BUDGET_SPENT if isinstance(want.command, p.Spend) else Kind.BUDGET_RESERVED
-        return Event(kind, want.command.id, error=as_data(exceeded(breach, want.command.amounts)), at=self.now())
-
-
-def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
-    """Return the error that says so."""
-    error = BudgetExceeded(**budgets.facts_of(breach))
-    error.breach, error.wanted = breach, dict(wanted)
-    return error
+        return Event(kind, want.command.id, error=as_data(budgets.exceeded(breach, want.command.amounts)), at=self.now())

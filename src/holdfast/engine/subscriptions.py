@@ -22,6 +22,7 @@ from holdfast.core.subscriptions import (
     which_from,
 )
 from holdfast.engine.client import Request
+from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadOption, SubscriptionNotFound
 from holdfast.store import contract as c
 
@@ -35,8 +36,8 @@ Callback = Callable[[list[RunEvent], Any], object]
 class Subscriptions:
     """Turns what subscribers ask into transitions and readers."""
 
-    def __init__(self, store: c.Store) -> None:
-        self.store = store
+    def __init__(self, store: c.Store, vault: Vault) -> None:
+        self.store, self.vault = store, vault
         self._installation = ""
 
     @property
@@ -77,7 +78,8 @@ class Subscriptions:
             return callback(events, connection)
 
         start = self.start(after, BEGINNING)
-        return Request(c.Consume(checked_name(name), which_from(filters), start, batch, body), lambda answer: answer)
+        op = c.Consume(checked_name(name), which_from(filters), start, batch, body, self.vault.told)
+        return Request(op, lambda answer: answer)
 
     def add_webhook(
         self, name: str, url: str, secret: str | None, after: Any, attempts: int | None, filters: Mapping[str, Any]
@@ -128,6 +130,10 @@ class EventPages:
         more = edge != self.place
         self.place = edge
         return events, edge, more
+
+    def told(self, event: RunEvent) -> RunEvent:
+        """Return an event with its values opened: one by one, for they may be large. Raises KeyMissing, BadData."""
+        return self._subscriptions.vault.told(event)
 
     def place_after(self, event: RunEvent) -> Place:
         """Return the place right after an event."""

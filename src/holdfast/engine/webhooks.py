@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.core.records import Event
+from holdfast.core.sealed import is_sealed
 from holdfast.core.subscriptions import WEBHOOK, Letter, RunEvent, Subscription, pause_after, place_of
 from holdfast.engine.alarms import Alarms
 from holdfast.engine.news import News
+from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
-from holdfast.errors import EngineClosed, LeaseLost, StoreError, SubscriptionNotFound
+from holdfast.errors import BadData, EngineClosed, KeyMissing, LeaseLost, StoreError, SubscriptionNotFound
 from holdfast.store.contract import ClaimWebhooks, SettleDelivery, Store
 
 log = logging.getLogger("holdfast")
@@ -29,6 +32,9 @@ TIMEOUT = 10.0
 PAGE = 100
 """How many events are read at once."""
 
+LEFT_OUT = "values_left_out"
+"""Said of a dead letter: its values are kept where they were, sealed, and are sent along when it is replayed."""
+
 
 class Office(Protocol):
     """The worker, as its couriers see it."""
@@ -38,6 +44,7 @@ class Office(Protocol):
     alarms: Alarms
     threads: Threads
     news: News
+    vault: Vault
     loop: asyncio.AbstractEventLoop
     session_id: str
     stopping: bool
@@ -54,13 +61,23 @@ def signature(secret: str, body: bytes, at: int) -> str:
 def body_of(event: RunEvent) -> bytes:
     """Return an event as it is delivered."""
     told: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
-    for name in ("data", "error"):
-        told[name] = None if told[name] is None else _json(told[name])
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(told | _values(event))
 
 
-def _json(data: bytes) -> Any:
+def bare_body_of(event: RunEvent) -> bytes:
+    """Return an event as it is kept when its values are kept apart or encrypted: without them."""
+    told: dict[str, Any] = {name: getattr(event, name) for name in event.__struct_fields__}
+    return msgspec.json.encode(told | {"data": None, "error": None, LEFT_OUT: True})
+
+
+def _values(event: RunEvent | Event) -> dict[str, Any]:
+    return {"data": _json(event.data), "error": _json(event.error)}
+
+
+def _json(data: bytes | None) -> Any:
     """Return stored data as JSON; what another codec has written is told as text."""
+    if data is None:
+        return None
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -172,8 +189,7 @@ class Couriers:
 
     async def _one(self, found: Subscription, event: RunEvent, session_id: str) -> bool:
         """Deliver one event; say whether to go on with the next."""
-        body = body_of(event)
-        failed = await self._post(found, event.run_id, event.seq, body, found.attempts + 1)
+        failed, kept = await self._tell(found, event)
         place = place_of(event.cursor, event.cursor.split(".")[0])
         if failed is None:
             await self._settle(found, place=place)
@@ -181,16 +197,44 @@ class Couriers:
         attempts = found.attempts + 1
         if attempts >= found.attempt_limit:
             log.warning("webhook %s: an event of run %s is a dead letter: %s", found.name, event.run_id, failed)
-            letter = Letter(found.name, event.run_id, event.seq, body, attempts, failed, 0)
+            letter = Letter(found.name, event.run_id, event.seq, kept, attempts, failed, 0)
             await self._settle(found, place=place, error=failed, letter=letter)
             return True
         next_at = self._office.store.now() + pause_after(attempts, random.random())
         await self._settle(found, place=found.place, attempts=attempts, next_at=next_at, error=failed)
         return False
 
+    async def _tell(self, found: Subscription, event: RunEvent) -> tuple[str | None, bytes]:
+        """Deliver an event with its values opened; return what went wrong, if anything, and what may be kept of it."""
+        opened = event
+        try:
+            if is_sealed(event.data) or is_sealed(event.error):
+                opened = await self._office.threads.run(partial(self._office.vault.told, event))
+        except (KeyMissing, BadData) as error:
+            return str(error), bare_body_of(event)
+        body = body_of(opened)
+        failed = await self._post(found, event.run_id, event.seq, body, found.attempts + 1)
+        return failed, body if opened is event else bare_body_of(event)
+
+    def _whole(self, letter: Letter) -> bytes:
+        """Return a letter with its values, if they were left out and are still there. Raises KeyMissing, BadData."""
+        told = msgspec.json.decode(letter.body)
+        if LEFT_OUT not in told:
+            return letter.body
+        events = [event for event in self._office.store.history(letter.run_id) if event.seq == letter.seq]
+        if not events:
+            return letter.body
+        del told[LEFT_OUT]
+        (event,) = self._office.vault.events(letter.run_id, events)
+        return msgspec.json.encode(told | _values(event))
+
     async def _again(self, found: Subscription, letter: Letter) -> None:
         """Deliver a dead letter once more: it arrives, or is dead again."""
-        failed = await self._post(found, letter.run_id, letter.seq, letter.body, letter.attempts + 1)
+        try:
+            body = await self._office.threads.run(partial(self._whole, letter))
+            failed = await self._post(found, letter.run_id, letter.seq, body, letter.attempts + 1)
+        except (KeyMissing, BadData) as error:
+            failed = str(error)
         if failed is None:
             await self._settle(found, place=found.place, delivered=letter)
         else:

@@ -14,6 +14,9 @@ from holdfast.engine.worker import Worker
 TURNS = 3
 """For so many turns of the loop in a row nothing must happen."""
 
+LOOK = 0.05
+"""Seconds after which somebody who waits for a step looks whether the engine is still alive."""
+
 
 class NotSettled(AssertionError):
     """The engine is still at work though it was given time to settle."""
@@ -40,9 +43,8 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     waiting = [driver._woken for driver in worker.drivers.values() if _sleeps(driver) and not _rests(driver)]
     others = [driver for driver in worker.drivers.values() if not _sleeps(driver)]
     if waiting and not others and _is_idle(worker):
-        await asyncio.wait(
-            [one.watched() for one in waiting if one], timeout=deadline - worker.loop.time(), return_when=asyncio.FIRST_COMPLETED
-        )
+        patience = min(deadline - worker.loop.time(), LOOK)  # the engine may die in the thread of a step, which wakes nobody
+        await asyncio.wait([one.watched() for one in waiting if one], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
     else:
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""``spend`` and ``reserve``: what a run takes from its budgets, in steps and in workflow code, in both colours."""
+"""``spend``, ``spent`` and ``reserve``: what a run takes from its budgets, in steps and in workflow code, in both colours."""
 
 from __future__ import annotations
 
@@ -34,8 +34,21 @@ _DONE = _Done()
 def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
     """Take from the budgets of this run: ``spend(tokens=1200, money="0.03")``.
 
-    In a step it is noted and counted together with the step's outcome, once per attempt, or once per *key*. In workflow code
-    (awaited, in an ``async def`` one) it waits until there is room. Outside a run it does nothing."""
+    All of it or nothing: without room the run waits, fails or is cancelled, as its budget says. In a step it is counted together
+    with the step's result: once, however many attempts there were. In workflow code (awaited, in an ``async def`` one) it is
+    counted at once. With a *key* it is counted once per run. Outside a run it does nothing."""
+    return _take(amounts, key, fact=False)
+
+
+def spent(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
+    """Say what has been spent already, such as the tokens of a call that was made: ``spent(tokens=reply.tokens)``.
+
+    It is a fact, and counted for each attempt that says so, even when that fails, and even past a limit; then no further step of
+    the run begins before there is room. With a *key* it is counted once per run."""
+    return _take(amounts, key, fact=True)
+
+
+def _take(amounts: dict[str, Amount], key: str | None, *, fact: bool) -> Awaitable[None]:
     found = amounts_from(amounts)
     if key is not None and (not isinstance(key, str) or not key or len(key) > 200):
         raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
@@ -43,16 +56,17 @@ def spend(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
     if current_step.get() is not None:
         purse = current_purse.get()
         if purse is not None:
-            purse.spend(found, key)
+            purse.spend(found, key, fact=fact)
     elif isinstance(program, AsyncProgram):
-        return _fulfil(program, _spending(program, found, key))
+        return _fulfil(program, _spending(program, found, key, fact))
     elif isinstance(program, SyncProgram):
-        fulfil(program, _spending(program, found, key))
+        fulfil(program, _spending(program, found, key, fact))
     return _DONE
 
 
-def _spending(program: CodeProgram, amounts: dict[str, int], key: str | None) -> Wish:
-    return Wish(Spend(program.identify("spend"), amounts, key, current_reservation.get()), _granted)
+def _spending(program: CodeProgram, amounts: dict[str, int], key: str | None, fact: bool) -> Wish:
+    identity = program.identify("spent" if fact else "spend")
+    return Wish(Spend(identity, amounts, key, current_reservation.get(), fact), _granted)
 
 
 def _granted(event: Event) -> None:

@@ -155,6 +155,10 @@ class SyncProgram(CodeProgram):
             self._end(Finish("cancelled"))
         except Exception as error:
             self._end(Finish("failed", error=error))
+        except Evicted:
+            raise
+        except BaseException as raised:  # such as sys.exit: nobody would ever hear of it
+            self._end(Finish("failed", error=RuntimeError(f"the workflow raised {type(raised).__name__}: {raised}")))
         else:
             self._end(Finish("completed", result=result))
 
@@ -220,6 +224,10 @@ class SyncProgram(CodeProgram):
             value = command.call(info, None)
         except Exception as error:
             self.report(command.id, None, error, started, purse)
+        except Evicted:
+            raise
+        except BaseException as raised:  # such as sys.exit: a step must not take its workflow along
+            self.report(command.id, None, RuntimeError(f"the step raised {type(raised).__name__}: {raised}"), started, purse)
         else:
             self.report(command.id, value, None, started, purse)
         finally:

@@ -55,7 +55,7 @@ class Subscriptions(_Looks, Calls):
             while True:
                 events, edge, more = reader.page()
                 for event in events:
-                    yield event
+                    yield reader.told(event)
                     read = reader.place_after(event)  # not before whoever has it asks for the next one
                 if more:
                     self._moved(name, edge)
@@ -139,7 +139,7 @@ class AsyncSubscriptions(_Looks, AsyncCalls):
             while True:
                 events, edge, more = reader.page()
                 for event in events:
-                    yield event
+                    yield reader.told(event)
                     read = reader.place_after(event)
                 if more:
                     await self._moved(name, edge)

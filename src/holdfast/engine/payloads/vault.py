@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core.records import PRIVATE, Child, Event, Fetch, NewRun, Payload, Run, Signal
 from holdfast.core.sealed import APART, PACKED, PLAIN, head, is_sealed, reference, size_of, split
+from holdfast.core.subscriptions import RunEvent
 from holdfast.engine.payloads.codecs import Cipher, Packing
 from holdfast.errors import BadData, HoldfastError, KeyMissing
 from holdfast.store import contract as c
@@ -271,6 +272,20 @@ class Vault:
     def _opened(self, run_id: str, event: Event) -> Event:
         what = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
         return msgspec.structs.replace(event, data=self.maybe(event.data, what), error=self.maybe(event.error, what))
+
+    def told(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
+        """Return an event as subscribers hear it, with its values opened; where no key is known at all, with words instead.
+        Raises KeyMissing, BadData."""
+        if not (is_sealed(event.data) or is_sealed(event.error)):
+            return event
+        what, fetch = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " "), fetch or self._store.payload
+
+        def see(data: bytes | None, *, error: bool) -> bytes | None:
+            if data is None or self._locked:
+                return None if data is None else self._seen(data, large=True, error=error)
+            return self._open(data, what, fetch)
+
+        return msgspec.structs.replace(event, data=see(event.data, error=False), error=see(event.error, error=True))
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """Return signals with their payloads opened. Raises KeyMissing, BadData."""

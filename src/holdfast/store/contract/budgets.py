@@ -72,10 +72,11 @@ class Reserve(msgspec.Struct, kw_only=True):
 
 
 class Spent(msgspec.Struct):
-    """It was taken; ``counted`` is false when the key came before."""
+    """It was taken; ``counted`` is false when the key came before, ``breach`` says which hard limit is passed by it."""
 
     now: int
     counted: bool = True
+    breach: Breach | None = None
 
 
 class Refused(msgspec.Struct):

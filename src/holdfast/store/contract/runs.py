@@ -66,9 +66,10 @@ class Advance(msgspec.Struct, kw_only=True):
 
     Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the run has been touched from
     outside since, it answers Changed and writes nothing: look again before parking. So it does when the run is to be blocked
-    and there is room for all its ``demands`` in its ``budgets``. ``spends`` are facts and counted, ``settles`` are the keys of
-    what was set aside and is no longer. Waits are named by their
-    steps; ``closed`` also says by what.
+    and there is room for all its ``demands`` in its ``budgets``. When there is no room for what it ``spends`` it answers Refused
+    and writes nothing; facts among that are counted in any case. With such spending it has events and no status. ``settles`` are
+    the keys of what was set aside and is no longer. Waits are named by their steps; ``closed`` also says by what. A transactional
+    body that spends is rolled back without room: BudgetExceeded.
     """
 
     run_id: str

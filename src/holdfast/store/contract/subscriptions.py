@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.records import Fetch
 from holdfast.core.subscriptions import Letter, Place, RunEvent, Subscription, Which
 
 
@@ -45,6 +46,8 @@ class Consume(msgspec.Struct):
     start: Place | str
     limit: int
     body: Callable[[Any, list[RunEvent]], object]
+    open: Callable[[RunEvent, Fetch], RunEvent] | None = None
+    """Opens the values of an event before the function has it."""
 
 
 class Consumed(msgspec.Struct):

@@ -44,10 +44,10 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     if not op.routes or not (found["due"] or found["ready"] or found["suspect"]):
         return []
     suspects = found["due"] or found["suspect"]  # a suspect may have waited until now
-    lanes, held = _limits(tx) if found["limited"] else ({}, {})
+    lanes = _lock_lanes(tx) if found["limited"] else {}
     rooms = Rooms(tx, lanes, op.limit)
     ready = _ready(tx, op, rooms, suspects=suspects)
-    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit, shares=rooms.left)
+    chosen, spent = claims.choose(ready, lanes, rooms.held, now=tx.now, limit=op.limit, shares=rooms.left)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)
@@ -55,16 +55,17 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     return _lease(tx, op.session_id, [run.id for run in chosen])
 
 
+def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
+    """Return the lanes with limits, locked."""
+    rows = tx.rows("lock_lanes")
+    for row in rows:
+        del row["planner"]
+    return {row["name"]: lane_from(row) for row in rows}
+
+
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     """Lease ready runs to a program that is no Python function."""
     return leases.claim_leases(tx, op, claim, _lease)
-
-
-def _limits(tx: PostgresTransaction) -> tuple[dict[str, Lane], dict[str, int]]:
-    """Return the lanes with limits, locked, and how many runs of each are held."""
-    lanes = {row["name"]: lane_from(row) for row in tx.rows("lock_lanes")}
-    held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
-    return lanes, held
 
 
 def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool) -> list[claims.Ready]:

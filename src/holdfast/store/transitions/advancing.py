@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core import claims
+from holdfast.core import budgets, claims
 from holdfast.core.graphs.records import MARK
 from holdfast.core.records import Breach, NewRun, Payload, Wait
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
-from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run
+from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run, take
 from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.graphs import extend_graph
 from holdfast.store.transitions.payloads import keep, sent
@@ -26,13 +26,11 @@ from holdfast.store.transitions.transaction import Row, Transaction, append
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 
-def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed:
+def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refused:
     """Record what the holder of a run has to say."""
     data = None
-    if op.demands:
-        lease = _lease(tx, op)
-        if not is_blocked(tx, op.budgets, op.demands):
-            return c.Changed(revision=lease["revision"])
+    if (op.spends or op.demands) and (refused := _refused(tx, op)) is not None:
+        return refused
     if op.body is not None:
         changed = _changed(op, _lease(tx, op))  # before user code runs: what is refused must leave no trace
         if changed is not None:
@@ -77,9 +75,22 @@ def _show(tx: Transaction, op: c.Advance) -> None:
         tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
 
 
+def _refused(tx: Transaction, op: c.Advance) -> c.Changed | c.Refused | None:
+    """Take what is spent; say what does not let the run go on like that."""
+    if op.spends and op.body is None and (breach := take(tx, op)) is not None:
+        return c.Refused(breach)
+    if op.demands:
+        lease = _lease(tx, op)
+        if not is_blocked(tx, op.budgets, op.demands):
+            return c.Changed(revision=lease["revision"])
+    return None
+
+
 def _account(tx: Transaction, op: c.Advance) -> Breach | None:
-    """Count what was spent, and give back what was set aside for it."""
-    breach = count(tx, op.run_id, op.budgets, op.spends)
+    """Count what was spent, and give back what was set aside for it. What a transactional body spends is known by now only."""
+    if op.body is not None and (refused := take(tx, op)) is not None:
+        raise budgets.exceeded(refused, budgets.added(one.amounts for one in op.spends if not one.fact))
+    breach = count(tx, op.run_id, op.budgets, [one for one in op.spends if one.fact])
     settle(tx, op.run_id, op.settles)
     if op.settles_all:
         settle_run(tx, op.run_id)

@@ -21,7 +21,7 @@ REMEMBERED = 30 * 86_400 * 1_000_000
 
 
 def count(tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[Spending]) -> Breach | None:
-    """Count what was spent: a fact, whatever the limits say. Answers the first hard limit that it passed."""
+    """Count what was spent, whatever the limits say. Answers the first hard limit that it passed."""
     breach: Breach | None = None
     for spending in spendings:
         if spending.key is not None and not _is_new(tx, f"{budgets.RUN}{run_id}", spending.key, run_id):
@@ -53,6 +53,44 @@ def _count(tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[
     return budgets.excess(passed, _load(tx, [line.budget for line in passed]), tx.now) if passed else None
 
 
+def take(tx: Transaction, op: c.Advance) -> Breach | None:
+    """Take what a step spends that is no fact yet, all of it or nothing. Answers the limit that does not allow it. Raises
+    LeaseLost."""
+    asked = [spending for spending in op.spends if not spending.fact]
+    if not asked:
+        return None
+    if len(asked) == 1 and asked[0].key is None and asked[0].under is None and not op.settles:
+        amounts = asked[0].amounts
+        rows = tx.rows(
+            "take_spending", run_id=op.run_id, generation=op.generation, budgets=tx.as_list(op.budgets),
+            dimensions=tx.as_list(amounts), amounts=tx.as_list(amounts.values()), now=tx.now,
+        )  # fmt: skip
+        if rows:
+            _note(tx, budgets.crossed([Allowance(**dict(row)) for row in rows], amounts), hard=0)
+            return None
+    return _take(tx, op, asked)
+
+
+def _take(tx: Transaction, op: c.Advance, asked: Sequence[Spending]) -> Breach | None:
+    """The same, step by step: with keys, with what was set aside for it, or to find out why not."""
+    _check_lease(tx, op.run_id, op.generation)
+    account = f"{budgets.RUN}{op.run_id}"
+    new = [one for one in asked if one.key is None or _is_new(tx, account, one.key, op.run_id)]
+    wanted = budgets.added(one.amounts for one in new)
+    keys = dict.fromkeys([*op.settles, *(one.under for one in new if one.under is not None)])
+    facts = budgets.added(one.amounts for one in op.spends if one.fact)
+    aside = budgets.added(_credit(tx, op.run_id, key) for key in keys)
+    credit = {name: max(amount - facts.get(name, 0), 0) for name, amount in aside.items()}
+    breach = _gate(tx, op.budgets, wanted, credit)
+    if breach is not None:
+        for one in new:
+            if one.key is not None:
+                tx.change("delete_receipt_of_key", budget=account, key=one.key)
+        return breach
+    count(tx, op.run_id, op.budgets, [Spending(one.amounts, None, one.under) for one in new])
+    return None
+
+
 def _without(lines: list[Allowance], due: list[Allowance]) -> list[Allowance]:
     names = {line.budget for line in due}
     return [line for line in lines if line.budget not in names]
@@ -70,9 +108,9 @@ def spend(tx: Transaction, op: c.Spend) -> c.Spent | c.Refused:
         if op.key is not None:
             tx.change("delete_receipt_of_key", budget=f"{budgets.RUN}{op.run_id}", key=op.key)
         return c.Refused(breach)
-    count(tx, op.run_id, op.budgets, [Spending(op.amounts, None, op.under)])
+    passed = count(tx, op.run_id, op.budgets, [Spending(op.amounts, None, op.under)])
     append(tx, op.run_id, [op.event])
-    return c.Spent(tx.now)
+    return c.Spent(tx.now, breach=passed)
 
 
 def reserve(tx: Transaction, op: c.Reserve) -> c.Spent | c.Refused:

@@ -22,7 +22,6 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
         return []  # it was taken for dead, and what it leased now nobody would ever free
     _promote(tx)
     lanes = {row["name"]: lane_from(row) for row in tx.rows("lanes")}
-    held = {row["lane"]: row["held"] for row in tx.rows("held_by_lane")} if claims.count_needed(lanes.values()) else {}
     rooms = Rooms(tx, lanes, op.limit)
     ready: list[claims.Ready] = []
     for route_id, lane in op.routes:
@@ -32,7 +31,7 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
         rows = tx.rows("ready", route_id=route_id, limit=op.limit)
         ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
     ready += _suspects(tx, op)
-    chosen, spent = claims.choose(ready, lanes, held, now=tx.now, limit=op.limit, shares=rooms.left)
+    chosen, spent = claims.choose(ready, lanes, rooms.held, now=tx.now, limit=op.limit, shares=rooms.left)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)

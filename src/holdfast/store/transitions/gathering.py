@@ -17,16 +17,17 @@ from holdfast.store.transitions.transaction import Transaction
 
 def gather_start(tx: Transaction, op: c.GatherStart) -> list[c.Started]:
     """Put a start into the run that gathers those of its key, or start one that does."""
-    key = stored_key(op.run.route, op.key)
-    found = tx.rows("gathering", key=key)
-    if found and _join(tx, op, found[0]):
-        return [c.Started(id=found[0]["run_id"], created=False, leased=False, now=tx.now)]
-    latest = tx.now + op.longest
+    key, latest = stored_key(op.run.route, op.key), tx.now + op.longest
+    first = tx.change("open_gathering", run_id=op.run.id, key=key, latest=latest)  # of several at once, one
+    if not first:
+        found = tx.rows("gathering", key=key)
+        if found and _join(tx, op, found[0]):
+            return [c.Started(id=found[0]["run_id"], created=False, leased=False, now=tx.now)]
     begins = tx.now if op.size == 1 else min(tx.now + op.quiet, latest)
     run = msgspec.structs.replace(op.run, available_at=begins, session_id=None, key=None)
-    answers = start_runs(tx, c.StartRuns([run]))
-    tx.change("save_gathering", run_id=run.id, key=key, count=1, latest=latest)
-    return answers
+    if not first:
+        tx.change("save_gathering", run_id=run.id, key=key, count=1, latest=latest)
+    return start_runs(tx, c.StartRuns([run]))
 
 
 def _join(tx: Transaction, op: c.GatherStart, found: dict[str, int]) -> bool:

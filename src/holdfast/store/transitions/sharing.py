@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from holdfast.core import claims, rate, shares
@@ -10,13 +11,13 @@ from holdfast.store.transitions.transaction import Row, Transaction
 
 
 class Rooms:
-    """What the shares of limited lanes have left."""
+    """What the shares of limited lanes have left, and how many runs of each lane are at work."""
 
     def __init__(self, tx: Transaction, lanes: Mapping[str, Lane], limit: int) -> None:
         self.tx, self.limit = tx, limit
         self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
         self.debts: dict[tuple[str, str], int] = {}
-        held = held_by_share(tx, self.lanes) if any(lane.per_share is not None for lane in self.lanes.values()) else {}
+        held, self.held = held_places(tx, lanes)
         for name, lane in self.lanes.items():
             rows = tx.rows("shares", lane=name, now=tx.now) if lane.share_rate_limit is not None else ()
             self.debts |= {(name, row["share"]): row["free_at"] for row in rows}
@@ -35,18 +36,28 @@ class Rooms:
 
     def spend(self, chosen: Sequence[claims.Ready]) -> None:
         """Charge the rates of the shares whose runs were chosen."""
+        spent: list[dict[str, object]] = []
         for name, lane in self.lanes.items():
             limits = claims.share_rate_of(lane)
             taken = [run.share for run in chosen if run.lane == name and run.share is not None]
             for share in sorted(set(taken)) if limits is not None else ():
                 assert limits is not None
                 _, free_at = rate.admit(limits, self.debts.get((name, share), 0), self.tx.now, taken.count(share))
-                self.tx.change("spend_share", lane=name, share=share, free_at=free_at)
+                spent.append({"lane": name, "share": share, "free_at": free_at})
+        self.tx.many("spend_share", spent)
 
 
-def held_by_share(tx: Transaction, lanes: Mapping[str, Lane]) -> dict[tuple[str, str], int]:
-    """Return how many runs of each share are at work in these lanes."""
-    return {(row["lane"], row["share"]): row["held"] for row in tx.rows("held_by_share") if row["lane"] in lanes}
+def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> tuple[dict[tuple[str, str], int], Counter[str]]:
+    """Return how many runs are at work: of each share in the lanes that limit them, and of each lane. Asks only for a limit."""
+    held, all_held = {}, Counter[str]()
+    if any(lane.per_share is not None for lane in lanes.values()):
+        for row in tx.rows("held_by_share"):
+            all_held[row["lane"]] += row["held"]
+            if row["share"] is not None and row["lane"] in lanes and lanes[row["lane"]].by_share:
+                held[row["lane"], row["share"]] = row["held"]
+    elif claims.count_needed(lanes.values()):
+        all_held.update({row["lane"]: row["held"] for row in tx.rows("held_by_lane")})
+    return held, all_held
 
 
 def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
@@ -87,6 +98,6 @@ def rank_fairly(tx: Transaction, runs: Sequence[NewRun], rows: Sequence[Row]) ->
 def set_clocks(tx: Transaction, clocks: Clocks, idle: set[str]) -> None:
     """Remember how far the shares have got; a lane that was idle has a history no more."""
     for lane in sorted(idle):
-        tx.change("begin_share_clocks", lane=lane)
-        tx.change("set_share_clock", lane=lane, share="", vtime=tx.now)
-    tx.many("set_share_clock", [{"lane": lane, "share": share, "vtime": vtime} for (lane, share), (vtime, _) in clocks.items()])
+        tx.change("begin_share_clocks", lane=lane, now=tx.now)
+    moved = [*((lane, "", tx.now) for lane in sorted(idle)), *((*key, vtime) for key, (vtime, _) in clocks.items())]
+    tx.many("set_share_clock", [{"lane": lane, "share": share, "vtime": vtime} for lane, share, vtime in moved])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from holdfast.core.subscriptions import BEGINNING, CURSOR, WEBHOOK, Place, RunEvent, Subscription, Which, cursor_of
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
 from holdfast.store import contract as c
+from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -62,6 +64,8 @@ def consume(tx: Transaction, op: c.Consume) -> c.Consumed:
     if edge == stored.place:
         return c.Consumed(0, more=False)
     if events:
+        if op.open is not None:
+            events = [op.open(event, partial(fetch, tx.rows)) for event in events]
         tx.call(lambda connection: _had(op, connection, events))
     tx.change("move_cursor", name=op.name, after_tx=edge.tx, after_id=edge.id, now=tx.now)
     return c.Consumed(len(events), more=True)
@@ -79,8 +83,9 @@ def page(tx: Any, after: Place, which: Which, window: int, installation: str = "
         return [], after
     edge = Place(found[0]["tx"], found[0]["id"])
     asked = {
-        "after_tx": after.tx, "after_id": after.id, "edge_tx": edge.tx, "edge_id": edge.id, "workflow": which.workflow,
-        "namespace": which.namespace, "run_id": which.run_id, "kinds": None if which.kinds is None else tx.as_list(which.kinds),
+        "after_tx": after.tx, "after_id": after.id, "edge_tx": edge.tx, "edge_id": edge.id, "window": window,
+        "workflow": which.workflow, "namespace": which.namespace, "run_id": which.run_id,
+        "kinds": None if which.kinds is None else tx.as_list(which.kinds),
     }  # fmt: skip
     if which.tags:
         rows = tx.rows("tagged_events_between", **asked, tags=msgspec.json.encode(which.tags).decode())

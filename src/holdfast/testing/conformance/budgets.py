@@ -51,7 +51,8 @@ class Budgets(Bench):
 
     def spends(self, store: c.Store, run: Run, amounts: dict[str, float], **options: Any) -> Any:
         """Count what a step has spent, with its outcome."""
-        spending = Spending({name: int(amount * UNIT) for name, amount in amounts.items()}, options.pop("key", None))
+        found = {name: int(amount * UNIT) for name, amount in amounts.items()}
+        spending = Spending(found, options.pop("key", None), None, options.pop("fact", True))
         return self.advance(store, run, spends=[spending], budgets=run.budgets, **options)
 
     def takes(self, store: c.Store, run: Run, tokens: float, **options: Any) -> Any:
@@ -103,12 +104,56 @@ class Budgets(Bench):
         assert found is not None
         assert (found.breaches, found.breached, found.breached_at) == (1, "tokens", store.now())
 
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_what_a_step_asks_for_is_taken_everywhere_or_nowhere(self, store: c.Store, key: str | None) -> None:
+        self.budget(store, tokens=100, calls=5)
+        self.budget(store, "other", tokens=50)
+        run = self.hold(store, budgets=("b", "other"))
+
+        answer = self.spends(store, run, {"tokens": 60, "calls": 1}, fact=False, key=key)
+
+        assert (type(answer), answer.breach.budget, answer.breach.dimension) == (c.Refused, "other", "tokens")
+        assert (answer.breach.used, answer.breach.wanted, answer.breach.limit) == (0, 60 * UNIT, 50 * UNIT)
+        assert self.lines(store) == {"tokens": (0, 0), "calls": (0, 0)}
+        assert (store.history("r1"), store.spending("r1")) == ([], {})
+        found = store.budget("other")
+        assert found is not None
+        assert (found.breaches, found.breached) == (1, "tokens")
+
+        self.do(store, c.RaiseBudget("other", {"tokens": 10 * UNIT}))
+        assert isinstance(self.spends(store, run, {"tokens": 60, "calls": 1}, fact=False, key=key), c.Advanced)
+        assert self.lines(store) == {"tokens": (60, 0), "calls": (1, 0)}
+        assert store.spending("r1") == {"r1": {"tokens": 60 * UNIT, "calls": UNIT}}
+        assert len(store.history("r1")) == 1
+
+    def test_what_a_step_asks_for_may_be_what_it_has_set_aside(self, store: c.Store) -> None:
+        self.budget(store, tokens=100)
+        run = self.hold(store, budgets=("b",))
+        self.sets_aside(store, run, 70)
+        self.sets_aside(store, run, 30, key="block", lasting=True)
+
+        assert isinstance(self.spends(store, run, {"tokens": 71}, fact=False, settles=["step"]), c.Refused)
+        assert self.lines(store) == {"tokens": (0, 100)}
+        assert isinstance(self.spends(store, run, {"tokens": 70}, fact=False, settles=["step"]), c.Advanced)
+        assert self.lines(store) == {"tokens": (70, 30)}
+
+    def test_what_a_step_asks_for_is_in_time_for_the_reset(self, store: c.Store, clock: HandClock) -> None:
+        self.budget(store, tokens=10, resets=str(60 * SECOND))
+        run = self.hold(store, budgets=("b",))
+        assert isinstance(self.spends(store, run, {"tokens": 8}, fact=False), c.Advanced)
+        assert isinstance(self.spends(store, run, {"tokens": 8}, fact=False), c.Refused)
+
+        clock.move(61 * SECOND)
+
+        assert isinstance(self.spends(store, run, {"tokens": 8}, fact=False), c.Advanced)
+        assert self.lines(store) == {"tokens": (8, 0)}
+
     def test_a_soft_limit_is_counted_when_it_is_passed_and_only_then(self, store: c.Store) -> None:
         self.budget(store, tokens=100, soft={"tokens": 50})
         run = self.hold(store, budgets=("b",))
 
-        for _ in range(4):
-            assert self.spends(store, run, {"tokens": 20}).breach is None
+        for number in range(4):
+            assert self.spends(store, run, {"tokens": 20}, fact=number % 2 == 0).breach is None
 
         found = store.budget("b")
         assert found is not None
@@ -119,8 +164,9 @@ class Budgets(Bench):
         run = self.hold(store, budgets=("b",))
         run.generation += 1
 
-        with pytest.raises(LeaseLost):
-            self.spends(store, run, {"tokens": 1})
+        for fact in (True, False):
+            with pytest.raises(LeaseLost):
+                self.spends(store, run, {"tokens": 1}, fact=fact)
         with pytest.raises(LeaseLost):
             self.takes(store, run, 1)
         with pytest.raises(LeaseLost):
@@ -239,7 +285,7 @@ class Budgets(Bench):
         self.sets_aside(store, run, 90, key="block", lasting=True)
 
         assert isinstance(self.takes(store, run, 60, under="block"), c.Spent)
-        self.advance(store, run, spends=[Spending({"tokens": 50 * UNIT}, None, "block")], budgets=("b",))
+        self.advance(store, run, spends=[Spending({"tokens": 50 * UNIT}, None, "block", fact=True)], budgets=("b",))
 
         assert self.lines(store) == {"tokens": (110, 0)}
 

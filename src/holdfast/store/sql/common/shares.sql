@@ -1,9 +1,10 @@
 -- Shares of lanes, and starts that are gathered.
 
 -- name: held_by_share
+-- Of each lane, by share; those without one, too.
 SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
- WHERE session_id IS NOT NULL AND status <> 'waiting' AND run.share IS NOT NULL
+ WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane, run.share;
 
 -- name: shares
@@ -18,7 +19,8 @@ INSERT INTO holdfast.share AS share (lane, share, vtime) VALUES (:lane, :share, 
     ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime;
 
 -- name: begin_share_clocks
-UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane;
+-- What is not ahead of the lane counts for nothing anyway.
+UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane AND vtime > :now;
 
 -- name: share_clock
 -- The virtual time of a lane and of one of its shares, whether anything of it is ready, and what its shares weigh.
@@ -35,6 +37,10 @@ SELECT id, rank, share FROM holdfast.run
 
 -- name: gathering
 SELECT run_id, count, latest FROM holdfast.gathering WHERE key = :key;
+
+-- name: open_gathering
+-- Whoever comes while another one opens it waits until that is done, and then finds it.
+INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, 1, :latest) ON CONFLICT DO NOTHING;
 
 -- name: save_gathering
 INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, :count, :latest)

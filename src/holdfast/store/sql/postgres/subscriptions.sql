@@ -44,14 +44,20 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
  LIMIT 1;
 
 -- name: events_between
+-- Differs from SQLite: the page is read first, by its key. The planner would rather begin with all runs of a workflow.
+WITH page AS MATERIALIZED (
+    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
+      FROM holdfast.event
+     WHERE (tx, id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+       AND (tx, id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+     ORDER BY tx, id LIMIT :window
+)
 SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
        event.error, event.started_at, at
-  FROM holdfast.event AS event
+  FROM page AS event
   JOIN holdfast.run AS run ON run.id = event.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
- WHERE (event.tx, event.id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
-   AND (event.tx, event.id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
-   AND (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
+ WHERE (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
    AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
    AND (CAST(:run_id AS TEXT) IS NULL OR event.run_id = :run_id)
    AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))
@@ -59,14 +65,19 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace
 
 -- name: tagged_events_between
 -- The same for runs with certain tags. Apart, for the guess of the planner how many there are is far off.
+WITH page AS MATERIALIZED (
+    SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
+      FROM holdfast.event
+     WHERE (tx, id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
+       AND (tx, id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
+     ORDER BY tx, id LIMIT :window
+)
 SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data,
        event.error, event.started_at, at
-  FROM holdfast.event AS event
+  FROM page AS event
   JOIN holdfast.run AS run ON run.id = event.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
- WHERE (event.tx, event.id) > (CAST(CAST(:after_tx AS TEXT) AS xid8), :after_id)
-   AND (event.tx, event.id) <= (CAST(CAST(:edge_tx AS TEXT) AS xid8), :edge_id)
-   AND (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
+ WHERE (CAST(:workflow AS TEXT) IS NULL OR workflow = :workflow)
    AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
    AND (CAST(:run_id AS TEXT) IS NULL OR event.run_id = :run_id)
    AND (CAST(:kinds AS TEXT[]) IS NULL OR event.kind = ANY(CAST(:kinds AS TEXT[])))

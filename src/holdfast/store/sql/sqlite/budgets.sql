@@ -16,6 +16,29 @@ SELECT known.budget, known.dimension, known.run_id, amount.value
     ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
+-- name: take_spending
+-- The same, but all of it or nothing: only while the run is held, no limit is passed or would be, and none is due to begin anew.
+WITH line (dimension, amount) AS (
+    SELECT name.value, amount.value FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
+), known AS (
+    SELECT known.budget, known.dimension, known.run_id, known.hard, known.used, known.reserved, known.reset_at
+      FROM json_each(:budgets) AS wanted JOIN holdfast.allowance AS known ON known.budget = wanted.value
+), room AS (
+    SELECT id FROM holdfast.run
+     WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM known LEFT JOIN line ON line.dimension = known.dimension
+                        WHERE known.reset_at <= :now OR known.used > known.hard
+                           OR (line.amount > 0 AND known.used + known.reserved + line.amount > known.hard))
+)
+INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+SELECT 'run:' || room.id, line.dimension, room.id, line.amount FROM room JOIN line
+ UNION ALL
+SELECT known.budget, known.dimension, known.run_id, line.amount
+  FROM room JOIN line JOIN known ON known.dimension = line.dimension
+ WHERE 1 = 1
+    ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
+
 -- name: lock_allowances
 -- Differs from Postgres: no row locks, and lists travel as JSON.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
