@@ -18,6 +18,8 @@ HoldfastError
 │   ├── BadLease               this is no proof of a lease
 │   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
 │   ├── NotReclaimable         somebody holds the task, or it was taken up too often
+│   ├── BadFence               these headers name no run and generation
+│   ├── ExtraMissing           an optional library is not installed
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
@@ -74,6 +76,7 @@ HoldfastError
 ├── Retry                      raised by user code: try again, after a while
 ├── ResultTimeout              ``result(timeout=...)`` waited long enough
 ├── LeaseLost                  another worker owns the run now; the write changed nothing
+├── Fenced                     somebody newer was here; the write outside changed nothing
 ├── IllegalMove                this cannot happen to a run in this status
 ├── Diverged                   the code no longer matches the history that it replays
 └── StoreError                 the database said no
@@ -189,6 +192,14 @@ class BadWait(UsageError):
 
 class NotReclaimable(UsageError):
     """This run cannot be reclaimed, or replayed, now."""
+
+
+class BadFence(UsageError):
+    """These headers do not say for which run, and under which generation, the request is made."""
+
+
+class ExtraMissing(UsageError, ImportError):
+    """A library that this needs is not installed: install Holdfast with the extra that brings it."""
 
 
 class FlowNotFound(UsageError):
@@ -433,6 +444,10 @@ class ResultTimeout(HoldfastError, TimeoutError):
 
 class LeaseLost(HoldfastError):
     """Another worker owns this run now: the write was refused and changed nothing."""
+
+
+class Fenced(HoldfastError):
+    """Somebody newer, or another run, owns what was to be written: the write was refused and changed nothing."""
 
 
 class IllegalMove(HoldfastError):
