@@ -13,6 +13,9 @@ class Purse(Protocol):
     def spend(self, amounts: Mapping[str, int], key: str | None) -> None:
         """Note what was spent; it is counted when the attempt has ended, however it ends. Raises UnknownDimension."""
 
+    def counted(self) -> frozenset[str]:
+        """Return the dimensions that the budgets of the run count; none if it has no budget."""
+
     def reserve(self, amounts: Mapping[str, int]) -> object:
         """Set so much aside and return what it is given back by. Raises BudgetExceeded."""
 

@@ -51,6 +51,10 @@ class HandPurse:
             for name, amount in amounts.items():
                 aside.left[name] = max(aside.left.get(name, 0) - amount, 0)
 
+    def counted(self) -> frozenset[str]:
+        """Return the dimensions that the budgets of the run count."""
+        return self._held.counted_dimensions()
+
     def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
         """Set so much aside."""
         request = self._request(amounts)
@@ -107,6 +111,12 @@ class Spender(Listening):
             return
         self._dimensions = frozenset(line.dimension for line in self.host.store.allowances(self.run.budgets))
         budgets.check_dimensions(amounts, self._dimensions)
+
+    def counted_dimensions(self) -> frozenset[str]:
+        """Return what the run's budgets count, as far as it was looked up; it is looked up once."""
+        if self.run.budgets and not self._dimensions:
+            self._dimensions = frozenset(line.dimension for line in self.host.store.allowances(self.run.budgets))
+        return self._dimensions if self.run.budgets else frozenset()
 
     def spends_freely(self, step: str) -> bool:
         """Say whether no limit holds this step up: what is undone must be undone."""

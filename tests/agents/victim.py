@@ -1,0 +1,65 @@
+"""A worker process for tests that kill it in the middle of a tool: ``python victim.py FRAMEWORK DATABASE``.
+
+The model asks for one tool and then says what came of it. What models and tools do is a line in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from holdfast import Engine, sleep, workflow
+
+folder = Path(os.environ.get("VICTIM_FOLDER", "."))
+
+
+def leave_a_line(word: str) -> None:
+    file = os.open(folder / "effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, f"{word}\n".encode())
+    finally:
+        os.close(file)
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers, as soon as the test says so."""
+    leave_a_line("tool")
+    while not (folder / "go").exists():
+        await sleep("10ms")
+    return a + b
+
+
+def pydantic_ai() -> Any:
+    from pydantic_ai import Agent, FunctionToolset
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    from holdfast.agents.pydantic_ai import HoldfastDurability
+
+    def think(messages: Any, info: Any) -> ModelResponse:
+        leave_a_line("model")
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("add", {"a": 2, "b": 3})])
+        return ModelResponse(parts=[TextPart(f"it is {messages[-1].parts[0].content}")])
+
+    tools = FunctionToolset([add], id="math")
+    agent = Agent(FunctionModel(think), name="victim", toolsets=[tools], capabilities=[HoldfastDurability()])
+
+    @workflow(name="victim_pydantic_ai")
+    async def victim(question: str) -> str:
+        return (await agent.run(question)).output
+
+    return victim
+
+
+def main() -> None:
+    framework, database = sys.argv[1:]
+    with Engine(database, workflows=[globals()[framework]()]):
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
