@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.testing import crash_everywhere
+from holdfast.testing.ledger import RUN
 from holdfast.testing.postgres import _WIPE
 
 VICTIM = Path(__file__).with_name("victim.py")
@@ -25,12 +26,16 @@ SOURCES = str(Path(__file__).parents[2] / "src")
 def everywhere(request):
     """``crash_everywhere`` on a file, and on a real PostgreSQL."""
     if request.param == "sqlite":
-        yield partial(crash_everywhere, doubles=2)
+        yield partial(crash_everywhere, doubles=2, check=has_completed)
         return
     server = request.getfixturevalue("postgres_server")
     with server.lend() as url:
         clear = partial(server.execute, _WIPE, url)
-        yield partial(crash_everywhere, doubles=0, zombies=False, database=url, clear=clear)
+        yield partial(crash_everywhere, doubles=0, zombies=False, database=url, clear=clear, check=has_completed)
+
+
+def has_completed(lab):
+    assert lab.engine.run(RUN).status == "completed"
 
 
 @pytest.fixture

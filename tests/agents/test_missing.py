@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import ExtraMissing
 
-LIBRARIES = {"pydantic_ai": ("pydantic_ai", "pydantic-ai")}
+LIBRARIES = {"pydantic_ai": ("pydantic_ai", "pydantic-ai"), "openai_agents": ("agents", "openai-agents")}
 
 
 @pytest.mark.parametrize("module", LIBRARIES)

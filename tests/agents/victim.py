@@ -55,6 +55,34 @@ def pydantic_ai() -> Any:
     return victim
 
 
+def openai_agents() -> Any:
+    from agents import Agent, Model, ModelResponse, Usage, function_tool
+    from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+    from holdfast.agents.openai_agents import run
+
+    class Scripted(Model):
+        async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+            leave_a_line("model")
+            if isinstance(input, str) or len(input) == 1:
+                call = ResponseFunctionToolCall(call_id="c1", name="add", arguments='{"a": 2, "b": 3}', type="function_call")
+                return ModelResponse(output=[call], usage=Usage(), response_id=None)
+            text = ResponseOutputText(text=f"it is {input[-1]['output']}", type="output_text", annotations=[])
+            said = ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[text])
+            return ModelResponse(output=[said], usage=Usage(), response_id=None)
+
+        def stream_response(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+    agent = Agent(name="victim", model=Scripted(), tools=[function_tool(add)])
+
+    @workflow(name="victim_openai_agents")
+    async def victim(question: str) -> str:
+        return str((await run(agent, question)).final_output)
+
+    return victim
+
+
 def main() -> None:
     framework, database = sys.argv[1:]
     with Engine(database, workflows=[globals()[framework]()]):
