@@ -10,12 +10,18 @@ import pytest
 
 from holdfast.errors import ExtraMissing
 
-LIBRARIES = {"pydantic_ai": ("pydantic_ai", "pydantic-ai"), "openai_agents": ("agents", "openai-agents")}
+LIBRARIES = {
+    "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "openai_agents": ("agents", "openai-agents"),
+    "langgraph": ("langgraph", "langgraph"),
+}
 
 
 @pytest.mark.parametrize("module", LIBRARIES)
 def test_who_lacks_a_library_is_told_what_to_install(module, monkeypatch):
     library, extra = LIBRARIES[module]
+    for name in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.delitem(sys.modules, f"holdfast.agents.{module}", raising=False)
 

@@ -150,6 +150,7 @@ def test_it_comes_to_the_same_end_whatever_crashes(everywhere):
     everywhere(oa_calculate, "how much?", setup=world.clear)
 
 
+@pytest.mark.timeout(300)  # a process that loads a framework takes its time
 def test_a_process_that_dies_in_a_tool_costs_no_second_answer(killed_in_a_tool):
     result, effects = killed_in_a_tool("openai_agents")
 

@@ -103,6 +103,7 @@ def test_it_comes_to_the_same_end_whatever_crashes(everywhere):
     everywhere(pai_calculate, "how much?", setup=world.clear)
 
 
+@pytest.mark.timeout(300)  # a process that loads a framework takes its time
 def test_a_process_that_dies_in_a_tool_costs_no_second_answer(killed_in_a_tool):
     result, effects = killed_in_a_tool("pydantic_ai")
 
@@ -317,6 +318,10 @@ def test_without_an_answer_in_time_the_tool_is_not_called(holdfast_lab):
 
 def test_approval_survives_every_crash(everywhere, approve):
     everywhere(pai_buy, setup=world.clear, people=[approve, approve])
+
+
+def test_approval_survives_every_crash_on_postgres(everywhere_on_postgres, approve):
+    everywhere_on_postgres(pai_buy, setup=world.clear, people=[approve, approve])
 
 
 # Words and money

@@ -83,6 +83,39 @@ def openai_agents() -> Any:
     return victim
 
 
+def langgraph() -> Any:
+    from langgraph.graph import END, START, StateGraph
+    from typing_extensions import TypedDict
+
+    from holdfast.agents.langgraph import run
+
+    class State(TypedDict, total=False):
+        question: str
+        sum: int
+        said: str
+
+    async def think(state: State) -> State:
+        leave_a_line("model")
+        return {"said": f"it is {state['sum']}"} if "sum" in state else {"said": "add"}
+
+    async def act(state: State) -> State:
+        return {"sum": await add(2, 3)}
+
+    graph: Any = StateGraph(State)
+    graph.add_node("think", think)
+    graph.add_node("act", act)
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", lambda state: "act" if state["said"] == "add" else END)
+    graph.add_edge("act", "think")
+    compiled = graph.compile()
+
+    @workflow(name="victim_langgraph")
+    async def victim(question: str) -> str:
+        return str((await run(compiled, {"question": question}))["said"])
+
+    return victim
+
+
 def main() -> None:
     framework, database = sys.argv[1:]
     with Engine(database, workflows=[globals()[framework]()]):

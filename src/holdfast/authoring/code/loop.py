@@ -12,11 +12,14 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 from holdfast.authoring.code.branch import enter_branch
 from holdfast.errors import BadOption
+
+threads_here: ContextVar[bool] = ContextVar("holdfast_threads_here", default=False)
+"""Whether what a library would do in a thread, though it is only code, is done right here."""
 
 SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
 
@@ -124,7 +127,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             drop()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+        if threads_here.get():
+            return self._done(func, args)
         raise BadOption(option="run_in_executor", why="a workflow has no threads: put the work into a step")
+
+    def _done(self, func: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def close(self) -> None:
         """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""
