@@ -354,6 +354,8 @@ def test_questions_can_be_asked_in_another_way(holdfast_lab):
         holdfast_lab.engine.decide(gate_.id, name, by="carl")
 
     assert holdfast_lab.finish(started) == ["prepared", "ann bob", "meanwhile"]
+    opened = [event.step for event in started.history() if event.kind == "gate_opened"]
+    assert opened == ["ordering/gate", "ordering/gate#2"]
 
 
 def test_interrupts_survive_every_crash(everywhere, approve):

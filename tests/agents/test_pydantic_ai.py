@@ -153,6 +153,33 @@ def test_elsewhere_an_agent_is_what_it_was(holdfast_lab):
         holdfast_lab.run_to_end(pai_in_a_plain_workflow, "?")
 
 
+# Plain functions of an agent that are no tools
+
+careful = Agent(scripted(says(text="a"), says(text="abc")), name="careful", capabilities=[HoldfastDurability()])
+
+
+@careful.instructions
+def instruct() -> str:
+    return "be brief"
+
+
+@careful.output_validator
+def long_enough(output: str) -> str:
+    if len(output) < 2:
+        raise ModelRetry("more")
+    return output
+
+
+@workflow
+async def pai_careful() -> str:
+    return (await careful.run("?")).output
+
+
+def test_plain_functions_of_an_agent_are_workflow_code(holdfast_lab):
+    assert holdfast_lab.run_to_end(pai_careful) == "abc"
+    assert world["model"] == 2
+
+
 # Errors of tools
 
 trouble = FunctionToolset(id="trouble")

@@ -69,7 +69,7 @@ def agent_run(name: str) -> Iterator[None]:
     if program is None:
         yield
         return
-    program.loop.gentle = True
+    program.loop.be_gentle()
     token = _agent.set((program, Branch(f"{program.root.identify(name)}/")))
     try:
         yield
@@ -82,6 +82,18 @@ def _branch(program: CodeProgram) -> Branch:
     if found is not None and found[0] is program:
         return found[1]
     return current_branch.get(program.root)
+
+
+@contextmanager
+def named_after_agent() -> Iterator[None]:
+    """Whatever workflow code does inside is called after the agent, in whichever task of a framework it is done."""
+    program = program_here()
+    assert program is not None
+    token = current_branch.set(_branch(program))
+    try:
+        yield
+    finally:
+        current_branch.reset(token)
 
 
 async def recorded(name: str, body: Callable[[], Awaitable[Any]], settings: Settings) -> Any:
@@ -136,13 +148,8 @@ def approval(agent: str, tool: str, arguments: Any, options: Mapping[str, Any]) 
 
 def ask(prompt: str, **options: Any) -> Coroutine[Any, Any, Answer]:
     """Open a gate that is called after the agent."""
-    program = program_here()
-    assert program is not None
-    token = current_branch.set(_branch(program))
-    try:
+    with named_after_agent():
         return aio.gate(prompt, **options)
-    finally:
-        current_branch.reset(token)
 
 
 async def _verdict(asking: Awaitable[Answer]) -> Verdict:

@@ -165,7 +165,8 @@ class _Node:
             told = await calls.recorded(step, body, settings)
             if "asks" not in told:
                 return self._end(told, config)
-            answers.append(await self.terms.ask(self.terms.values.restore(told["asks"])))
+            with calls.named_after_agent():
+                answers.append(await self.terms.ask(self.terms.values.restore(told["asks"])))
 
     async def _attempt(self, input: Any, config: Any, answers: list[Any]) -> dict[str, Any]:
         """Run the node, in the step, and say what came of it."""

@@ -28,6 +28,7 @@ try:
         RoleBasedOperationConfig,
         conversation_id_from_run_id,
     )
+    from pydantic_ai.durable_exec._utils import disable_threads
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import (
         AgentStreamEvent,
@@ -153,8 +154,10 @@ class HoldfastDurability(BaseDurabilityCapability[Any]):
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Name the steps after the agent."""
-        with calls.agent_run(self.name):
+        """Name the steps after the agent, and run plain functions of it, but for its tools, where they are called."""
+        if not self.in_durable_context:
+            return await super().wrap_run(ctx, handler=handler)
+        with calls.agent_run(self.name), disable_threads():
             return await super().wrap_run(ctx, handler=handler)
 
     def step_of(self, operation_id: Any, tool: Any, tool_name: str) -> Settings | Literal[False]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Mapping, Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import BadOption, Fenced
@@ -21,7 +21,7 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*\n?")
 _PARAMETER = re.compile(r":([a-z_]+)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
-_parts = _NAME.split(resources.files("holdfast.fencing").joinpath("fence.sql").read_text("utf-8"))
+_parts = _NAME.split(Path(__file__).with_name("fence.sql").read_text("utf-8"))
 _SQL = {name: _COMMENT.sub("", text).strip() for name, text in zip(_parts[1::2], _parts[2::2], strict=True)}
 
 TABLES = _SQL["tables"]

@@ -55,6 +55,13 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             if self.gentle:
                 sys.set_asyncgen_hooks(*hooks)
 
+    def be_gentle(self) -> None:
+        """From now on libraries live here, too."""
+        if not self.gentle:
+            self.gentle = True
+            if events._get_running_loop() is self:
+                sys.set_asyncgen_hooks(None, _let_go)  # until the end of this turn, which puts back what was there
+
     def unwind(self) -> None:
         """Let what still waits end by itself, as far as it does."""
         self.settle()
