@@ -18,8 +18,6 @@ HoldfastError
 │   ├── BadLease               this is no proof of a lease
 │   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
 │   ├── NotReclaimable         somebody holds the task, or it was taken up too often
-│   ├── BadFence               these headers name no run and generation
-│   ├── ExtraMissing           an optional library is not installed
 │   ├── FlowNotFound           no such flow
 │   ├── FlowNotYours           the flow belongs to another owner
 │   ├── FlowExists             the id belongs to another flow
@@ -192,14 +190,6 @@ class BadWait(UsageError):
 
 class NotReclaimable(UsageError):
     """This run cannot be reclaimed, or replayed, now."""
-
-
-class BadFence(UsageError):
-    """These headers do not say for which run, and under which generation, the request is made."""
-
-
-class ExtraMissing(UsageError, ImportError):
-    """A library that this needs is not installed: install Holdfast with the extra that brings it."""
 
 
 class FlowNotFound(UsageError):

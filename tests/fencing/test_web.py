@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from holdfast import Engine, fencing, step, workflow
-from holdfast.errors import BadFence, BadOption, Fenced
+from holdfast.errors import BadLease, BadOption, Fenced
 from holdfast.fencing import Fence
 from tests.engine.databases import connect
 
@@ -60,7 +60,7 @@ def bank(outside):
                     if fencing.first(db, fence):
                         db.execute(f"INSERT INTO bill (id, amount) VALUES ('{fence.key}', {int(amount)})")
                     db.commit()
-            except BadFence as error:
+            except BadLease as error:
                 return self.answer(400, str(error).encode())
             except Fenced as error:
                 return self.answer(409, str(error).encode())

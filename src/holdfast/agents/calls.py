@@ -25,7 +25,7 @@ from holdfast.core.gates.answer import Answer
 from holdfast.core.purse import current_purse
 from holdfast.core.records import Kind
 from holdfast.core.retry import RetryPolicy, policy_from
-from holdfast.errors import BadOption, ExtraMissing, GateWithdrawn, NotInWorkflow
+from holdfast.errors import BadOption, GateWithdrawn, NotInWorkflow
 
 _agent: ContextVar[tuple[CodeProgram, Branch] | None] = ContextVar("holdfast_agent", default=None)
 
@@ -192,6 +192,6 @@ def show(kind: str, value: Any) -> None:
 # Libraries
 
 
-def missing(library: str, extra: str) -> ExtraMissing:
+def missing(library: str, extra: str) -> BadOption:
     """Return the error that says what to install."""
-    return ExtraMissing(library=library, install=f"pip install 'holdfast[{extra}]'")
+    return BadOption(option=f"holdfast.agents for {library}", why=f"it is not installed: pip install 'holdfast[{extra}]'")

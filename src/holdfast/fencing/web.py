@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from holdfast.errors import BadFence
+from holdfast.errors import BadLease
 from holdfast.fencing.fence import Fence, given
 
 KEY, RUN, GENERATION = "Idempotency-Key", "Holdfast-Run", "Holdfast-Generation"
@@ -21,14 +21,14 @@ def headers(fence: Fence | None = None) -> dict[str, str]:
 
 
 def read_headers(found: Mapping[str, str]) -> Fence:
-    """Return the fence that a request names, for a service to ``admit``. Raises BadFence."""
+    """Return the fence that a request names, for a service to ``admit``. Raises BadLease."""
     told = {name.lower(): value for name, value in found.items()}
     key, run_id, generation = (told.get(name.lower(), "").strip() for name in (KEY, RUN, GENERATION))
     missing = [name for name, value in ((KEY, key), (RUN, run_id), (GENERATION, generation)) if not value]
     if missing:
-        raise BadFence(missing=", ".join(missing))
+        raise BadLease(missing=", ".join(missing))
     if not generation.isascii() or not generation.isdigit() or len(generation) > 18:
-        raise BadFence(header=GENERATION, value=generation, why="it is a number")
+        raise BadLease(header=GENERATION, value=generation, why="it is a number")
     return Fence(run_id, int(generation), key)
 
 
