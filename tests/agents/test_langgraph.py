@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Rem
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, Overwrite, Send, interrupt
 from pydantic import BaseModel
@@ -391,6 +391,28 @@ def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
     assert (world["buy tea"], world["buy gold"], world["model"]) == (1, 0, 2)
 
 
+def test_approval_is_asked_for_in_a_graph_whose_state_is_a_list_of_messages(holdfast_lab):
+    graph = StateGraph(Annotated[list, add_messages])
+    graph.add_node("ask", lambda messages: AIMessage("", tool_calls=[call("buy", what="tea"), call("buy", 2, what="gold")]))
+    graph.add_node("tools", ToolNode([buy]))
+    graph.add_edge(START, "ask")
+    graph.add_edge("ask", "tools")
+    compiled = graph.compile(name="lister")
+
+    @workflow(name="lg_list")
+    async def listed() -> list[str]:
+        state = await run(compiled, [("user", "?")], approve=["buy"])
+        return [message.content for message in state[-2:]]
+
+    started = holdfast_lab.start(listed)
+    holdfast_lab.settle()
+    first, second = holdfast_lab.engine.gates(run=started.id)
+    holdfast_lab.engine.approve(first.id, by="ann")
+    holdfast_lab.engine.reject(second.id, by="ann", feedback="no")
+
+    assert sorted(holdfast_lab.finish(started)) in (["bought gold", "no"], ["bought tea", "no"])
+
+
 def test_without_an_answer_in_time_the_tool_is_not_called(holdfast_lab):
     assert "Nobody decided in time" in holdfast_lab.run_to_end(lg_buy)
 
@@ -519,6 +541,10 @@ def test_what_cannot_be_done_is_refused(holdfast_lab):
         holdfast_lab.run_to_end(lg_stopping)
     with pytest.raises(BadOption, match="StateGraph"):
         asyncio.run(run(StateGraph(Order), {}))
-    for options in ({"node": {"retry": 1}}, {"nodes": {"a": {"x": 1}}}, {"tools": {"a": {"x": 1}}}, {"approval": {"x": 1}}):
+    wrong: list[dict[str, Any]] = [
+        {"node": {"retry": 1}}, {"nodes": {"think": {"x": 1}}}, {"tools": {"add": {"x": 1}}}, {"approval": {"x": 1}},
+        {"nodes": {"thnik": {}}}, {"tools": {"ad": {}}}, {"approve": ["ad"]}, {"approve": ["add"], "nodes": {"tools": False}},
+    ]  # fmt: skip
+    for options in wrong:
         with pytest.raises(BadOption):
             asyncio.run(run(calculator, QUESTION, **options))

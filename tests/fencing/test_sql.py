@@ -189,6 +189,29 @@ def test_it_is_the_same_on_asynchronous_connections(outside):
         assert amounts(db) == dict.fromkeys(drivers, 3)
 
 
+def test_a_connection_that_must_be_awaited_is_told_so(tmp_path):
+    import aiosqlite
+
+    async def wrong():
+        async with aiosqlite.connect(tmp_path / "x.db") as db:
+            fencing.admit(db, OLD)
+
+    with pytest.raises(BadOption, match="_aio"):
+        asyncio.run(wrong())
+
+
+def test_rows_may_come_as_dictionaries(postgres_server):
+    import psycopg
+    from psycopg.rows import dict_row
+
+    with postgres_server.lend() as url, psycopg.connect(url, row_factory=dict_row) as db:
+        db.execute(fencing.TABLES)
+        assert fencing.first(db, NEW)
+        with pytest.raises(Fenced) as refused:
+            fencing.admit(db, OLD)
+        assert refused.value.facts["newer"] == 2
+
+
 def test_sqlalchemy_is_understood(tmp_path):
     import sqlalchemy
 

@@ -101,6 +101,15 @@ async def run(
         {key: calls.settings_from(f"tools {key}:", one) for key, one in (tools or {}).items()}, frozenset(approve), asked,
         ask or _asking(name, asked), stream, spends, Values([*types_in(*_schemas(graph)), *types]),
     )  # fmt: skip
+    known = _names(graph, terms)
+    for option, given, names in (
+        ("nodes", terms.nodes, known[0]),
+        ("tools", terms.tools, known[1]),
+        ("approve", approve, known[1]),
+    ):
+        unknown = set(given) - names
+        if unknown:
+            raise BadOption(option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none")
     if calls.program_here() is None:
         return await graph.ainvoke(input, config, **options)
     token = threads_here.set(True)
@@ -109,6 +118,20 @@ async def run(
             return await _durable(graph, terms).ainvoke(input, config, **options)
     finally:
         threads_here.reset(token)
+
+
+def _names(graph: Any, terms: _Terms) -> tuple[set[str], set[str]]:
+    """Return the names of the nodes that can be steps, and of the tools whose calls can be, here and in the graphs within."""
+    nodes, tools = set[str](), set[str]()
+    for name, node in graph.nodes.items():
+        if isinstance(node.bound, Pregel):
+            inner = _names(node.bound, terms)
+            nodes, tools = nodes | inner[0], tools | inner[1]
+        elif not name.startswith("__"):
+            nodes.add(name)
+            if isinstance(node.bound, ToolNode) and terms.nodes.get(name, terms.node) is not None:
+                tools.update(node.bound.tools_by_name)
+    return nodes, tools
 
 
 def _settings(option: str, key: str, given: Mapping[str, Any] | bool) -> Settings | None:
@@ -194,22 +217,25 @@ class _ToolCalls(_Node):
 
     async def __call__(self, input: Any, config: Any) -> Any:
         found, kind = self.bound._parse_input(input)
-        if kind == "list":
-            return await super().__call__(input, config)
         state = input["state"] if kind == "tool_calls" and isinstance(input, dict) else input
         results = await asyncio.gather(*(self._one(call, state, config) for call in found))
         flat = [one for result in results for one in (result if isinstance(result, list) else [result])]
         if any(isinstance(one, Command) for one in flat):
-            return flat
-        key = next(iter(flat[0]), "messages") if flat else "messages"
-        return {key: [message for one in flat for message in one[key]]}
+            return [one[self.key] if kind == "list" and isinstance(one, dict) else one for one in flat]
+        messages = [message for one in flat for message in one[self.key]]
+        return messages if kind == "list" else {self.key: messages}
+
+    @property
+    def key(self) -> str:
+        """Where the state has its messages."""
+        return str(self.bound._messages_key)
 
     async def _one(self, call: Any, state: Any, config: Any) -> Any:
         tool = call["name"]
         if tool in self.terms.approve:
             verdict = await calls.approval(self.terms.name, tool, call["args"], self.terms.approval)
             if not verdict.approved:
-                return {"messages": [ToolMessage(verdict.words, name=tool, tool_call_id=call["id"], status="error")]}
+                return {self.key: [ToolMessage(verdict.words, name=tool, tool_call_id=call["id"], status="error")]}
         given = {"__type": "tool_call_with_context", "tool_call": call, "state": state}
         return await self.do(f"tool:{tool}", given, config, self.terms.tools.get(tool, self.settings))
 

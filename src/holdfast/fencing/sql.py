@@ -7,13 +7,13 @@ of their own. Each statement says by what it returns whether it passed, so that 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import BadOption, Fenced
 from holdfast.fencing.fence import Fence, given
-from holdfast.store.borrowing import unwrapped, unwrapped_async
+from holdfast.store.borrowing import is_asynchronous, unwrapped, unwrapped_async
 
 T = TypeVar("T")
 
@@ -167,15 +167,17 @@ async def upsert_aio(
 
 
 def _do(connection: Any, asking: Asking[T], *, alone: bool = False) -> T:
+    if is_asynchronous(connection):
+        raise BadOption(option="connection", why="it is asynchronous: await the function whose name ends in _aio")
     raw = unwrapped(connection)
     driver = _driver(raw)
     statement = next(asking)
     try:
         while True:
             text, values = _spelled(statement, driver)
-            found = raw.execute(text, values).fetchone()
+            found = raw.execute(text, values).fetchall()
             _check(raw, driver, alone)
-            statement = asking.send(found)
+            statement = asking.send(_first_of(found))
     except StopIteration as over:
         answer: T = over.value
         return answer
@@ -189,14 +191,20 @@ async def _do_aio(connection: Any, asking: Asking[T], *, alone: bool = False) ->
         while True:
             text, values = _spelled(statement, driver)
             if driver == "asyncpg":
-                found = await raw.fetchrow(text, *values)
+                found = await raw.fetch(text, *values)
             else:
-                found = await (await raw.execute(text, values)).fetchone()
+                found = await (await raw.execute(text, values)).fetchall()
             _check(raw, driver, alone)
-            statement = asking.send(found)
+            statement = asking.send(_first_of(found))
     except StopIteration as over:
         answer: T = over.value
         return answer
+
+
+def _first_of(rows: Iterable[Any]) -> Row:
+    """Return the first row, however a connection was told to return rows."""
+    row: Any = next(iter(rows), None)
+    return tuple(row.values()) if isinstance(row, dict) else row
 
 
 _MARKS = {"sqlite3": "?", "apsw": "?", "aiosqlite": "?", "psycopg": "%s", "asyncpg": "$"}
