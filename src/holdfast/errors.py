@@ -95,6 +95,7 @@ HoldfastError
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime
 
 _TIMES = ("at", "until", "since", "deadline")
@@ -111,11 +112,7 @@ class HoldfastError(Exception):
         super().__init__(f"{sentence} ({told})" if told else sentence)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.facts))
-
-
-def _rebuild(kind: type[HoldfastError], facts: dict[str, object]) -> HoldfastError:
-    return kind(**facts)
+        return (functools.partial(type(self), **self.facts), ())
 
 
 def _shown(name: str, value: object) -> str:
@@ -421,8 +418,7 @@ class Retry(HoldfastError):
 
     def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
         self.after = after
-        told = {"message": message} if message else {}
-        super().__init__(**told, **({"after": after} if after is not None else {}), **facts)
+        super().__init__(**({"message": message} if message else {}), **({} if after is None else {"after": after}), **facts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Retry, (str(self.facts.get("message", "")),))

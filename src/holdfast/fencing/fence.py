@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.code.step import current_step
-from holdfast.connect.areas.leases import AsyncLease, Lease
+from holdfast.connect.areas.lease import AsyncLease, Lease
 from holdfast.core.leases import read_proof
 from holdfast.errors import BadOption, NotInWorkflow
 
