@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Engine
+import holdfast
+from holdfast import Engine, step, workflow
 from holdfast.agents import FlowTool
 from holdfast.errors import BadOption
 
@@ -108,3 +109,29 @@ def test_a_tool_belongs_to_a_session(database):
     with pytest.raises(BadOption):
         FlowTool(engine, agent="kate", session="")
     engine.close()
+
+
+@step(retries=1, delay="1ms")
+def start_flows(tool_of: str) -> list[str]:
+    tool = TOOLS[tool_of]
+    made = [tool({"action": "start", "controller": "research", "goal": goal})["flow"]["id"] for goal in ("compare", "choose")]
+    if holdfast.info().attempt == 1:
+        raise ConnectionError("the answer was lost")
+    return made
+
+
+@workflow
+async def flows_from_a_step(tool_of: str) -> list[str]:
+    return await start_flows.aio(tool_of)
+
+
+TOOLS: dict[str, FlowTool] = {}
+
+
+def test_a_step_that_is_made_again_starts_no_second_flow(engine):
+    TOOLS["kate"] = FlowTool(engine, agent="kate", session="s1")
+
+    made = engine.start(flows_from_a_step, "kate").result(timeout="20s")
+
+    assert sorted(flow["id"] for flow in TOOLS["kate"]({"action": "list_mine"})["flows"]) == sorted(made)
+    assert len(set(made)) == 2

@@ -6,16 +6,18 @@ it to read; nothing is raised and nothing is written.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from holdfast.authoring.code.step import current_step as step_here
 from holdfast.connect.engine import Engine
 from holdfast.core.duration import Duration
 from holdfast.engine.flows import Flow
-from holdfast.errors import BadFlowWait, BadOption, FlowNotFound, FlowNotYours, HoldfastError
+from holdfast.errors import BadFlowWait, BadOption, FlowExists, FlowNotFound, FlowNotYours, HoldfastError
 
 ACTIONS = ("start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine")
 
@@ -118,7 +120,13 @@ class FlowTool:
 
     def _start(self, controller: str, goal: str, current_step: str = "init", state: Any = None) -> Flow:
         options = {"current_step": current_step, "state": state, "requester": self._session, "start": True}
-        return self._flows.create(controller, goal, owner=self.owner, **options)
+        known = _id_in_step(controller, goal, current_step, state)
+        try:
+            return self._flows.create(controller, goal, owner=self.owner, id=known, **options)
+        except FlowExists:
+            if known is None:
+                raise
+            return self._flows.get(known, owner=self.owner)  # an attempt before this one started it
 
     def _status(self, flow_id: str) -> Flow:
         return self._flows.get(flow_id, owner=self.owner)
@@ -156,6 +164,14 @@ _FIELDS: dict[str, set[str]] = {
     "advance": {"flow_id", "patch", "current_step"},
     "finish": {"flow_id", "patch"},
 }
+
+
+def _id_in_step(*asked: Any) -> str | None:
+    """Return the id of a flow that a step starts: the same in every attempt. Elsewhere a flow gets one of its own."""
+    info = step_here.get()
+    if info is None:
+        return None
+    return hashlib.sha256(msgspec.json.encode([info.idempotency_key, *asked])).hexdigest()[:26]
 
 
 def _read_wait(wait: Any) -> dict[str, Any]:

@@ -14,6 +14,9 @@ class Purse(Protocol):
         """Note what is spent: it is taken when the attempt completes. A fact is counted when it has ended, however it ends.
         Raises UnknownDimension, BudgetExceeded."""
 
+    def counted(self) -> frozenset[str]:
+        """Return the dimensions that the budgets of the run count; none if it has no budget."""
+
     def reserve(self, amounts: Mapping[str, int]) -> object:
         """Set so much aside and return what it is given back by. Raises BudgetExceeded."""
 

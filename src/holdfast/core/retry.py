@@ -10,12 +10,12 @@ from typing import Any
 
 from holdfast.core import duration
 from holdfast.core.duration import Duration
-from holdfast.errors import BadDuration, BadOption, Fail, NotEncodable, Retry, WrongType
+from holdfast.errors import BadDuration, BadOption, Fail, Fenced, NotEncodable, Retry, WrongType
 
 RETRY_LIMIT = 100
 """How many attempts a step gets in all when its code raises Retry but its policy allows no retries."""
 
-_HOPELESS = (Fail, NotEncodable, WrongType)
+_HOPELESS = (Fail, Fenced, NotEncodable, WrongType)
 
 
 @dataclass(frozen=True, slots=True)

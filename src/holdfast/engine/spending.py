@@ -69,6 +69,10 @@ class HandPurse:
                 self._grant(request, self._held.host.writer.call(request))
                 self._held.learn_lines()  # there was room after all
 
+    def counted(self) -> frozenset[str]:
+        """Return the dimensions that the budgets of the run count."""
+        return self._held.counted_dimensions()
+
     def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
         """Set so much aside."""
         request = self._request(amounts)
@@ -160,6 +164,12 @@ class Spender(Listening):
         for spending in spendings:
             for line in self._lines:
                 line.used += spending.amounts.get(line.dimension, 0)
+
+    def counted_dimensions(self) -> frozenset[str]:
+        """Return what the run's budgets count, as far as it was looked up; it is looked up once."""
+        if self.run.budgets and not self._dimensions:
+            self.learn_lines()
+        return self._dimensions if self.run.budgets else frozenset()
 
     def spends_freely(self, step: str) -> bool:
         """Say whether no limit holds this step up: what is undone must be undone."""

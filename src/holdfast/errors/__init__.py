@@ -89,6 +89,7 @@ HoldfastError
 ├── Retry                      raised by user code: try again, after a while
 ├── ResultTimeout              ``result(timeout=...)`` waited long enough
 ├── LeaseLost                  another worker owns the run now; the write changed nothing
+├── Fenced                     somebody newer was here; the write outside changed nothing
 ├── IllegalMove                this cannot happen to a run in this status
 ├── Diverged                   the code no longer matches the history that it replays
 └── StoreError                 the database said no
@@ -126,6 +127,20 @@ from holdfast.errors.graphs import MemberExists as MemberExists
 from holdfast.errors.graphs import MemberNotFound as MemberNotFound
 from holdfast.errors.graphs import MemberStarted as MemberStarted
 from holdfast.errors.graphs import SelfEdge as SelfEdge
+from holdfast.errors.store import BadData as BadData
+from holdfast.errors.store import BadUrl as BadUrl
+from holdfast.errors.store import CodecMismatch as CodecMismatch
+from holdfast.errors.store import StoreBusy as StoreBusy
+from holdfast.errors.store import StoreCorrupt as StoreCorrupt
+from holdfast.errors.store import StoreError as StoreError
+from holdfast.errors.store import StoreForeign as StoreForeign
+from holdfast.errors.store import StoreFull as StoreFull
+from holdfast.errors.store import StoreHalfCopied as StoreHalfCopied
+from holdfast.errors.store import StoreInUse as StoreInUse
+from holdfast.errors.store import StoreNotEmpty as StoreNotEmpty
+from holdfast.errors.store import StoreReadOnly as StoreReadOnly
+from holdfast.errors.store import StoreTooNew as StoreTooNew
+from holdfast.errors.store import StoreUnavailable as StoreUnavailable
 
 
 class BadOption(UsageError):
@@ -421,8 +436,7 @@ class Retry(HoldfastError):
 
     def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
         self.after = after
-        told = {"message": message} if message else {}
-        super().__init__(**told, **({"after": after} if after is not None else {}), **facts)
+        super().__init__(**({"message": message} if message else {}), **({} if after is None else {"after": after}), **facts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Retry, (str(self.facts.get("message", "")),))
@@ -436,65 +450,13 @@ class LeaseLost(HoldfastError):
     """Another worker owns this run now: the write was refused and changed nothing."""
 
 
+class Fenced(HoldfastError):
+    """Somebody newer, or another run, owns what was to be written: the write was refused and changed nothing."""
+
+
 class IllegalMove(HoldfastError):
     """This cannot happen to a run in this status."""
 
 
 class Diverged(HoldfastError):
     """The code no longer matches the recorded history."""
-
-
-class StoreError(HoldfastError):
-    """The database refused."""
-
-
-class StoreBusy(StoreError):
-    """Another process kept the write lock of the database for too long: nothing was written, try again."""
-
-
-class StoreFull(StoreError):
-    """The disk or database is full: nothing was written; make room and try again."""
-
-
-class StoreReadOnly(StoreError):
-    """The database cannot be written: check the permissions of the file and its folder."""
-
-
-class StoreCorrupt(StoreError):
-    """This file is not a sound database: restore it from a backup."""
-
-
-class StoreTooNew(StoreError):
-    """The database was written by a newer Holdfast: upgrade this one."""
-
-
-class StoreForeign(StoreError):
-    """The tables in this database were changed by something else."""
-
-
-class StoreUnavailable(StoreError):
-    """The database cannot be opened: check that it is there and may be read."""
-
-
-class StoreInUse(StoreError):
-    """Somebody works on this database: stop that worker, then try again."""
-
-
-class StoreNotEmpty(StoreError):
-    """There are runs in this database already: copy into a new one."""
-
-
-class StoreHalfCopied(StoreError):
-    """A copy into this database did not come to its end: repeat `holdfast db copy SOURCE TARGET`, which begins by emptying it."""
-
-
-class BadUrl(StoreError):
-    """This is no database that Holdfast knows: use a path, sqlite:///path or postgresql://host/name."""
-
-
-class CodecMismatch(StoreError):
-    """The data in this database was written with another codec: open it with that one."""
-
-
-class BadData(StoreError):
-    """Stored data cannot be read."""

@@ -80,7 +80,7 @@ class AsyncProgram(CodeProgram):
     def _set_timer(self, delay: float, fire: Callable[[], None]) -> Callable[[], None]:
         command = SetTimer(self.identify("timer"), max(int(delay * 1_000_000), 1))
         future = self.loop.create_future()
-        future.add_done_callback(lambda done: None if done.cancelled() else fire())
+        future.add_done_callback(lambda done: None if done.cancelled() or done.exception() else fire())
         event = self.want(command, (future, asyncio.current_task(self.loop)))
         if event is not None:
             future.set_result(event)
@@ -99,6 +99,11 @@ class AsyncProgram(CodeProgram):
             self.loop.settle()
 
     def _leave(self) -> None:
+        if self.loop.gentle:
+            for future, _ in [waiter for _, waiter in self._wanted.values()]:
+                if not future.done():
+                    future.set_exception(Evicted())
+            self.loop.unwind()
         self.loop.close()
         self._main = None
 

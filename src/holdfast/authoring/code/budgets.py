@@ -119,7 +119,7 @@ class reserve:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._release()
         program = current_program.get()
-        if self._flow is not None and isinstance(program, AsyncProgram) and kind is not GeneratorExit:
+        if self._flow is not None and isinstance(program, AsyncProgram) and kind not in (GeneratorExit, Evicted):
             await _fulfil(program, self._settling(program))
 
     def _reserving(self, program: CodeProgram) -> Wish:

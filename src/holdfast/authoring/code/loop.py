@@ -7,14 +7,19 @@ Timers of asyncio (``asyncio.timeout``, ``asyncio.sleep``) become durable timers
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Coroutine
-from contextvars import Context, copy_context
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 from holdfast.authoring.code.branch import enter_branch
 from holdfast.errors import BadOption
+
+threads_here: ContextVar[bool] = ContextVar("holdfast_threads_here", default=False)
+"""Whether what a library would do in a thread, though it is only code, is done right here."""
 
 SetTimer = Callable[[float, Callable[[], None]], Callable[[], None]]
 
@@ -28,14 +33,18 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         self._set_timer = set_timer
         self.tasks: dict[asyncio.Task[Any], Context] = {}
         self.trouble: BaseException | None = None
+        self.gentle = False
+        """Whether libraries live here, too: they clean up with awaits, and are given the time for it."""
 
     def settle(self) -> None:
         """Run what is ready, and what that makes ready, until nothing is."""
         ready = self._ready
         if not ready:
             return
-        outer = events._get_running_loop()
+        outer, hooks = events._get_running_loop(), sys.get_asyncgen_hooks()
         events._set_running_loop(self)
+        if self.gentle:
+            sys.set_asyncgen_hooks(None, _let_go)
         try:
             while ready:
                 handle = ready.popleft()
@@ -43,6 +52,22 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                     handle._run()
         finally:
             events._set_running_loop(outer)
+            if self.gentle:
+                sys.set_asyncgen_hooks(*hooks)
+
+    def be_gentle(self) -> None:
+        """From now on libraries live here, too."""
+        if not self.gentle:
+            self.gentle = True
+            if events._get_running_loop() is self:
+                sys.set_asyncgen_hooks(None, _let_go)  # until the end of this turn, which puts back what was there
+
+    def unwind(self) -> None:
+        """Let what still waits end by itself, as far as it does."""
+        self.settle()
+        for task in list(self.tasks):
+            task.cancel()
+        self.settle()
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         handle = asyncio.Handle(callback, args, self, context)
@@ -84,6 +109,9 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
         task.add_done_callback(lambda done: self.tasks.pop(done, None))
         return task
 
+    def get_task_factory(self) -> None:
+        """Tasks are made here, and nowhere else; libraries ask."""
+
     def get_debug(self) -> bool:
         return False
 
@@ -106,7 +134,17 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             drop()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
+        if threads_here.get():
+            return self._done(func, args)
         raise BadOption(option="run_in_executor", why="a workflow has no threads: put the work into a step")
+
+    def _done(self, func: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
     def close(self) -> None:
         """Close every coroutine of the workflow; ``finally`` blocks run, but can record nothing."""
@@ -119,6 +157,12 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
                 continue
         self._ready.clear()
         self._time = self._set_timer = _gone
+
+
+def _let_go(generator: AsyncGenerator[Any, Any]) -> None:
+    """Nobody goes on with an asynchronous generator: it ends here, and not in a task of the engine's own loop."""
+    with suppress(BaseException):
+        generator.aclose().send(None)
 
 
 def _gone(*_: object) -> Any:

@@ -1,0 +1,42 @@
+"""A report as an object, which a worker that was overtaken cannot write over.
+
+`fencing.put` looks at the object, and writes under the condition that it has not changed since: with `If-Match` and
+`If-None-Match` in a store like S3, here in a folder. The run and its generation are in the metadata.
+
+    python examples/fenced_report/workflow.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from holdfast import Engine, fencing, step, workflow
+
+
+@step(retries=3, delay="50ms")
+def write_report(folder: str, day: str, lines: list[str]) -> str:
+    """Write the report of a day and return its tag."""
+    return fencing.put(fencing.Files(folder), f"{day}.txt", "\n".join(lines).encode())
+
+
+@workflow
+async def daily_report(folder: str, day: str) -> str:
+    """Write a draft, then the report over it."""
+    await write_report.aio(folder, day, ["draft"])
+    return await write_report.aio(folder, day, ["sold: 7", "returned: 1"])
+
+
+def main(path: str = "fenced_report.db", folder: str = "reports") -> None:
+    """Write the report of a day; then let another run try to write over it."""
+    with Engine(path) as engine:
+        engine.start(daily_report, folder, "monday").result()
+    print((Path(folder) / "monday.txt").read_text("utf-8"))
+    try:
+        fencing.put(fencing.Files(folder), "monday.txt", b"mine", fence=fencing.Fence("other-run", 1, "report"))
+    except fencing.Fenced as refused:
+        print(type(refused).__name__)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,22 @@
+from examples.pydantic_ai_agent.workflow import main, plan_trip
+
+
+def test_the_agent_asks_before_it_books(holdfast_lab):
+    run = holdfast_lab.start(plan_trip, "somewhere dry")
+    holdfast_lab.settle()
+    [gate] = holdfast_lab.engine.gates(run=run.id)
+    assert gate.prompt == "May travel_agent call book?"
+
+    holdfast_lab.engine.approve(gate.id, by="ann")
+
+    assert "booked Malmo" in str(holdfast_lab.finish(run))
+
+
+def test_without_an_answer_within_a_day_nothing_is_booked(holdfast_lab):
+    assert "booked Malmo" not in str(holdfast_lab.run_to_end(plan_trip, "somewhere dry"))
+
+
+def test_the_program_runs(tmp_path, capsys):
+    main(str(tmp_path / "agent.db"))
+
+    assert "booked Malmo" in capsys.readouterr().out

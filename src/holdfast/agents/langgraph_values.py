@@ -1,0 +1,133 @@
+"""What nodes of LangGraph return, as plain JSON and back: messages, commands and the types of the state, each by its name.
+
+Nothing is imported or called because stored data says so: only types that the state names, or that the user has named, are made.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import enum
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from langchain_core.messages import BaseMessage, messages_from_dict
+from langgraph.types import Command, Overwrite, Send
+
+from holdfast.core import models
+from holdfast.core.codec import JsonCodec, fit
+from holdfast.errors import BadData, BadOption, NotEncodable
+
+_PLAIN = (dt.datetime, dt.date, dt.time, dt.timedelta, uuid.UUID, decimal.Decimal, bytes)
+_CODEC = JsonCodec()
+_MARK = "$"
+"""Keys of data that say what a value is begin with it."""
+
+
+class Values:
+    """Stores values, and makes them again."""
+
+    def __init__(self, types: Iterable[Any]) -> None:
+        self._types: dict[str, Any] = {kind.__name__: kind for kind in _PLAIN}
+        for kind in types:
+            if self._types.setdefault(kind.__name__, kind) is not kind:
+                raise BadOption(option="types", value=kind.__name__, why="two types of the state have this name")
+
+    def store(self, value: Any) -> Any:
+        """Return a value as plain data. Raises NotEncodable."""
+        if value is None or type(value) in (str, bool, int, float):
+            return value
+        if isinstance(value, list):
+            return [self.store(one) for one in value]
+        if isinstance(value, Mapping):
+            return self._store_mapping(value)
+        if isinstance(value, tuple | set | frozenset):
+            return {f"{_MARK}{type(value).__name__}": [self.store(one) for one in value]}
+        return self._store_object(value)
+
+    def _store_mapping(self, value: Mapping[Any, Any]) -> Any:
+        if all(isinstance(key, str) and not key.startswith(_MARK) for key in value):
+            return {key: self.store(one) for key, one in value.items()}
+        return {f"{_MARK}dict": [[self.store(key), self.store(one)] for key, one in value.items()]}
+
+    def _store_object(self, value: Any) -> Any:
+        if isinstance(value, BaseMessage):
+            told = {name: getattr(value, name) for name in type(value).model_fields}
+            return {f"{_MARK}message": [value.type, self.store(told | (value.model_extra or {}))]}
+        if isinstance(value, Send):
+            return {f"{_MARK}send": [value.node, self.store(value.arg)]}
+        if isinstance(value, Command):
+            parts = {name: self.store(getattr(value, name)) for name in ("graph", "update", "goto")}
+            return {f"{_MARK}command": parts}
+        if isinstance(value, Overwrite):
+            return {f"{_MARK}overwrite": self.store(value.value)}
+        name = type(value).__name__
+        if self._types.get(name) is not type(value):
+            raise NotEncodable(value=name, why=f"the state does not name this type: say run(..., types=[{name}])")
+        return {f"{_MARK}type": [name, msgspec.json.decode(_CODEC.encode(value, what=name))]}
+
+    def restore(self, data: Any) -> Any:
+        """Return the value that was stored. Raises BadData."""
+        if isinstance(data, list):
+            return [self.restore(one) for one in data]
+        if not isinstance(data, dict):
+            return data
+        mark = next(iter(data), "")
+        if len(data) != 1 or not mark.startswith(_MARK):
+            return {key: self.restore(one) for key, one in data.items()}
+        return self._restore_marked(mark, data[mark])
+
+    def _restore_marked(self, mark: str, told: Any) -> Any:
+        match mark.removeprefix(_MARK):
+            case "type":
+                kind = self._types.get(told[0])
+                if kind is None:
+                    raise BadData(type=told[0], why="the state no longer names this type: say run(..., types=[...])")
+                return fit(told[1], kind, told[0])
+            case "message":
+                return messages_from_dict([{"type": told[0], "data": self.restore(told[1])}])[0]
+            case "send":
+                return Send(told[0], self.restore(told[1]))
+            case "command":
+                return Command(**{name: self.restore(one) for name, one in told.items()})
+            case "overwrite":
+                return Overwrite(self.restore(told))
+            case "dict":
+                return {self.restore(key): self.restore(one) for key, one in told}
+            case "tuple" | "set" | "frozenset" as name:
+                kinds: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+                return kinds[name](self.restore(one) for one in told)
+        raise BadData(mark=mark, why="it was written by another version")
+
+
+def types_in(*schemas: Any) -> list[Any]:
+    """Return the types that the annotations of a state name, themselves included, and what they name."""
+    found: dict[int, Any] = {}
+    for schema in schemas:
+        _collect(schema, found)
+    return [kind for kind in found.values() if _is_storable(kind)]
+
+
+def _is_storable(kind: Any) -> bool:
+    if not isinstance(kind, type) or issubclass(kind, BaseMessage):
+        return False
+    return models.is_model(kind) or is_dataclass(kind) or issubclass(kind, msgspec.Struct | enum.Enum)
+
+
+def _collect(kind: Any, found: dict[int, Any]) -> None:
+    if id(kind) in found:
+        return
+    found[id(kind)] = kind
+    if get_origin(kind) is not None:
+        for part in get_args(kind):
+            _collect(part, found)
+    elif isinstance(kind, type) and not issubclass(kind, BaseMessage):
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except (NameError, TypeError):  # annotations that cannot be read here name nothing
+            return
+        for part in hints.values():
+            _collect(part, found)

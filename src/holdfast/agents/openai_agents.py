@@ -1,0 +1,317 @@
+"""Agents of the OpenAI Agents SDK as durable workflows: ``result = await run(agent, "...")`` instead of ``Runner.run``.
+
+In a workflow every call of a model, of a function tool and of a session is a step: recorded once, never paid for twice. Elsewhere
+``run`` is ``Runner.run``. Tools that need approval ask people through gates; tokens are reported to the budgets of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.agents import calls
+from holdfast.agents.calls import Settings
+from holdfast.agents.flow_tool import FlowTool
+from holdfast.core.budgets import Amount
+from holdfast.errors import BadOption, NotInWorkflow, StepFailed
+
+try:
+    from agents import Agent, FunctionTool, Handoff, Model, ModelProvider, ModelResponse, RunConfig, Runner, RunResult, Usage
+    from agents.memory import Session
+    from agents.tool import (
+        ToolOutputFileContent,
+        ToolOutputImage,
+        ToolOutputText,
+        maybe_invoke_function_tool_failure_error_function,
+        set_function_tool_failure_error_function,
+    )
+    from openai.types.responses import ResponseCompletedEvent, ResponseReasoningSummaryTextDeltaEvent, ResponseTextDeltaEvent
+    from pydantic import TypeAdapter
+    from pydantic_core import to_jsonable_python
+except ImportError as error:
+    raise calls.missing("openai-agents", "openai-agents") from error
+
+Spends = Callable[[Usage], Mapping[str, Amount]]
+_RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
+_OUTPUTS = {kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
+_OUTPUT = "$tool_output"
+
+
+def tokens(usage: Usage) -> Mapping[str, Amount]:
+    """Return what a call of a model used: requests, tokens, input_tokens, output_tokens."""
+    return calls.used(max(usage.requests, 1), usage.input_tokens, usage.output_tokens)
+
+
+@dataclass
+class _Terms:
+    """How the calls of one run of an agent are made."""
+
+    model: Settings
+    tool: Settings
+    tools: Mapping[str, Settings]
+    stream: bool
+    spends: Spends
+    known: dict[int, Agent[Any]] = field(default_factory=dict)
+
+
+async def run(
+    agent: Agent[Any],
+    input: Any,
+    *,
+    model: Mapping[str, Any] | None = None,
+    tool: Mapping[str, Any] | None = None,
+    tools: Mapping[str, Mapping[str, Any]] | None = None,
+    stream: bool = False,
+    approval: Mapping[str, Any] | None = None,
+    spends: Spends = tokens,
+    run_config: RunConfig | None = None,
+    session: Session | None = None,
+    **options: Any,
+) -> RunResult:
+    """Run an agent, in a workflow as steps of it.
+
+    *model* and *tool* are options of the steps (``retries``, ``delay``, ``timeout`` and so on), *tools* those of single tools by
+    name. With *stream* the words of the model are frames of the run's output while it speaks. *approval* are options of the gates
+    for tools that need approval. *spends* says what a call of a model costs, by dimension. The rest is that of ``Runner.run``.
+    """
+    given = {name: calls.settings_from(f"tools {name}:", one) for name, one in (tools or {}).items()}
+    terms = _Terms(calls.settings_from("model", model), calls.settings_from("tool", tool), given, stream, spends)
+    asked = calls.approval_from(approval)
+    if calls.program_here() is None:
+        return await Runner.run(agent, input, run_config=run_config, session=session, **options)
+    config = run_config or RunConfig(tracing_disabled=True)
+    config = replace(config, model_provider=_Provider(config.model_provider, terms), model=_model(config.model, terms))
+    kept = None if session is None else _Session(session, terms)
+    with calls.agent_run(agent.name):
+        durable = _durable(agent, terms)
+        result = await Runner.run(durable, input, run_config=config, session=kept, **options)
+        while result.interruptions:
+            state = result.to_state()
+            await _decide(state, result.interruptions, asked)
+            result = await Runner.run(durable, state, run_config=config, session=kept, **_again(options))
+    return result
+
+
+def _again(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for going on with what was interrupted: the rest is in its state."""
+    return {name: value for name, value in options.items() if name in ("hooks", "error_handlers", "max_turns")}
+
+
+async def _decide(state: Any, interruptions: list[Any], asked: Mapping[str, Any]) -> None:
+    """Ask people about the calls that need approval, about all of them at once."""
+    questions = [calls.approval(item.agent.name, item.name or "a tool", _arguments(item), asked) for item in interruptions]
+    for item, verdict in zip(interruptions, await asyncio.gather(*questions), strict=True):
+        if verdict.approved:
+            state.approve(item)
+        else:
+            state.reject(item, rejection_message=verdict.words)
+
+
+def _arguments(item: Any) -> Any:
+    text = item.arguments
+    try:
+        return json.loads(text) if isinstance(text, str) and text else text
+    except ValueError:
+        return text
+
+
+# Agents and tools
+
+
+def _durable(agent: Agent[Any], terms: _Terms) -> Agent[Any]:
+    """Return the same agent with models and tools that are called as steps; so are those that it hands over to."""
+    found = terms.known.get(id(agent))
+    if found is not None:
+        return found
+    if agent.mcp_servers:
+        why = "MCP servers cannot be called as steps: offer what they do as function tools"
+        raise BadOption(option="agent", value=agent.name, why=why)
+    made: Agent[Any] = copy.copy(agent)
+    terms.known[id(agent)] = terms.known[id(made)] = made
+    made.model = _model(agent.model, terms)
+    made.tools = [_tool(tool, terms) for tool in agent.tools]
+    made.handoffs = [_handoff(one, terms) for one in agent.handoffs]
+    return made
+
+
+def _handoff(given: Any, terms: _Terms) -> Any:
+    if not isinstance(given, Handoff):
+        return _durable(given, terms)
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        return _durable(await given.on_invoke_handoff(context, arguments), terms)
+
+    return replace(given, on_invoke_handoff=invoke)
+
+
+_LOCAL = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
+"""Tools of the SDK that act on this machine, and not as functions."""
+
+
+def _tool(tool: Any, terms: _Terms) -> Any:
+    """Return a tool whose calls are steps. What runs at the provider is part of the call of the model."""
+    if not isinstance(tool, FunctionTool):
+        if type(tool).__name__ in _LOCAL:
+            raise BadOption(option="tool", value=type(tool).__name__, why="only function tools can be called as steps")
+        return tool
+    settings = terms.tools.get(tool.name, terms.tool)
+    bare = set_function_tool_failure_error_function(copy.copy(tool), None)  # so that the step sees errors, and is tried again
+    made = copy.copy(tool)
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        async def body() -> Any:
+            return _stored(await bare.on_invoke_tool(context, arguments))
+
+        try:
+            return _restored(await calls.recorded(f"tool:{tool.name}", body, settings))
+        except StepFailed as failure:
+            told = await maybe_invoke_function_tool_failure_error_function(function_tool=made, context=context, error=failure)
+            if told is None:
+                raise
+            return told
+
+    made.on_invoke_tool = invoke
+    return made
+
+
+def _stored(value: Any) -> Any:
+    """Return what a tool returned as plain data."""
+    if isinstance(value, list):
+        return [_stored(one) for one in value]
+    if isinstance(value, ToolOutputText | ToolOutputImage | ToolOutputFileContent):
+        return {_OUTPUT: type(value).__name__, "value": value.model_dump(mode="json")}
+    return to_jsonable_python(value, fallback=str)
+
+
+def _restored(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_restored(one) for one in data]
+    if isinstance(data, dict) and data.get(_OUTPUT) in _OUTPUTS:
+        return _OUTPUTS[data[_OUTPUT]].model_validate(data["value"])
+    return data
+
+
+# Models
+
+
+def _model(given: Any, terms: _Terms) -> Any:
+    """Return a model whose calls are steps; a name is for the provider to look up."""
+    return _DurableModel(lambda: given, terms) if isinstance(given, Model) else given
+
+
+class _Provider(ModelProvider):
+    """Looks models up where they are called: in the step."""
+
+    def __init__(self, inner: ModelProvider, terms: _Terms) -> None:
+        self._inner, self._terms = inner, terms
+
+    def get_model(self, model_name: str | None) -> Model:
+        return _DurableModel(lambda: self._inner.get_model(model_name), self._terms)
+
+
+class _DurableModel(Model):
+    """A model whose calls are steps."""
+
+    def __init__(self, find: Callable[[], Model], terms: _Terms) -> None:
+        self._find, self._terms = find, terms
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        """Call the model in a step."""
+
+        async def body() -> Any:
+            call = _spoken if self._terms.stream else _asked
+            response = await call(self._find(), args, kwargs)
+            calls.report(self._terms.spends(response.usage))
+            return _RESPONSE.dump_python(response, mode="json", by_alias=True, exclude_unset=True)
+
+        return _RESPONSE.validate_python(await calls.recorded("model", body, self._terms.model))
+
+    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Not in a workflow: there the words of a model are output of the run."""
+        raise NotInWorkflow(call="run_streamed", why="use run(..., stream=True), and follow the output of the run")
+
+
+async def _asked(model: Model, args: Any, kwargs: Any) -> ModelResponse:
+    return await model.get_response(*args, **kwargs)
+
+
+async def _spoken(model: Model, args: Any, kwargs: Any) -> ModelResponse:
+    """Let the model speak, show what it says, and return the whole."""
+    found: ModelResponse | None = None
+    async for event in model.stream_response(*args, **kwargs):
+        if isinstance(event, ResponseTextDeltaEvent):
+            calls.show("text", event.delta)
+        elif isinstance(event, ResponseReasoningSummaryTextDeltaEvent):
+            calls.show("thinking", event.delta)
+        elif isinstance(event, ResponseCompletedEvent):
+            found = _whole(event.response)
+    if found is None:
+        raise ConnectionError("the model stopped in the middle of its answer")
+    for item in found.output:
+        if getattr(item, "type", None) == "function_call":
+            calls.show("tool_call", {"tool": getattr(item, "name", ""), "arguments": _arguments(item)})
+    return found
+
+
+def _whole(response: Any) -> ModelResponse:
+    told = response.usage
+    usage = Usage()
+    if told is not None:
+        usage = Usage(
+            requests=1, input_tokens=told.input_tokens, output_tokens=told.output_tokens, total_tokens=told.total_tokens,
+            input_tokens_details=told.input_tokens_details, output_tokens_details=told.output_tokens_details,
+        )  # fmt: skip
+    return ModelResponse(output=response.output, usage=usage, response_id=response.id)
+
+
+# Sessions
+
+
+class _Session:
+    """A session that is read and written in steps."""
+
+    def __init__(self, inner: Session, terms: _Terms) -> None:
+        self._inner, self._terms = inner, terms
+        self.session_id = inner.session_id
+        self.session_settings = getattr(inner, "session_settings", None)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Read the conversation."""
+        return list(await self._do("get_items", lambda: self._inner.get_items(limit)))
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append to the conversation."""
+        await self._do("add_items", lambda: self._inner.add_items(items))
+
+    async def pop_item(self) -> Any:
+        """Take the last item away."""
+        return await self._do("pop_item", self._inner.pop_item)
+
+    async def clear_session(self) -> None:
+        """Forget the conversation."""
+        await self._do("clear_session", self._inner.clear_session)
+
+    async def _do(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        async def body() -> Any:
+            return to_jsonable_python(await call(), fallback=str)
+
+        return await calls.recorded(f"session.{name}", body, self._terms.tool)
+
+
+def flow_tool(tool: FlowTool) -> FunctionTool:
+    """Return managed flows as a tool: ``Agent(..., tools=[flow_tool(FlowTool(engine, ...))])``."""
+
+    async def invoke(_: Any, arguments: str) -> str:
+        return json.dumps(await asyncio.to_thread(tool, arguments))
+
+    return FunctionTool(
+        name=tool.name, description=tool.description, params_json_schema=tool.parameters, on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )  # fmt: skip
+
+
+__all__ = ["flow_tool", "run", "tokens"]
