@@ -92,6 +92,12 @@ async def job(number: int) -> int:
 
 
 @workflow
+async def listener(number: int) -> int:
+    await wait_signal("go")
+    return number
+
+
+@workflow
 async def parent(count: int) -> int:
     return len(await holdfast.map(job, range(count)))
 
