@@ -9,7 +9,7 @@ from holdfast.cli.desk import Office, desk, need_command, printing, without_secr
 from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.progress import counting, measuring
 from holdfast.cli.rekey import rekey
-from holdfast.engine.export import ENCRYPTION
+from holdfast.store.contract import ENCRYPTION
 
 
 @click.group(

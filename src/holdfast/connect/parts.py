@@ -19,7 +19,6 @@ from holdfast.core.duration import Duration
 from holdfast.core.records import NewRun, Route, Run
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
-from holdfast.engine.export import ENCRYPTION
 from holdfast.engine.frames import Frames
 from holdfast.engine.news import News
 from holdfast.engine.payloads.vault import LARGE, Vault
@@ -32,7 +31,7 @@ from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
 from holdfast.store.clock import Clock
-from holdfast.store.contract import MOST_SIGNALS, PauseSchedule, SaveSetting, SetSchedule, Transition
+from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, PauseSchedule, SaveSetting, SetSchedule, Transition
 
 log = logging.getLogger("holdfast")
 

@@ -6,15 +6,11 @@ from collections.abc import Callable, Iterator
 
 from holdfast.core.records import Run
 from holdfast.errors import RunExists
-from holdfast.store.contract import EndCopy, Filter, ImportRun, SaveSetting, Store
-from holdfast.store.transitions.copying import MARK
+from holdfast.store.contract import ENCRYPTION, HALF_COPIED, EndCopy, Filter, ImportRun, SaveSetting, Store
 
 PAGE = 500
 RUNS, BYTES = 200, 8 * 1024 * 1024
 """How many runs are written in one transaction, and about how many bytes of them."""
-
-ENCRYPTION = "encryption"
-"""The setting of a database that is encrypted."""
 
 Progress = Callable[[int], None]
 
@@ -28,7 +24,7 @@ def export(source: Store, run: Run, open_target: Callable[[], Store], progress: 
         if source.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
         if fresh:
-            _do(target, SaveSetting(MARK, str(target.now())))
+            _do(target, SaveSetting(HALF_COPIED, str(target.now())))
         count = 0
         for batch in _batches(source, run):
             _write(target, batch)

@@ -15,11 +15,11 @@ import msgspec
 
 from holdfast.core.records import Dossier, Payload, Session
 from holdfast.engine.duties import is_dead
-from holdfast.engine.export import ENCRYPTION
 from holdfast.engine.payloads.checking import digests
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadData, BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
 from holdfast.store.contract import (
+    ENCRYPTION,
     BeginCopy,
     CopyPayloads,
     CopyRuns,

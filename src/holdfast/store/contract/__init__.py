@@ -63,6 +63,8 @@ from holdfast.store.contract.leases import (
     SetPriority,
 )
 from holdfast.store.contract.payloads import (
+    ENCRYPTION,
+    HALF_COPIED,
     Change,
     CopyPayloads,
     Doomed,
@@ -208,6 +210,8 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
 
 
 __all__ = [
+    "ENCRYPTION",
+    "HALF_COPIED",
     "MOST_SIGNALS",
     "WAIT_TOKEN",
     "Advance",

@@ -73,6 +73,10 @@ class EndUpkeep(msgspec.Struct):
     pause: int
 
 
+ENCRYPTION, HALF_COPIED = "encryption", "half_copied"
+"""The settings of a database that is encrypted, and of one into which a copy has not come to its end."""
+
+
 class SaveSetting(msgspec.Struct):
     """Note something about the installation, once; what was noted before stays. Answers None."""
 

@@ -15,7 +15,6 @@ from holdfast.store import queries, reports
 from holdfast.store.reading.asking import Asking
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
-from holdfast.store.transitions.copying import MARK
 from holdfast.store.transitions.transaction import lane_from
 
 ALL = 2**62
@@ -126,7 +125,7 @@ class RunReader(Asking):
         return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
 
     def is_half_copied(self) -> bool:
-        return bool(self._rows("setting", name=MARK))
+        return bool(self._rows("setting", name=c.HALF_COPIED))
 
     def _broken_laws(self, progress: c.Checked | None = None) -> list[str]:
         """Say of each law that does not hold who breaks it."""

@@ -18,9 +18,6 @@ from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Row, Transaction
 
-MARK = "half_copied"
-"""The setting of a store that a copy into it has begun and not ended."""
-
 _EMPTY = (
     "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
     "empty_payloads", "empty_payload_parts", *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
@@ -55,11 +52,11 @@ def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
 
 def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
     """Empty the store of what an interrupted copy has left, and mark it until this one has ended."""
-    if not tx.rows("setting", name=MARK) and tx.rows("any_run"):
+    if not tx.rows("setting", name=c.HALF_COPIED) and tx.rows("any_run"):
         raise StoreNotEmpty()
     for query in _EMPTY:
         tx.change(query)
-    tx.change("save_setting", name=MARK, value=str(tx.now))
+    tx.change("save_setting", name=c.HALF_COPIED, value=str(tx.now))
     for lane in op.lanes:
         set_lane(tx, c.SetLane(lane))
         tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
@@ -69,7 +66,7 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
 
 def end_copy(tx: Transaction, op: c.EndCopy) -> None:
     """Take the mark off."""
-    tx.change("delete_setting", name=MARK)
+    tx.change("delete_setting", name=c.HALF_COPIED)
     tx.rows("settle_numbers")
     tx.hints.ready = True
 
