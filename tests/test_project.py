@@ -26,6 +26,17 @@ def test_a_source_file_can_be_held_in_mind():
     assert {name: length for name, length in lengths.items() if length > LONGEST and name not in MAY_BE_LONGER} == {}
 
 
+def test_a_workflow_of_tests_and_examples_has_a_name_of_its_own():
+    """They meet in one process, where a name that two of them have is served by none."""
+    places: dict[str, set[str]] = {}
+    for folder in ("tests", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in workflows(path) if "typing" not in path.parts else ():
+                places.setdefault(name, set()).add(path.relative_to(ROOT).as_posix())
+
+    assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_no_test_waits_and_hopes():
     found = [*naps(ROOT / "tests"), *naps(ROOT / "examples", "test_*.py")]
 
@@ -73,3 +84,13 @@ def trees(folder: Path, pattern: str = "*.py") -> Iterator[tuple[Path, ast.Modul
 
 def place(path: Path, node: ast.stmt | ast.expr) -> str:
     return f"{path.relative_to(ROOT).as_posix()}:{node.lineno}: {ast.unparse(node)}"
+
+
+def workflows(path: Path) -> Iterator[str]:
+    """The names of the workflows and tasks that a module defines."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        for mark in getattr(node, "decorator_list", []):
+            call = mark if isinstance(mark, ast.Call) else None
+            if ast.unparse(call.func if call else mark).rpartition(".")[2] in ("workflow", "task"):
+                given = [word.value.value for word in call.keywords if word.arg == "name"] if call else []
+                yield given[0] if given else node.name

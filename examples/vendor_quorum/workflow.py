@@ -22,7 +22,7 @@ async def withdraw(vendor: str) -> None:
 
 
 @workflow
-async def ask(vendor: str, price: int | None) -> int:
+async def ask_vendor(vendor: str, price: int | None) -> int:
     """Ask a vendor; one that has no price yet answers later, by a signal."""
     compensate(withdraw, vendor)
     return price if price is not None else await wait_signal("offer", type=int)
@@ -34,7 +34,7 @@ async def deliver(vendor: str, part: int) -> str:
 
 
 @workflow
-async def buy(offers: dict[str, int], parts: int) -> str:
+async def buy_cheapest(offers: dict[str, int], parts: int) -> str:
     """Choose, and add the deliveries to the graph: nobody knew before how many there are."""
     vendor = min(offers, key=lambda name: offers[name])
     more = Graph()
@@ -47,8 +47,8 @@ async def buy(offers: dict[str, int], parts: int) -> str:
 def procurement(prices: dict[str, int | None], parts: int) -> Graph:
     """Draw up the graph."""
     graph = Graph("procurement")
-    vendors = [graph.add(ask, vendor, price, name=vendor) for vendor, price in prices.items()]
-    graph.add(buy, parts=parts, name="buy").after(*vendors, need=2, rest="cancel", into="offers")
+    vendors = [graph.add(ask_vendor, vendor, price, name=vendor) for vendor, price in prices.items()]
+    graph.add(buy_cheapest, parts=parts, name="buy").after(*vendors, need=2, rest="cancel", into="offers")
     return graph
 
 

@@ -384,7 +384,7 @@ async def branch(x: int) -> int:
     return await add(y, 1)
 
 
-@workflow
+@workflow(name="boundary_branches")
 async def branches(x: int) -> list[int]:
     return await gather(branch(1), branch(2), branch(3), sleep("90m"))
 

@@ -70,7 +70,7 @@ async def two_in_a_row() -> list:
     return [one.by, two.by]
 
 
-@workflow
+@workflow(name="gate_too_late")
 async def too_late() -> str:
     try:
         return await gate("Now?", timeout="1h")
@@ -100,7 +100,7 @@ async def race() -> str:
     return await ship(winner)
 
 
-@workflow
+@workflow(name="gates_side_by_side")
 async def side_by_side() -> list:
     return list(await gather(gate("Left?", assignees=["ann"]), gate("Right?", assignees=["ann"])))
 

@@ -62,7 +62,7 @@ async def trying() -> int:
     return await third_time_lucky()
 
 
-@workflow
+@workflow(name="harness_asking")
 async def asking() -> str:
     return await wait_signal("answer", type=str)
 
@@ -73,7 +73,7 @@ async def endless() -> None:
         await sleep("1d")
 
 
-@workflow
+@workflow(name="harness_failing")
 async def failing() -> None:
     await note("before")
     raise Fail("no use")

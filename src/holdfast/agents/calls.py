@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.authoring.code import aio
 from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.branch import Branch, current_branch
-from holdfast.authoring.code.budgets import spend
+from holdfast.authoring.code.budgets import spent
 from holdfast.authoring.code.output import emit
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.step import current_step, failed, run_step
@@ -175,7 +175,7 @@ def report(amounts: Mapping[str, Amount]) -> None:
     counted = purse.counted()
     found = {name: amount for name, amount in amounts.items() if name in counted and amount}
     if found:
-        spend(key=None, **found)
+        spent(key=None, **found)
 
 
 def used(requests: int, given: int, taken: int) -> dict[str, Amount]:
