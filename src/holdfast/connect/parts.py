@@ -85,7 +85,7 @@ class Parts:
 
         def look() -> Run:
             nonlocal uneasy_at
-            run = self.client.get(run_id)
+            run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
             if uneasy_at is not None and time.monotonic() >= uneasy_at:
                 uneasy_at = None
                 if self.worker is None and run.status not in DONE:
@@ -165,6 +165,8 @@ class Parts:
         """Go on, here, with the runs that were born leased to this engine's worker."""
         worker = self.worker
         born = [(run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased]
+        if len(born) > 1:
+            self.results.expect(run.id for run, _ in born)
         if worker is not None and born:
             worker.loop.call_soon_threadsafe(worker.adopt_all, born)
 

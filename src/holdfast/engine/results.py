@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from holdfast.core.records import Run
 from holdfast.core.status import FINAL, Status
@@ -16,6 +18,12 @@ WATCHED = 0.5
 
 DONE = FINAL | {Status.STUCK}
 
+MOST, PAGE = 20_000, 500
+"""How many runs somebody may ask for are remembered, and how many of those that have ended are read together."""
+
+FRESH = 1.0
+"""Seconds for which what was read together counts: a run may be replayed."""
+
 
 class Results:
     """Who waits for which run."""
@@ -25,9 +33,42 @@ class Results:
         self._guard = threading.Lock()
         self.watched = False
         """Whether ``changed`` is called when another process has committed."""
+        self._expected: dict[str, None] = {}
+        self._ended: dict[str, None] = {}
+        self._read: tuple[float, dict[str, Run]] = (0.0, {})
+
+    def expect(self, run_ids: Iterable[str]) -> None:
+        """Somebody has started these together, and will want to know what became of each."""
+        with self._guard:
+            self._expected.update(dict.fromkeys(run_ids))
+            for found in (self._expected, self._ended):
+                for run_id in list(islice(found, max(len(found) - MOST, 0))):
+                    del found[run_id]
+
+    def fetch(self, run_id: str, read: Callable[[Sequence[str]], list[Run]]) -> Run | None:
+        """Return a run that has ended here; None if that is not known. Those that were started together are read together."""
+        with self._guard:
+            at, known = self._read
+            if run_id in known and time.monotonic() - at < FRESH:
+                return known.pop(run_id)
+            if run_id not in self._ended:
+                return None
+            del self._ended[run_id]
+            others = list(islice(self._ended, PAGE - 1))
+            for other in others:
+                del self._ended[other]
+        at, found = time.monotonic(), {run.id: run for run in read([run_id, *others])}
+        with self._guard:
+            self._read = (at, found)
+            return found.pop(run_id, None)
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process ended some runs. May come from any thread."""
+        if self._expected:
+            with self._guard:
+                self._ended.update(dict.fromkeys(run_id for run_id in hints.finished if run_id in self._expected))
+                for run_id in hints.finished:
+                    self._expected.pop(run_id, None)
         if self._waiting:
             for run_id in hints.finished:
                 for call in self._waiting.get(run_id, ()):

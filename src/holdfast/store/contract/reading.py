@@ -104,6 +104,9 @@ class Reader(Protocol):
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         """The events of a run in order, those with a higher ``seq`` than *after*."""
 
+    def runs_by_id(self, run_ids: Sequence[str]) -> list[Run]:
+        """Those of these runs that there are, in any order."""
+
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
         """The events of several runs, each in order."""
 

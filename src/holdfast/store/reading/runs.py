@@ -35,6 +35,9 @@ class RunReader(Asking):
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         return [_event(row) for row in self._rows("history", run_id=run_id, after=after)]
 
+    def runs_by_id(self, run_ids: Sequence[str]) -> list[Run]:
+        return [run_from(row) for row in self._rows("runs_by_id", ids=self._as_list(run_ids))]
+
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
         for row in self._rows("histories", ids=self._as_list(run_ids)):

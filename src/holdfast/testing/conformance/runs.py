@@ -472,6 +472,15 @@ class Advancing(Bench):
             Event(Kind.STEP_FAILED, "b", error=b"{}", at=clock.now(), seq=3),
         ]
 
+    def test_runs_can_be_read_together(self, store: c.Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.advance(store, self.hold(store, run_id), status=Status.COMPLETED, result=b"1")
+
+        found = {run.id: run for run in store.runs_by_id(["r3", "none", "r1", "r1"])}
+
+        assert found == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
+        assert store.runs_by_id([]) == []
+
     def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: c.Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             run = self.hold(store, run_id)

@@ -346,6 +346,14 @@ RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, 
           wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
           forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
 
+-- name: runs_by_id
+-- Differs from SQLite: lists travel as arrays.
+SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+  FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE run.id = ANY(CAST(:ids AS TEXT[]));
+
 -- name: histories
 -- Differs from SQLite: lists travel as arrays.
 SELECT run_id, seq, kind, step, attempt, data, error, started_at, at

@@ -1,0 +1,93 @@
+"""Waiting for many runs that were started together: what has ended is read together, and nothing is told that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from holdfast import AsyncEngine, step, workflow
+from holdfast.engine import results
+from holdfast.errors import RunFailed
+
+tries: dict[int, int] = {}
+
+
+@step
+async def tried(n: int) -> int:
+    tries[n] = tries.get(n, 0) + 1
+    if n % 7 == 3 and tries[n] == 1:
+        raise ValueError(n)
+    return n
+
+
+@workflow
+async def asked_for_together(n: int) -> int:
+    return await tried(n)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    tries.clear()
+
+
+@pytest.fixture
+def reads(engine, monkeypatch):
+    """How many runs were read each time that some were read together."""
+    found: list[int] = []
+    store = engine._parts.store
+    read = store.runs_by_id
+    monkeypatch.setattr(store, "runs_by_id", lambda ids: (found.append(len(ids)), read(ids))[1])
+    return found
+
+
+def outcome(run):
+    try:
+        return run.result(timeout=60)
+    except RunFailed:
+        return "failed"
+
+
+def test_results_of_many_are_read_together(engine, reads):
+    runs = engine.start_many(asked_for_together, range(60))
+    last = outcome(runs[-2])
+    found = [outcome(run) for run in runs]
+
+    assert last == 58
+    assert found == ["failed" if n % 7 == 3 else n for n in range(60)]
+    assert 1 <= len(reads) < 60
+    assert [outcome(run) for run in runs] == found
+
+
+def test_pages_are_small(engine, reads, monkeypatch):
+    monkeypatch.setattr(results, "PAGE", 4)
+
+    assert [outcome(run) for run in engine.start_many(asked_for_together, range(100, 120))].count("failed") == 3
+    assert max(reads) <= 4
+
+
+def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
+    monkeypatch.setattr(results, "FRESH", 0.0)
+    runs = engine.start_many(asked_for_together, [3, 4, 5])
+    assert [outcome(run) for run in runs[1:]] == [4, 5]
+    assert outcome(runs[0]) == "failed"
+    engine.replay(runs[0].id, from_step="tried")
+
+    assert runs[0].result(timeout=60) == 3
+
+
+def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):
+    monkeypatch.setattr(results, "MOST", 5)
+    runs = engine.start_many(asked_for_together, range(20))
+
+    assert [outcome(run) for run in runs if run.id] == ["failed" if n % 7 == 3 else n for n in range(20)]
+    assert len(engine._parts.results._expected) <= 5
+
+
+def test_the_same_without_blocking(database):
+    async def main():
+        async with AsyncEngine(database, grace=1) as engine:
+            runs = await engine.start_many(asked_for_together, [1, 2, 4])
+            return await asyncio.gather(*(run.result() for run in runs))
+
+    assert asyncio.run(main()) == [1, 2, 4]
