@@ -33,3 +33,12 @@ def insert(place: Place, db: Any, rows: list[tuple[Any, ...]]) -> None:
     db.execute("BEGIN")
     db.cursor().executemany(f"INSERT INTO t VALUES ({marks})", rows)
     db.execute("COMMIT")
+
+
+def settle(place: Place) -> None:
+    """After a large load: let a server write down and look at what it would in time by itself."""
+    if place.store == "postgres":
+        db = connect(place)
+        db.execute("VACUUM ANALYZE")
+        db.execute("CHECKPOINT")
+        db.close()

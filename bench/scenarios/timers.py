@@ -23,6 +23,7 @@ FAR = 365 * 86_400
 
 
 def holdfast(place: Place) -> dict[str, float]:
+    from bench.peers import raw as driver
     from holdfast.connect.store import open_store
     from holdfast.store.contract import CopyRuns
 
@@ -30,6 +31,7 @@ def holdfast(place: Place) -> dict[str, float]:
     later = [store.now() + (FAR + number) * 1_000_000 for number in range(place.n - place.due)]
     for first in range(0, len(later), 5000):
         store.apply([CopyRuns([parked(store.now(), until) for until in later[first : first + 5000]])])
+    driver.settle(place)
     helper = place.spawn("holdfast_worker")
     now = store.now()
     soon = [now + int((LEAD + place.window * number / place.due) * 1_000_000) for number in range(place.due)]
