@@ -40,3 +40,12 @@ def engine(database) -> Iterator[Engine]:
 @pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock()
+
+
+@pytest.fixture
+def idle(database, clock):
+    """An engine that is not at work, by a clock that the test moves."""
+    engine = Engine(database, clock=clock)
+    yield engine
+    assert engine.check() == []
+    engine.close()

@@ -27,26 +27,13 @@ from holdfast.errors import (
     RunNotFound,
 )
 from holdfast.testing.clock import VirtualClock
-
-
-@pytest.fixture
-def idle(database, clock):
-    """An engine that is not at work, by a clock that the test moves."""
-    engine = Engine(database, clock=clock)
-    yield engine
-    assert engine.check() == []
-    engine.close()
+from tests.engine.waiting import one_lease as one
 
 
 @pytest.fixture
 def holder(idle):
     with idle.leases("render-1", workflows=["render"]) as leases:
         yield leases
-
-
-def one(leases: Leases, **options: Any) -> Any:
-    (lease,) = leases.claim(**options)
-    return lease
 
 
 def test_a_run_is_leased_and_completed(idle, holder):

@@ -21,15 +21,7 @@ from holdfast.errors import (
     WaitClosed,
     WaitNotFound,
 )
-
-
-@pytest.fixture
-def idle(database, clock):
-    """An engine that is not at work, by a clock that the test moves."""
-    engine = Engine(database, clock=clock)
-    yield engine
-    assert engine.check() == []
-    engine.close()
+from tests.engine.waiting import one_lease as one
 
 
 @pytest.fixture
@@ -41,11 +33,6 @@ def holder(idle):
 @pytest.fixture
 def run(idle):
     return idle.start("render", 1, policy={"retries": 3, "delay": "0s"})
-
-
-def one(leases: Any) -> Any:
-    (lease,) = leases.claim()
-    return lease
 
 
 def came(lease: Any) -> list[str]:

@@ -26,3 +26,9 @@ def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
 def wait_for(engine: Any, run: Any, status: str) -> None:
     """Return when the run has that status."""
     wait_until(engine, lambda: run.status == status)
+
+
+def one_lease(leases: Any, **options: Any) -> Any:
+    """Claim, and return the one lease that there is."""
+    (lease,) = leases.claim(**options)
+    return lease

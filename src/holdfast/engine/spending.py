@@ -32,6 +32,8 @@ class Aside(msgspec.Struct):
 class HandPurse:
     """The purse of one attempt. What it has spent is not counted before the attempt has ended; until then it stays set aside."""
 
+    __slots__ = ("_granted", "_held", "_open", "_step", "_transacts", "_under", "reserved", "spendings")
+
     def __init__(self, held: Spender, step: str, under: str | None, *, transacts: bool = False) -> None:
         self._held, self._step, self._under, self._transacts = held, step, under, transacts
         self._open: list[Aside] = []
