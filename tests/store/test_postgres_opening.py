@@ -333,6 +333,22 @@ class TestInTheMiddle:
 
             assert [answer.new for answer in answers] == [True, True]
 
+    @pytest.mark.parametrize("code", ["40001", "40P01"])
+    def test_what_the_server_could_not_put_in_order_is_tried_again(self, empty, code):
+        with furnished(empty) as store, psycopg.connect(empty, autocommit=True) as db:
+            db.execute("CREATE SEQUENCE tries")
+            db.execute(
+                "CREATE FUNCTION refuse_twice() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                f" IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END IF;"
+                " RETURN NEW; END $$"
+            )
+            db.execute("CREATE TRIGGER refuse BEFORE INSERT ON holdfast.signal FOR EACH ROW EXECUTE FUNCTION refuse_twice()")
+
+            assert store.apply([c.SignalRun("a", "paid", b"1")])[0].new
+
+            assert db.execute("SELECT last_value FROM tries").fetchone() == (3,)
+            assert [signal.name for signal in store.signals("a")] == ["paid"]
+
     def test_what_the_server_was_made_to_forget_is_told_to_it_again(self, url):
         with furnished(url) as store:
             for seq in range(1, 8):
