@@ -195,7 +195,7 @@ class Driver(Happening):
         """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
         assert self._program is not None
         while commands:
-            if any(isinstance(command, CreateWait) for command in commands) and tokens.current(self.host.store.keys()) is None:
+            if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
                 await self.host.writer.submit(NeedKey(offered()))
             answers = [event for command in commands if (event := handle(self, command)) is not None]
             if self.batch.finish is not None:
@@ -210,9 +210,10 @@ class Driver(Happening):
 
     def _stamp(self, events: list[Event]) -> None:
         """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
-        now = self.now()
-        for event in events:
-            event.at = event.at or now
+        if events:
+            now = self.now()
+            for event in events:
+                event.at = event.at or now
 
     # Waiting
 
@@ -386,7 +387,7 @@ class Driver(Happening):
 
     async def _launch(self) -> None:
         """Start the steps that are wanted, now that all before them is recorded."""
-        if self._over:
+        if self._over or (self.launches and self.is_about_to_stop()):
             return
         if self.host.stopping and self.launches:
             await self._hand_back()
@@ -398,7 +399,7 @@ class Driver(Happening):
             elif want.command.transactional:
                 await self._transact(want)
             else:
-                want.task = self.host.loop.create_task(attempt(self, want))
+                want.task = self.host.hands.start(attempt(self, want))
 
     async def _hand_back(self) -> None:
         """The worker stops: let another one go on from here."""
@@ -448,8 +449,6 @@ class Driver(Happening):
 
     async def _pay(self, want: Paying) -> None:
         """Take from the budgets what the code wants, or let it wait."""
-        if self._cancelling and not self._cancel_seen:
-            return  # the code is about to hear that it must stop, and will not want this any more
         op = self.payment(want, self._seq + 1)
         answer = await self._persist(op)
         if isinstance(answer, Refused):

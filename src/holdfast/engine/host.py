@@ -9,6 +9,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
 from holdfast.core.records import NewRun, Route
 from holdfast.engine.alarms import Alarms
+from holdfast.engine.hands import Hands
 from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
@@ -23,6 +24,7 @@ class Host(Protocol):
     codec: Codec
     vault: Vault
     alarms: Alarms
+    hands: Hands
     threads: Threads
     loop: asyncio.AbstractEventLoop
     session_id: str

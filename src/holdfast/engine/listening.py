@@ -41,6 +41,12 @@ class Listening(Held):
         told = {"reason": reason, "expire": expire, **({} if wait is None else {"wait": wait})}
         return Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode(told))
 
+    def is_about_to_stop(self) -> bool:
+        """Say whether the program is about to hear that it must stop, and may want nothing more of what it wanted."""
+        if self._cancel_seen:
+            return False
+        return self._cancelling or (self.run.deadline is not None and self.run.deadline <= self.now())
+
     # Signals
 
     def listen(self) -> None:

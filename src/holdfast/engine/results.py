@@ -35,7 +35,7 @@ class Results:
         """Whether ``changed`` is called when another process has committed."""
         self._expected: dict[str, None] = {}
         self._ended: dict[str, None] = {}
-        self._read: tuple[float, dict[str, Run]] = (0.0, {})
+        self._read: dict[str, tuple[float, Run]] = {}
 
     def expect(self, run_ids: Iterable[str]) -> None:
         """Somebody has started these together, and will want to know what became of each."""
@@ -48,9 +48,9 @@ class Results:
     def fetch(self, run_id: str, read: Callable[[Sequence[str]], list[Run]]) -> Run | None:
         """Return a run that has ended here; None if that is not known. Those that were started together are read together."""
         with self._guard:
-            at, known = self._read
-            if run_id in known and time.monotonic() - at < FRESH:
-                return known.pop(run_id)
+            at, known = self._read.pop(run_id, (0.0, None))
+            if known is not None and time.monotonic() - at < FRESH:
+                return known
             if run_id not in self._ended:
                 return None
             del self._ended[run_id]
@@ -58,9 +58,12 @@ class Results:
             for other in others:
                 del self._ended[other]
         at, found = time.monotonic(), {run.id: run for run in read([run_id, *others])}
+        wanted = found.pop(run_id, None)
         with self._guard:
-            self._read = (at, found)
-            return found.pop(run_id, None)
+            for old in [one for one, (when, _) in self._read.items() if at - when >= FRESH]:
+                del self._read[old]
+            self._read.update((one, (at, run)) for one, run in found.items())
+        return wanted
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process ended some runs. May come from any thread."""

@@ -23,6 +23,7 @@ from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.graphs import composer
+from holdfast.engine.hands import Hands
 from holdfast.engine.ids import new_id
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
@@ -93,6 +94,7 @@ class Worker:
         self.couriers = Couriers(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
+        self.hands: Hands
         self._strands: set[Strand] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
@@ -123,6 +125,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
+        self.hands = Hands(self.loop)
         self.writer.listeners += [self._hinted, self.news.hinted]
         self.writer.closing.append(self.settler.last_word)
         self.watchers.append(self.news.changed)
@@ -186,6 +189,7 @@ class Worker:
             self.writer.closing.remove(self.settler.last_word)
         self.store.free_slot(self._slot)
         self.alarms.close()
+        self.hands.close()
         self.threads.close()
 
     async def _open_session(self) -> None:

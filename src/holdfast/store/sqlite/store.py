@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -124,13 +125,8 @@ class SqliteStore(SqliteReader):
 
     def _append(self, op: c.Advance) -> list[Any]:
         """Write one event. The statement is a transaction by itself: there is nothing to begin and nothing to commit."""
-        (event,) = op.events
         now = self.now()
-        event.at = event.at or now
-        values = {
-            "run_id": op.run_id, "generation": op.generation, "seq": event.seq, "kind": event.kind, "step": event.step,
-            "attempt": event.attempt, "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
-        }  # fmt: skip
+        values = transitions.guarded(op, op.events[0], now)
         if not self._lock_patiently(self._db, SQL["append_guarded"], values):
             return [LeaseLost(run=op.run_id, generation=op.generation)]
         self.commits += 1
@@ -148,7 +144,7 @@ class SqliteStore(SqliteReader):
         self._begin(self._db)
         try:
             tx = SqliteTransaction(self._db, self.now(), self._routes)
-            answers = [self._answer(tx, op) for op in batch]
+            answers = self._answers(tx, batch)
             self._db.change(COMMIT)
         except BaseException as error:
             self._undo()
@@ -159,6 +155,16 @@ class SqliteStore(SqliteReader):
         self._routes.update(tx.new_routes)
         with self._hints_guard:
             self._hints.add(tx.hints)
+        return answers
+
+    def _answers(self, tx: SqliteTransaction, batch: Sequence[c.Transition]) -> list[Any]:
+        """Apply one by one, but those together of which there are many alike in a row."""
+        answers: list[Any] = []
+        for alike, ops in groupby(batch, transitions.is_one_event):
+            if alike:
+                answers += transitions.append_each(tx, list(ops))  # type: ignore[arg-type]
+            else:
+                answers += [self._answer(tx, op) for op in ops]
         return answers
 
     def _answer(self, tx: SqliteTransaction, op: c.Transition) -> Any:

@@ -7,12 +7,12 @@ its first write and its first hint, or is run inside a savepoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, TypeGuard
+from typing import Any
 
 from holdfast.core.records import Route
 from holdfast.store import contract as c
 from holdfast.store.transitions import budgets
-from holdfast.store.transitions.advancing import advance
+from holdfast.store.transitions.advancing import advance, append_each, guarded, is_one_event
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
 from holdfast.store.transitions.flows import (
@@ -165,12 +165,6 @@ _LATE = frozenset(
         c.ReplayMember, c.SettleGraphs,
     }
 )  # fmt: skip
-_MORE_THAN_EVENTS = tuple({*c.Advance.__struct_fields__} - {"run_id", "generation", "events", "keep", "revision"})
-
-
-def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
-    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence, what happens most often."""
-    return type(op) is c.Advance and len(op.events) == 1 and not any(getattr(op, name) for name in _MORE_THAN_EVENTS)
 
 
 def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
@@ -182,4 +176,4 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     return type(op) in _LATE
 
 
-__all__ = ["APPLY", "Row", "Transaction", "is_one_event", "may_refuse_late", "run_from", "start_runs"]
+__all__ = ["APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "may_refuse_late", "run_from", "start_runs"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 from holdfast.core import budgets, claims
 from holdfast.core.graphs.records import MARK
-from holdfast.core.records import Breach, NewRun, Payload, Wait
+from holdfast.core.records import Breach, Event, NewRun, Payload, Wait
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
@@ -109,14 +109,40 @@ def _keep(tx: Transaction, op: c.Advance) -> None:
     keep(tx, op.run_id, [payload for payload in op.payloads if payload.digest in own])
 
 
+def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
+    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence, what happens most often."""
+    if type(op) is not c.Advance or len(op.events) != 1:
+        return False
+    return op == c.Advance(run_id=op.run_id, generation=op.generation, events=op.events, keep=op.keep, revision=op.revision)
+
+
+def append_each(tx: Transaction, ops: Sequence[c.Advance]) -> list[c.Advanced | LeaseLost]:
+    """Write one event for each of these; answer with a refusal where the lease was lost."""
+    if tx.many("append_guarded", [guarded(op, op.events[0], tx.now) for op in ops]) == len(ops):
+        return [c.Advanced(now=tx.now) for _ in ops]
+    return [_appended(tx, op) for op in ops]
+
+
+def _appended(tx: Transaction, op: c.Advance) -> c.Advanced | LeaseLost:
+    try:
+        _lease(tx, op)
+    except LeaseLost as lost:
+        return lost
+    return c.Advanced(now=tx.now)
+
+
+def guarded(op: c.Advance, event: Event, now: int) -> dict[str, object]:
+    """Return an event as what is written if the lease is still held."""
+    event.at = event.at or now
+    return {
+        "run_id": op.run_id, "generation": op.generation, "seq": event.seq, "kind": event.kind, "step": event.step,
+        "attempt": event.attempt, "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
+    }  # fmt: skip
+
+
 def _append_guarded(tx: Transaction, op: c.Advance) -> None:
     first, *rest = op.events
-    first.at = first.at or tx.now
-    written = tx.change(
-        "append_guarded", run_id=op.run_id, generation=op.generation, seq=first.seq, kind=first.kind, step=first.step,
-        attempt=first.attempt, data=first.data, error=first.error, started_at=first.started_at, at=first.at,
-    )  # fmt: skip
-    if not written:
+    if not tx.change("append_guarded", **guarded(op, first, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
     append(tx, op.run_id, rest)
 

@@ -1,0 +1,216 @@
+"""Tasks that begin at once behave like any other, but for the moment at which they begin."""
+
+import asyncio
+import contextvars
+
+import pytest
+
+from holdfast.engine.hands import Hands
+
+colour = contextvars.ContextVar("colour", default="none")
+
+
+def turn():
+    """Let the others have their turn."""
+    return asyncio.sleep(0)  # noqa: TID251
+
+
+def answer():
+    """Wait for a future that is done soon."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(loop.call_soon, future.set_result, None)
+    return future
+
+
+@pytest.fixture
+def alone():
+    """Run a test on a loop of its own, and see that no task is left behind."""
+
+    def run(test):
+        async def main():
+            hands = Hands(asyncio.get_running_loop())
+            await test(hands)
+            hands.close()
+            await turn()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        asyncio.run(main(), debug=True)
+
+    return run
+
+
+def test_what_never_waits_has_ended_and_needs_no_task(alone):
+    seen = []
+
+    async def quick(n):
+        seen.append((n, asyncio.current_task()))
+
+    async def test(hands):
+        mine = asyncio.current_task()
+        assert [hands.start(quick(n)) for n in range(3)] == [None] * 3
+        assert [n for n, _ in seen] == [0, 1, 2]
+        assert len({task for _, task in seen}) == 1
+        assert seen[0][1] is not mine is asyncio.current_task()
+
+    alone(test)
+
+
+def test_what_waits_goes_on_in_the_task_in_which_it_began(alone):
+    seen = []
+
+    async def slow():
+        for _ in range(3):
+            seen.append(asyncio.current_task())
+            await answer()
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            group.create_task(turn())
+
+    async def test(hands):
+        task = hands.start(slow())
+        await task
+        assert seen == [task] * 3
+
+    alone(test)
+
+
+def test_one_that_yields_to_others_goes_on_a_turn_later(alone):
+    seen = []
+
+    async def polite():
+        seen.append("first")
+        await turn()
+        seen.append("second")
+
+    async def test(hands):
+        task = hands.start(polite())
+        assert seen == ["first"]
+        await task
+        assert seen == ["first", "second"]
+
+    alone(test)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+@pytest.mark.parametrize("used", [False, True])
+def test_it_can_be_cancelled_at_any_time(alone, turns, used):
+    seen = []
+
+    async def quick():
+        pass
+
+    async def for_ever():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append(asyncio.current_task())
+            await turn()
+            seen.append("tidied")
+
+    async def test(hands):
+        if used:
+            hands.start(quick())
+            await turn()
+        task = hands.start(for_ever())
+        for _ in range(turns):
+            await turn()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == [task, "tidied"]
+
+    alone(test)
+
+
+def test_a_timeout_within_it_is_heard(alone):
+    seen = []
+
+    async def impatient():
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            seen.append("too late")
+
+    async def test(hands):
+        await hands.start(impatient())
+        assert seen == ["too late"]
+
+    alone(test)
+
+
+def test_a_task_that_was_cancelled_is_not_used_again(alone):
+    seen = []
+
+    async def hasty():
+        asyncio.current_task().cancel()
+        seen.append(asyncio.current_task())
+
+    async def quick():
+        await turn()
+        seen.append(asyncio.current_task())
+
+    async def test(hands):
+        assert hands.start(hasty()) is None
+        task = hands.start(quick())
+        await task
+        assert seen[0] is not seen[1] is task
+
+    alone(test)
+
+
+def test_each_has_a_context_of_its_own(alone):
+    seen = []
+
+    async def paint(new):
+        seen.append(colour.get())
+        colour.set(new)
+        await turn()
+        seen.append(colour.get())
+
+    async def quick(new):
+        colour.set(new)
+
+    async def test(hands):
+        colour.set("white")
+        hands.start(quick("black"))
+        tasks = [hands.start(paint(new)) for new in ("red", "green")]
+        await asyncio.gather(*tasks)
+        assert seen == ["white", "white", "red", "green"]
+        assert colour.get() == "white"
+
+    alone(test)
+
+
+def test_one_may_begin_while_another_does(alone):
+    seen = []
+
+    async def inner():
+        seen.append(asyncio.current_task())
+
+    async def test(hands):
+        async def outer():
+            mine = asyncio.current_task()
+            hands.start(inner())
+            assert asyncio.current_task() is mine
+            assert seen.pop() is not mine
+            await turn()
+            assert asyncio.current_task() is mine
+            seen.append("done")
+
+        await hands.start(outer())
+        assert seen == ["done"]
+
+    alone(test)
+
+
+def test_what_it_raises_is_raised_where_it_is_awaited(alone):
+    async def faulty():
+        await turn()
+        raise ValueError("oops")
+
+    async def test(hands):
+        with pytest.raises(ValueError, match="oops"):
+            await hands.start(faulty())
+
+    alone(test)
