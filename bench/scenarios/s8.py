@@ -25,7 +25,7 @@ def _packages(python: str = sys.executable) -> int:
     return int(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def _import_ms(module: str, python: str = sys.executable) -> float:
+def _import_ms(code: str, python: str = sys.executable) -> float:
     """Return what importing costs, beyond what an empty program costs; the best of some, for there is noise."""
 
     def best(code: str) -> float:
@@ -36,12 +36,12 @@ def _import_ms(module: str, python: str = sys.executable) -> float:
             times.append(time.perf_counter() - began)
         return min(times) * 1e3
 
-    return best(f"import {module}") - best("pass")
+    return best(code) - best("pass")
 
 
 def holdfast(place: Place) -> dict[str, float]:
     default = os.environ.get("BENCH_DEFAULT", sys.executable)
-    found = {"packages": _packages(default), "import_ms": _import_ms("holdfast", default)}
+    found = {"packages": _packages(default), "import_ms": _import_ms("from holdfast import Engine, step, workflow", default)}
     from bench.peers import ours
     from holdfast import Engine
 
@@ -54,7 +54,7 @@ def holdfast(place: Place) -> dict[str, float]:
 
 
 def dbos(place: Place) -> dict[str, float]:
-    found = {"packages": _packages(), "import_ms": _import_ms("dbos")}
+    found = {"packages": _packages(), "import_ms": _import_ms("import dbos")}
     from bench.peers import dbos as peer
 
     began = time.perf_counter()
@@ -64,7 +64,7 @@ def dbos(place: Place) -> dict[str, float]:
 
 
 def absurd(place: Place) -> dict[str, float]:
-    found = {"packages": _packages(), "import_ms": _import_ms("absurd_sdk")}
+    found = {"packages": _packages(), "import_ms": _import_ms("import absurd_sdk")}
     from bench.peers import absurd as peer
 
     began = time.perf_counter()

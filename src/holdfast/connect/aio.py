@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import AsyncBudgets
@@ -29,10 +29,12 @@ from holdfast.core.sealed import digest_of
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request, refuse_gathering
-from holdfast.engine.why import Why, why
 from holdfast.errors import EngineClosed, ResultTimeout
 from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped_async
 from holdfast.store.contract import Started
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
 
 T = TypeVar("T")
 
@@ -209,7 +211,7 @@ class AsyncEngine(
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, run_id, self._parts.vault)
+        return self._parts.why(run_id)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""

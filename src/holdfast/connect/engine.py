@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.connect.areas.budgets import Budgets
@@ -30,8 +30,10 @@ from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request, refuse_gathering
-from holdfast.engine.why import Why, why
 from holdfast.errors import BadOption, EngineClosed, ResultTimeout
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
 
 T = TypeVar("T")
 
@@ -237,7 +239,7 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""
-        return why(self._parts.store, run_id, self._parts.vault)
+        return self._parts.why(run_id)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, in order."""

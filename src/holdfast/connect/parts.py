@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.code import registry
 from holdfast.authoring.code.children import checked_capabilities
@@ -25,13 +25,15 @@ from holdfast.engine.payloads.vault import LARGE, Vault
 from holdfast.engine.results import DONE, Results
 from holdfast.engine.scheduling import Schedules
 from holdfast.engine.subscriptions import Subscriptions
-from holdfast.engine.why import why
 from holdfast.engine.work import Work
 from holdfast.engine.worker import Settings, Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
 from holdfast.store.clock import Clock
 from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, PauseSchedule, SaveSetting, SetSchedule, Transition
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
 
 log = logging.getLogger("holdfast")
 
@@ -79,6 +81,12 @@ class Parts:
         self.client.max_signals = limit
         self.worker: Worker | None = None
 
+    def why(self, run: Run | str) -> Why:
+        """Explain where a run stands."""
+        from holdfast.engine.why import why  # only who asks pays for it
+
+        return why(self.store, run, self.vault)
+
     def looking_at(self, run_id: str) -> Callable[[], Run]:
         """Return how to look at a run for somebody who waits for its end, and who is told once if that may take for ever."""
         uneasy_at: float | None = time.monotonic() + UNEASY
@@ -89,7 +97,7 @@ class Parts:
             if uneasy_at is not None and time.monotonic() >= uneasy_at:
                 uneasy_at = None
                 if self.worker is None and run.status not in DONE:
-                    found = why(self.store, run, self.vault)
+                    found = self.why(run)
                     log.warning(
                         "run %s has not ended yet: %s (%s)", run_id, found.reason, found.remedy or f"holdfast why {run_id}"
                     )

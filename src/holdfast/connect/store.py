@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import BadOption, BadUrl, StoreHalfCopied
 from holdfast.store.clock import Clock
@@ -35,7 +34,7 @@ def _open(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str
         from holdfast.store.sqlite import SqliteStore
 
         return SqliteStore(path, clock=clock, codec=codec, **options)
-    if urlsplit(text).scheme not in POSTGRES:
+    if _scheme(text) not in POSTGRES:
         raise BadUrl(url=_harmless(text))
     try:
         from holdfast.store.postgres import PostgresStore
@@ -50,7 +49,7 @@ def _open(url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str
 def missing_rights(url: str | os.PathLike[str]) -> list[str]:
     """Return the SQL statements that an administrator must execute before this role can work with that database."""
     text = os.fspath(url)
-    if file_of(text) is not None or urlsplit(text).scheme not in POSTGRES:
+    if file_of(text) is not None or _scheme(text) not in POSTGRES:
         return []
     try:
         from holdfast.store.postgres import rights
@@ -67,13 +66,18 @@ def _harmless(url: str) -> str:
 def file_of(url: str | os.PathLike[str]) -> str | None:
     """Return the path of the file that *url* names; None when it names no file."""
     text = os.fspath(url)
-    scheme = urlsplit(text).scheme if "://" in text else ""
-    return _sqlite_path(text) if scheme in ("", "sqlite") else None
+    return _sqlite_path(text) if _scheme(text) in ("", "sqlite") else None
+
+
+def _scheme(text: str) -> str:
+    return text.split("://", 1)[0].lower() if "://" in text else ""
 
 
 def _sqlite_path(text: str) -> str:
     path = text
     if "://" in text:
+        from urllib.parse import unquote
+
         rest = text.split("://", 1)[1]
         path = unquote(rest[1:] if rest.startswith("/") else rest)
     if not path or path == ":memory:":

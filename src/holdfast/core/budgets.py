@@ -31,7 +31,7 @@ CALENDAR = ("hour", "day", "week", "month")
 TREE, RUN = "tree:", "run:"
 """How the budget of a tree of runs is named, and the account of what a single run has spent."""
 
-_DIMENSION = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,49}")
+_DIMENSION = r"[A-Za-z][A-Za-z0-9_.-]{0,49}"
 
 Amount = int | float | str | Decimal
 
@@ -87,7 +87,7 @@ def amounts_from(given: Mapping[str, object], *, most: int = MOST) -> dict[str, 
 
 
 def _dimension(name: object) -> str:
-    if not isinstance(name, str) or not _DIMENSION.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_DIMENSION, name):
         raise BadOption(option="dimension", value=name, why="it is a word of letters, digits and _ . - such as tokens")
     return name
 

@@ -9,7 +9,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -91,8 +90,7 @@ def same(value: object, kind: object = Any) -> bool:
     return kind is mine or kind is Any or kind is object or kind is inspect.Parameter.empty
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(msgspec.Struct, frozen=True):
     """What makes values of one type: from JSON, and from plain data."""
 
     read: Callable[[bytes], Any]

@@ -28,11 +28,11 @@ LONGEST = 365_250 * UNITS["d"]
 
 _LONGEST_TEXT = 100
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)?|\.[0-9]+"
-_SHORT = re.compile(rf"\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\W\d_]+)\s*")
+_SHORT = rf"\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\W\d_]+)\s*"
 _ISO_DATE = "".join(rf"(?:(?P<{unit}>{_NUMBER}){unit.upper()})?" for unit in "wd")
 _ISO_TIME = "".join(rf"(?:(?P<{unit}>{_NUMBER}){unit.upper()})?" for unit in "hms")
-_ISO = re.compile(rf"P(?=.){_ISO_DATE}(?:T(?=.){_ISO_TIME})?")
-_ISO_CALENDAR = re.compile(r"P[^T]*[YM]")
+_ISO = rf"P(?=.){_ISO_DATE}(?:T(?=.){_ISO_TIME})?"
+_ISO_CALENDAR = r"P[^T]*[YM]"
 
 
 def parse(value: Duration) -> int:
@@ -88,9 +88,9 @@ def _from_text(text: str) -> int:
 
 
 def _from_iso(text: str) -> int:
-    if _ISO_CALENDAR.match(text):
+    if re.match(_ISO_CALENDAR, text):
         raise BadDuration(value=text, why="months and years have no fixed length: use days or weeks")
-    found = _ISO.fullmatch(text)
+    found = re.fullmatch(_ISO, text)
     if found is None:
         raise BadDuration(value=text, why="it is not an ISO 8601 duration")
     return sum(_micros(number, unit) for unit, number in found.groupdict().items() if number)
@@ -99,7 +99,7 @@ def _from_iso(text: str) -> int:
 def _from_short(text: str) -> int:
     total, at, last = 0, 0, LONGEST
     while at < len(text):
-        found = _SHORT.match(text, at)
+        found = re.match(_SHORT, text[at:])
         if found is None:
             raise BadDuration(value=text, why=_what_is_missing(text[at:]))
         unit = found["unit"].replace("µ", "u").replace("μ", "u")
@@ -107,7 +107,7 @@ def _from_short(text: str) -> int:
             raise BadDuration(value=text, why=f"the unit {found['unit']!r} is unknown: use {', '.join(UNITS)}")
         if UNITS[unit] >= last:
             raise BadDuration(value=text, why="its units must go from large to small")
-        total, at, last = total + _micros(found["number"], unit), found.end(), UNITS[unit]
+        total, at, last = total + _micros(found["number"], unit), at + found.end(), UNITS[unit]
     return total
 
 

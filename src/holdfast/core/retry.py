@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from holdfast.core import duration
 from holdfast.core.duration import Duration
@@ -18,8 +19,7 @@ RETRY_LIMIT = 100
 _HOPELESS = (Fail, Fenced, NotEncodable, WrongType)
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a step is tried again; *delay* and *cap* are in microseconds. Raises BadOption."""
 
     retries: int = 0
@@ -85,7 +85,7 @@ def policy_from(
     policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(retries=0 if retries is None else retries)
     if given["delay"] is not None and given["cap"] is None:
         given["cap"] = max(policy.cap, given["delay"])  # whoever asks for an hour does not mean a minute
-    return replace(policy, **{name: value for name, value in given.items() if value is not None})
+    return msgspec.structs.replace(policy, **{name: value for name, value in given.items() if value is not None})
 
 
 def _asked(policy: RetryPolicy, error: Retry, attempt: int, dice: float) -> int | None:

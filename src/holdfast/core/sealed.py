@@ -10,14 +10,13 @@ zero byte, and one letter for its form, so that a database can tell from the fir
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from holdfast.errors import BadData
 
 MARK = b"\x00"
 PLAIN, PACKED, APART = b"p", b"z", b"a"
-KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+KEY_ID = r"[A-Za-z0-9._-]{1,64}"
 """What the id of a key looks like."""
 
 _DIGEST, _SIZE = 32, 8

@@ -20,7 +20,7 @@ from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.errors import BadOption, KeyExists, TokenExpired, TokenRefused
 
-KID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+KID = r"[A-Za-z0-9_-]{1,64}"
 SHORTEST_SECRET, LONGEST_SECRET = 16, 256
 """Bytes of a secret."""
 
@@ -114,7 +114,7 @@ def rotate(keys: Iterable[Key], kid: str, secret: bytes, *, now: int) -> Rotatio
 
 def checked_kid(kid: object) -> str:
     """Return the name of a key; refuse what is none."""
-    if not isinstance(kid, str) or not KID.fullmatch(kid):
+    if not isinstance(kid, str) or not re.fullmatch(KID, kid):
         raise BadOption(option="kid", value=kid, why="it is 1 to 64 letters, digits, - and _")
     return kid
 

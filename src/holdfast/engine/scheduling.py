@@ -13,7 +13,6 @@ from holdfast.core import duration
 from holdfast.core.options import checked_tags, priority_of
 from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.record import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
-from holdfast.core.why.schedules import explain_schedule
 from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
@@ -190,6 +189,8 @@ class Schedules:
 
     def why(self, name: str) -> list[Any]:
         """Say what keeps a schedule from starting its next run, as blockers."""
+        from holdfast.core.why.schedules import explain_schedule
+
         schedule = self.get(name)
         return explain_schedule(schedule, self._store.live_runs(schedule), self._store.now())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from holdfast.core.subscriptions import (
     ATTEMPTS,
@@ -156,6 +155,8 @@ def checked_url(url: Any) -> str:
     """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption."""
     if not isinstance(url, str) or not url.isprintable() or " " in url:
         raise BadOption(option="url", value=url, why="it must be like https://example.org/hook")
+    from urllib.parse import urlsplit
+
     parts = urlsplit(url)
     try:
         port_fits = parts.port is None or 0 < parts.port < 65536

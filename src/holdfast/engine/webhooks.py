@@ -9,7 +9,6 @@ import random
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -87,6 +86,7 @@ def _json(data: bytes | None) -> Any:
 def post(url: str, secret: str, name: str, delivery: str, attempt: int, body: bytes, at: int) -> str | None:
     """Deliver; return None when it has arrived, else what went wrong. A redirection is not followed: it has not arrived."""
     import http.client  # only who delivers pays for it
+    from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -8,12 +8,11 @@ longer be reached from it, the code has diverged, and nothing new is done.
 from __future__ import annotations
 
 import hashlib
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +22,9 @@ from holdfast.core.program import Command, Drop, Finish, Mark, Report
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.streams import Sink
 from holdfast.errors import BadData, Diverged, NotInWorkflow, WrongType
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 current_program: ContextVar[CodeProgram | None] = ContextVar("holdfast_program", default=None)
 
@@ -235,8 +237,10 @@ class CodeProgram(ABC):
         """Return sixteen bytes that are random, but the same in every replay."""
         return hashlib.sha256(f"{self.run.id}\0{self.identify(name)}".encode()).digest()[:16]
 
-    def uuid(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self.dice("uuid"), version=4)
+    def uuid(self) -> UUID:
+        from uuid import UUID
+
+        return UUID(bytes=self.dice("uuid"), version=4)
 
     def mark(self, name: str, fresh: Any, old: Any) -> Any:
         """Return what was decided when this was first asked; now *fresh*, or *old* for a run that is past this point."""

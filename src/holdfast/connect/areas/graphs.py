@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.connect.parts import Parts, seconds_of
 from holdfast.core.duration import Duration
@@ -12,12 +12,13 @@ from holdfast.core.graphs.drawing import Graph
 from holdfast.core.graphs.records import Graph as Record
 from holdfast.core.graphs.records import GraphStatus, run_of
 from holdfast.core.records import Run
-from holdfast.core.why.facts import Why
 from holdfast.engine.client import Moment, Request
 from holdfast.engine.graphs import TRIES, GraphDesk, GraphView
-from holdfast.engine.why import why
 from holdfast.errors import GraphChanged, ResultTimeout
 from holdfast.store.contract import Staged
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
 
 
 class _Looking:
@@ -45,7 +46,7 @@ class _Looking:
     def why(self, graph_id: str, member: str) -> Why:
         """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""
         self._desk.record(graph_id)
-        return why(self._parts.store, run_of(graph_id, member), self._parts.vault)
+        return self._parts.why(run_of(graph_id, member))
 
     def _learn(self, graph: Graph) -> None:
         for member in graph.members.values():

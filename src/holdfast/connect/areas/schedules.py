@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.engine.client import Moment
-from holdfast.engine.why import Blocker
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Blocker
 
 
 class ScheduleCalls(Calls):

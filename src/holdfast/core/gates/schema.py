@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -166,8 +165,14 @@ def _formatted(name: str, value: Any) -> bool:
     return True
 
 
+def _uuid(text: str) -> object:
+    from uuid import UUID
+
+    return UUID(text)
+
+
 _FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": datetime.fromisoformat, "date": date.fromisoformat, "time": time.fromisoformat, "uuid": UUID,
+    "date-time": datetime.fromisoformat, "date": date.fromisoformat, "time": time.fromisoformat, "uuid": _uuid,
 }  # fmt: skip
 
 _RULES: dict[str, Callable[[Any, Any], bool]] = {

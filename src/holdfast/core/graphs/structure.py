@@ -31,14 +31,14 @@ from holdfast.errors import (
     SelfEdge,
 )
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#/-]{0,99}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.#/-]{0,99}"
 
 
 def checked_name(name: object, what: str = "a member") -> str:
     """Return the name of a member; refuse what is none."""
     if isinstance(name, str) and MARK in name:
         raise MemberElsewhere(member=name, why="a member is named by its name in its own graph")
-    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+    if not isinstance(name, str) or re.fullmatch(_NAME, name) is None:
         raise BadGraph(name=name, why=f"{what} has a name of 1 to 100 letters, digits, and _ . # / - after the first")
     return name
 

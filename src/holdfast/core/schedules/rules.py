@@ -6,7 +6,6 @@ is the last up to one. All else follows from these.
 
 from __future__ import annotations
 
-import calendar
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
@@ -25,10 +24,8 @@ SECOND = 1_000_000
 MOST_DATES = 10_000
 KINDS = ("cron", "interval", "dates", "repeat")
 
-_REPEAT = re.compile(r"R(?P<count>[0-9]*)/(?:(?P<start>[^/P][^/]*)/)?(?P<period>P[^/]+)")
-_PERIOD = re.compile(
-    r"P(?:(?P<years>[0-9]+)Y)?(?:(?P<months>[0-9]+)M)?(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?(?P<time>T.+)?"
-)
+_REPEAT = r"R(?P<count>[0-9]*)/(?:(?P<start>[^/P][^/]*)/)?(?P<period>P[^/]+)"
+_PERIOD = r"P(?:(?P<years>[0-9]+)Y)?(?:(?P<months>[0-9]+)M)?(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?(?P<time>T.+)?"
 
 
 class Rule(Protocol):
@@ -162,8 +159,8 @@ def _repetition(text: str, zone: str, anchor: int) -> Rule:
 
 
 def _parts(text: str) -> tuple[int | None, str | None, int, int, int]:
-    found = _REPEAT.fullmatch(text)
-    period = _PERIOD.fullmatch(found["period"]) if found else None
+    found = re.fullmatch(_REPEAT, text)
+    period = re.fullmatch(_PERIOD, found["period"]) if found else None
     if found is None or period is None:
         raise BadSchedule(repeat=text, why="use R/PT10M, R5/P1D or R5/2026-12-24T18:00:00/P1D")
     numbers = {name: int(period[name] or 0) for name in ("years", "months", "weeks", "days")}
@@ -183,6 +180,8 @@ def _parts(text: str) -> tuple[int | None, str | None, int, int, int]:
 
 def _later(shown: datetime, months: int) -> datetime:
     """A date so many months later; when that month is too short, its last day."""
+    import calendar
+
     year, month = divmod(shown.year * 12 + shown.month - 1 + months, 12)
     if year > 9999:
         raise OverflowError

@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -166,7 +167,7 @@ def _primitive() -> Callable[[bytes], Any]:
 
 
 def _id(key: object) -> str:
-    if not isinstance(key, str) or not KEY_ID.fullmatch(key):
+    if not isinstance(key, str) or not re.fullmatch(KEY_ID, key):
         raise BadOption(option="key id", value=key, why="it is a short name of letters, digits, '.', '_' and '-'")
     return key
 

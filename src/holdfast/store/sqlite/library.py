@@ -12,7 +12,6 @@ import sys
 import threading
 from collections import Counter
 from typing import Any
-from urllib.parse import unquote
 
 from holdfast.errors import BadOption
 from holdfast.store.sqlite.driver import ApswConnection, StandardConnection, connection_type
@@ -85,4 +84,8 @@ def _path_of(database: Any) -> str | None:
         text = os.fsdecode(database)
     except TypeError:
         return None
-    return unquote(text[len("file:") :].split("?", 1)[0]) if text.startswith("file:") else text
+    if not text.startswith("file:"):
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text[len("file:") :].split("?", 1)[0])
