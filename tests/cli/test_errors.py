@@ -27,6 +27,25 @@ def test_looking_creates_no_database(call, tmp_path, monkeypatch, words):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "look"),
+    [
+        (["tasks", "submit", "render", "3"], ["runs"]),
+        (["graphs", "start", "graph.json"], ["graphs"]),
+        (["flows", "create", "research", "compare", "--owner", "me"], ["flows"]),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_starting_something_creates_it(call, tmp_path, monkeypatch, words, look):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDFAST_DB")
+    (tmp_path / "graph.json").write_text('{"members": {"a": {"workflow": "render", "args": [1]}}}')
+
+    name = call(*words).stdout.split()[0]
+
+    assert name in call(*look, "--json").stdout
+
+
 @pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)
 def test_there_may_be_no_run_yet(call, database, words):
     call.start("shop.py:parcel", '"a"')

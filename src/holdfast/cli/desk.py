@@ -49,11 +49,12 @@ class Desk:
         return codec_of(self._codec)
 
     @contextmanager
-    def opened(self) -> Iterator[Office]:
-        """Open a database that is there already; looking creates none."""
-        must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
+    def opened(self, *, create: bool = False) -> Iterator[Office]:
+        """Open a database; only who starts something creates it, looking does not."""
+        if not create:
+            must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
         codec = self.codec()
-        store = open_store(self.url, create=False, codec=JsonCodec.name if codec is None else codec.name)
+        store = open_store(self.url, create=create, codec=JsonCodec.name if codec is None else codec.name)
         try:
             yield Office(store, Engine(self.url, store=store, workflows=[], codec=codec, locked=True))
         finally:

@@ -60,7 +60,7 @@ def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int)
 @printing
 def create(controller: str, goal: str, owner: str, **options: Any) -> None:
     """Create a flow and print its id."""
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         made = office.engine.flows.create(controller, goal, owner=owner, **options)
     _tell(made, made.id)
 

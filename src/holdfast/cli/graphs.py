@@ -57,7 +57,7 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
 def start(file: Any, graph_id: str | None) -> None:
     """Start the graph that a JSON file draws up ("-" for standard input), and print its id. The file names members, with the
     workflow, args, kwargs, options of each, and what it comes after."""
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         made = office.engine.graphs.start(read(file.read()), id=graph_id)
     _tell({"id": made.id, "revision": made.revision}, made.id)
 

@@ -50,7 +50,7 @@ def submit(workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...]
     """Start a run that whoever serves NAME can lease, and print its id."""
     said = {name: value for name, value in given.items() if value is not None}
     policy = {name: said.pop(name) for name in ("retries", "timeout") if name in said}
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         wanted = {"capabilities": list(capabilities)} if capabilities else {}
         run = office.engine.start(workflow, *values, policy=policy or None, **said, **wanted)
         _tell({"id": run.id, "status": run.status.value}, run.id)

@@ -1,7 +1,8 @@
 """What drives a held run: a coroutine that goes on in the very turn of the loop in which what it waits for happens.
 
 A task of asyncio goes on a turn later. A step would take three turns of the loop instead of one, for the commit, or of two if it
-waits for something itself. Whoever ends a pause must therefore hold no lock, and not rely on anything that the strand might change.
+waits for something itself. Whoever ends a pause must therefore hold no lock, and not rely on anything that the strand might
+change.
 """
 
 from __future__ import annotations
