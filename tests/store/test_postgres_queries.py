@@ -97,6 +97,7 @@ HOT = {
     "written_lines": "event_run",
     "delete_events": "event_run",
     "signals": "signal_run",
+    "signals_of": "signal_run",
     "signal_by_key": "signal_key",
     "tags": "tag_run",
     "knocks": "knock_session",
@@ -120,6 +121,25 @@ def test_what_is_asked_often_is_found_by_an_index(db, name):
     plan = explained(db, name)
 
     assert HOT[name] in plan, plan
+    assert "Seq Scan on run" not in plan, plan
+
+
+ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, waits, wake_at, created_at)
+    SELECT number, 1, 'waiting', 0, 1, '', '', number, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
+
+
+@pytest.fixture(scope="module")
+def crowd(postgres_server):
+    """A connection to a database in which many sleep, on which the planner may do as it likes but does not know the values."""
+    with closing(PostgresStore(postgres_server.new_store())) as store:
+        store._writer.script(f"{ASLEEP}; SET plan_cache_mode TO force_generic_plan")
+        yield store._writer
+
+
+@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "ready_on_routes", "lease_runs", "signals_of"])
+def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
+    plan = explained(crowd, name)
+
     assert "Seq Scan on run" not in plan, plan
 
 

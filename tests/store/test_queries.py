@@ -138,6 +138,7 @@ HOT = {
     "last_seq": "event_run",
     "delete_events": "event_run",
     "signals": "signal_run",
+    "signals_of": "signal_run",
     "signal_by_key": "signal_key",
     "tags": "tag_run",
     "knocks": "knock_session",

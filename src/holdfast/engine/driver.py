@@ -18,7 +18,7 @@ import msgspec
 from holdfast.core import tokens
 from holdfast.core.graphs.records import MARK
 from holdfast.core.program import Command, CreateWait, Definition, Finish
-from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run
+from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
@@ -83,9 +83,10 @@ class Driver(Happening):
 
     # The life of a held run
 
-    async def live(self, history: list[Event], *, fresh: bool) -> None:
+    async def live(self, history: list[Event], signals: list[Signal], *, fresh: bool) -> None:
         """Go on with the run until it ends, parks, or is lost."""
         try:
+            self._signals = signals
             await self._begin(history, fresh=fresh)
             while not self._over:
                 events = self._collect()
@@ -131,11 +132,8 @@ class Driver(Happening):
         program.purse = self.new_purse
         self.look_at_budgets()
         commands = await program.begin(events)
-        if not fresh:
-            if self.run.revision:  # else nothing has ever reached it
-                self._signals = self.host.store.signals(self.run.id)
-            if self._cancelling and not self._cancel_seen:
-                self.knock()
+        if not fresh and self._cancelling and not self._cancel_seen:
+            self.knock()
         await self._do(commands)
 
     async def _turn(self, events: list[Event]) -> None:

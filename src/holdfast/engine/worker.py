@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
-from holdfast.core.records import Event, NewRun, Route, Run, Session
+from holdfast.core.records import Event, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.driver import Driver
@@ -305,8 +305,9 @@ class Worker:
             if self.store.overlaps and len(runs) == BATCH:
                 asked = self._ask(besides=BATCH)  # the next ones come while these begin
             histories = self.store.histories([run.id for run in runs if run.generation > 1 or run.forked_from])
+            signals = self.store.signals_of([run.id for run in runs if run.revision])  # else nothing has ever reached it
             for run in runs:
-                self.hold(run, histories.get(run.id, []), fresh=False)
+                self.hold(run, histories.get(run.id, []), signals.get(run.id, []))
             await asyncio.sleep(0)
             asked = asked or self._ask()
 
@@ -385,19 +386,20 @@ class Worker:
             parent_id=run.parent_id, parent_step=run.parent_step, parent_index=run.parent_index, root_id=run.root_id,
             on_parent_end=run.on_parent_end, started_at=created_at, budgets=run.budgets, share=run.share,
         )  # fmt: skip
-        self.hold(whole, [], fresh=True)
+        self.hold(whole, [], [], fresh=True)
 
     def adopt_all(self, born: list[tuple[NewRun, int]]) -> None:
         """Go on with several."""
         for run, created_at in born:
             self.adopt(run, created_at)
 
-    def hold(self, run: Run, history: list[Event], *, fresh: bool) -> None:
-        """Drive a run that this session has leased."""
+    def hold(self, run: Run, history: list[Event], signals: list[Signal], *, fresh: bool = False) -> None:
+        """Drive a run that this session has leased, from its history and the signals that no wait has taken. Whoever reads them
+        lets nothing come in between, so that a knock that comes later finds somebody who hears it."""
         if run.session_id != self.session_id:
             return  # the session ended meanwhile, and the run with it
         driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self)
-        strand = Strand(driver.live(history, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
+        strand = Strand(driver.live(history, signals, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
         self._strands.add(strand)
 
     def _let_go(self, run_id: str, driver: Driver, strand: Strand) -> None:
@@ -485,7 +487,7 @@ class Worker:
             if run is not None and run.generation == generation and run.workflow in self.definitions():
                 log.warning("run %s was leased to this worker in the middle of some trouble, and goes on", run_id)
                 self._found.add(run_id)
-                self.hold(run, self.store.history(run_id), fresh=False)
+                self.hold(run, self.store.history(run_id), self.store.signals(run_id))
         self._unheld = leased
         self.writer.troubled = bool(leased)
 

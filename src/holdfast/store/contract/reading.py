@@ -113,6 +113,9 @@ class Reader(Protocol):
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""
 
+    def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
+        """The same for several runs."""
+
     def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[Wait]:
         """The waits of a run, oldest first, open and closed; without a run, the open ones of all runs that live. Of these, only
         those that need a person, if so asked."""

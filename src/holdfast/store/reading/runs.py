@@ -47,6 +47,12 @@ class RunReader(Asking):
     def signals(self, run_id: str) -> list[Signal]:
         return [_signal(row) for row in self._rows("signals", run_id=run_id)]
 
+    def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
+        found: dict[str, list[Signal]] = {run_id: [] for run_id in run_ids}
+        for row in self._rows("signals_of", ids=self._as_list(run_ids)) if run_ids else []:
+            found[row["run_id"]].append(_signal(row))
+        return found
+
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         if steps is None:
             return [_child(row) for row in self._rows("children", run_id=run_id)]

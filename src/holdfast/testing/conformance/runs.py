@@ -495,6 +495,17 @@ class Advancing(Bench):
             "none": [],
         }
 
+    def test_the_signals_of_several_runs_can_be_read_together(self, store: c.Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.hold(store, run_id)
+        for run_id, name in (("r2", "a"), ("r1", "b"), ("r2", "c"), ("r3", "d")):
+            store.apply([c.SignalRun(run_id, name, b"1")])
+
+        found = store.signals_of(["r2", "r1", "none"])
+        assert found == {run_id: store.signals(run_id) for run_id in ("r1", "r2", "none")}
+        assert [signal.name for signal in found["r2"]] == ["a", "c"]
+        assert store.signals_of([]) == {}
+
     @pytest.mark.parametrize(
         "write",
         [

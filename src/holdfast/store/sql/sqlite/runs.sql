@@ -22,6 +22,13 @@ SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
  WHERE run_id IN (SELECT value FROM json_each(:ids))
  ORDER BY run_id, seq;
 
+-- name: signals_of
+-- Differs from Postgres: lists travel as JSON.
+SELECT run_id, id, name, payload, at, number, wait_id, source, step
+  FROM holdfast.signal
+ WHERE run_id IN (SELECT value FROM json_each(:ids)) AND taken = 0
+ ORDER BY id;
+
 -- name: prunable
 -- Differs from Postgres: lists travel as JSON.
 SELECT run.id
