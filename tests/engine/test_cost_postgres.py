@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from psycopg import pq
 
-from holdfast import Engine, step, workflow
+from holdfast import Engine, step, wait_signal, workflow
 from holdfast.store.postgres import clock, messenger
 from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.sql import SQL
+from tests.engine.waiting import wait_for
 
 
 @step
@@ -22,10 +24,16 @@ async def thrifty(steps: int) -> int:
     return steps
 
 
+@workflow
+async def attentive() -> int:
+    return await wait_signal("go")
+
+
 @pytest.fixture
-def trips(postgres_server, monkeypatch):
-    """Return a function that runs *count* workflows of *n* steps at once and tells the round trips of the writer, as sent."""
+def told(postgres_server, monkeypatch):
+    """Return an engine, and a list of what is said to its database: by the writer how, by others what is asked."""
     said: list[str] = []
+    names = {text: name for name, text in SQL.items()}
     monkeypatch.setattr(clock, "EVERY", 3_600_000_000)  # nobody asks for the time in between,
     monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)  # nor whether there is work
 
@@ -33,8 +41,7 @@ def trips(postgres_server, monkeypatch):
         real = getattr(Connection, name)
 
         def call(db, *args, **kwargs):
-            if db is store._writer:
-                said.append(name)
+            said.append(name if db is store._writer else f"asked: {names.get(args[0])}")
             return real(db, *args, **kwargs)
 
         return call
@@ -44,19 +51,41 @@ def trips(postgres_server, monkeypatch):
         engine.start(thrifty, 1).result(timeout=20)
         for name in ("rows", "change", "append", "many", "script"):
             monkeypatch.setattr(Connection, name, heard(name))
+        yield engine, said
 
-        def once(n: int, count: int) -> tuple[list[str], int]:
-            said.clear()
-            commits = store.commits
-            for one in engine.start_many(thrifty, [n] * count):
-                one.result(timeout=20)
-            return [*said], store.commits - commits
 
-        def run(n: int, count: int = 1) -> tuple[list[str], int]:
-            """Of three times, the one in which the worker did the least besides."""
-            return min((once(n, count) for _ in range(3)), key=lambda found: len(found[0]))
+@pytest.fixture
+def trips(told):
+    """Return a function that runs *count* workflows of *n* steps at once and tells the round trips of the writer, as sent."""
+    engine, said = told
+    store = engine._parts.store
 
-        yield run
+    def once(n: int, count: int) -> tuple[list[str], int]:
+        said.clear()
+        commits = store.commits
+        for one in engine.start_many(thrifty, [n] * count):
+            one.result(timeout=20)
+        return [one for one in said if not one.startswith("asked")], store.commits - commits
+
+    def run(n: int, count: int = 1) -> tuple[list[str], int]:
+        """Of three times, the one in which the worker did the least besides."""
+        return min((once(n, count) for _ in range(3)), key=lambda found: len(found[0]))
+
+    return run
+
+
+def test_a_signal_is_one_round_trip_and_what_it_leads_to_is_the_next(told):
+    engine, said = told
+    found = []
+    for _ in range(3):
+        run = engine.start(attentive)
+        wait_for(engine, run, "waiting")
+        said.clear()
+        engine.signal(run.id, "go", 7)
+        assert run.result(timeout=20) == 7
+        found.append([one for one in said if one not in ("asked: run", "asked: None")])  # whoever waits for it looks, and tells
+
+    assert min(found, key=len) == ["rows", "rows"], found  # nobody reads what was told
 
 
 def test_a_run_is_one_round_trip_per_step_and_one_more(trips):

@@ -134,6 +134,20 @@ class TestTouching:
             assert run.status is Status.PENDING or run.id in knocked, run
             assert len(stores[0].signals(run.id)) == 2
 
+    def test_signals_that_come_everywhere_at_once_are_counted_one_by_one(self, stores):
+        start(stores[0], "r", session_id="s0")
+        found = []
+
+        def send(store):
+            for _ in range(25):
+                found.extend(store.apply([c.SignalRun("r", "paid", b"1")]))
+
+        in_threads(*[lambda store=store: send(store) for store in stores])
+
+        wanted = list(range(1, 25 * len(stores) + 1))
+        assert sorted(one.number for one in found) == [one.number for one in stores[0].signals("r")] == wanted
+        assert stores[0].run("r").revision == len(wanted)
+
     def test_of_children_that_end_everywhere_at_once_the_last_wakes_the_parent(self, stores):
         parent = stores[0].apply([c.StartRuns([new("parent", session_id="s0")])])[0][0]
         assert parent.leased
@@ -250,6 +264,31 @@ class TestListening:
             store.apply([c.SignalRun("b", "paid", b"1")])
             wait_until(other.changed)
             assert not other.changed()
+
+    def test_whoever_holds_a_run_is_told_which_one_was_touched(self, url, monkeypatch):
+        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        heard = []
+        with furnished(url) as store, closing(PostgresStore(url)) as other:
+            assert store.listen("s1", heard.append)
+            assert store.changed()
+            heard.clear()
+
+            other.apply([c.SignalRun("b", "paid", b"1")])
+            wait_until(lambda: heard == ["b"])
+            assert not store.changed()  # there is nothing to look for
+            start(other, "r1")
+            wait_until(lambda: heard == ["b", None])
+            assert store.changed()
+
+    def test_what_reaches_a_run_that_is_held_here_is_told_here_with_all_that_it_says(self, url):
+        with furnished(url) as store:
+            store.listen("s1", lambda run_id: None)
+            store.hints()
+            store.apply([c.SignalRun("b", "paid", b"1", source="ann")])
+
+            (told,) = store.hints().delivered
+            assert (told.run_id, told.generation, told.revision) == ("b", 1, store.run("b").revision)
+            assert [told.signal] == store.signals("b")
 
 
 class TestForking:

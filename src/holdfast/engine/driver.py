@@ -72,8 +72,9 @@ PAUSE = 0.5
 class Driver(Happening):
     """Drives one run."""
 
-    def __init__(self, run: Run, definition: Definition, host: Host) -> None:
+    def __init__(self, run: Run, definition: Definition, host: Host, signals: list[Signal]) -> None:
         super().__init__(run, host)
+        self._signals = signals
         self._definition, self._in_graph = definition, MARK in run.id
         self.blocking = definition.blocking
         self.finished = False
@@ -83,10 +84,9 @@ class Driver(Happening):
 
     # The life of a held run
 
-    async def live(self, history: list[Event], signals: list[Signal], *, fresh: bool) -> None:
+    async def live(self, history: list[Event], *, fresh: bool) -> None:
         """Go on with the run until it ends, parks, or is lost."""
         try:
-            self._signals = signals
             await self._begin(history, fresh=fresh)
             while not self._over:
                 events = self._collect()
@@ -226,7 +226,7 @@ class Driver(Happening):
             wake_at = let_go_at if wake_at is None else min(wake_at, let_go_at)
         if wake_at is not None:
             self._alarm = self.host.alarms.at(wake_at, self._poke)
-        if not (self._inbox or self._knocked):
+        if not (self._inbox or self._knocked or self._heard):
             await self._woken
         self._woken = None
 
@@ -240,7 +240,8 @@ class Driver(Happening):
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
         # Not before it has looked at what reached it: to park says that all up to this revision was seen.
-        parks = rest and batch.finish is None and not self._knocked and self._only_waits()
+        unseen = self._knocked or self._heard
+        parks = rest and batch.finish is None and not unseen and self._only_waits()
         op = self._operation(batch, parks=parks)
         if op is None:
             self.outlet.release()

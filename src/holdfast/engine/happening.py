@@ -13,6 +13,7 @@ from holdfast.engine.past import DEADLINE
 from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, until
 from holdfast.errors import LeaseLost
+from holdfast.store.contract import Delivered
 
 
 class Happening(Spender):
@@ -21,6 +22,7 @@ class Happening(Spender):
     def __init__(self, run: Run, host: Host) -> None:
         super().__init__(run, host)
         self._revision = run.revision
+        self._heard = False
 
     def _collect(self) -> list[Event]:
         """Return what has happened since the last turn, in order."""
@@ -30,8 +32,11 @@ class Happening(Spender):
         if self._due is not None and self._due <= self.now():
             self._collect_due(events)
         if self._knocked:
-            self._knocked = False
+            self._knocked = self._heard = False
             self._look(events)
+        elif self._heard:
+            self._heard = False
+            self._heed_signals(events)
         return events
 
     def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
@@ -86,21 +91,38 @@ class Happening(Spender):
 
     def _look(self, events: list[Event]) -> None:
         """Something reached the run from outside: see what."""
-        run = self.host.store.run(self.run.id)
-        if run is None or run.generation != self.run.generation:
+        found = self.host.store.glance(self.run.id)
+        if found is None or found.generation != self.run.generation:
             raise LeaseLost(run=self.run.id, generation=self.run.generation)
-        self._revision = run.revision
-        self._cancelling = self._cancelling or run.status is Status.CANCELLING
-        if run.status is Status.CANCELLING and not self._cancel_seen:
-            events.append(self.ask_to_stop(run.cancel_reason or "", expire=run.cancel_reason == DEADLINE))
-        self.listen()
+        self._revision = found.revision
+        self._cancelling = self._cancelling or found.status is Status.CANCELLING
+        if found.status is Status.CANCELLING and not self._cancel_seen:
+            events.append(self.ask_to_stop(found.cancel_reason or "", expire=found.cancel_reason == DEADLINE))
+        self.listen_to(found.signals)
         self.hand_out_signals(events)
         self.unblock()
         for step, want in list(self.wants.items()):
-            found = self._outcome_from_outside(step, want)
-            if found is not None:
+            outcome = self._outcome_from_outside(step, want)
+            if outcome is not None:
                 self.wants.pop(step, None)
-                events.append(found)
+                events.append(outcome)
+
+    def hear(self, told: Delivered) -> None:
+        """A signal reached the run. If that is all that has happened since we looked, we need not look again."""
+        if told.generation != self.run.generation or told.revision != self._revision + 1 or self._knocked:
+            self.knock()
+            return
+        self._revision = told.revision
+        self._signals.append(told.signal)
+        self._heard = True
+        self._poke()
+
+    def _heed_signals(self, events: list[Event]) -> None:
+        """Signals were told: see what they are to whoever waits for some."""
+        self.hand_out_signals(events)
+        for want in [want for want in self.wants.values() if isinstance(want, Conditional)]:
+            outcome = self.judge(want)
+            events.extend([outcome] if outcome is not None else [])
 
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
         if isinstance(want, Timer):

@@ -51,7 +51,11 @@ class Listening(Held):
 
     def listen(self) -> None:
         """See which signals there are that no wait has taken."""
-        self._signals = [signal for signal in self.host.store.signals(self.run.id) if signal.id not in self.batch.taken]
+        self.listen_to(self.host.store.signals(self.run.id))
+
+    def listen_to(self, signals: list[Signal]) -> None:
+        """These are all that there are."""
+        self._signals = [signal for signal in signals if signal.id not in self.batch.taken]
 
     def hand_out_signals(self, events: list[Event]) -> None:
         """Give each signal, in the order in which they came, to the first that waits for its name."""

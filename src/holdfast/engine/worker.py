@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from holdfast.core.program import Definition
 from holdfast.core.records import Event, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.engine.alarms import Alarm, Alarms
+from holdfast.engine.bell import Bell
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.graphs import composer
@@ -35,7 +37,7 @@ from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, EndSession, Hints, Look, OpenSession, Store, Transition
+from holdfast.store.contract import Beat, Claim, Delivered, EndSession, Hints, Look, OpenSession, Store, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -98,6 +100,7 @@ class Worker:
         self._strands: set[Strand] = set()
         self._jobs: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
+        self._bell = Bell(settings.watch, settings.idle_watch)
         self._slot = -1
         self._seen_knock = 0
         self._full = False
@@ -197,6 +200,7 @@ class Worker:
         self._seen_knock = 0
         sure_until = self._lease_from_now()
         await self.writer.submit(OpenSession(self._session()))
+        self._bell.rings = self.store.listen(self.session_id, self._heard)
         self._sure_until = sure_until
 
     async def _declare(self) -> None:
@@ -244,34 +248,37 @@ class Worker:
 
     def _hinted(self, hints: Hints) -> None:
         """A commit of this process touched something. May come from any thread."""
-        if not (hints.ready or hints.runs or hints.subscriptions or hints.graphs):
+        if not (hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs):
             return
-        try:
+        with suppress(RuntimeError):  # the loop is closed: nobody is here to look
             if hints.graphs:
                 self.loop.call_soon_threadsafe(self.settler.look)
             if hints.subscriptions:
                 self.loop.call_soon_threadsafe(self.couriers.look)
-            self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs))
-        except RuntimeError:  # the loop is closed: nobody is here to look
-            return
+            self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs), hints.delivered)
 
-    def _look(self, ready: bool, runs: Iterable[str]) -> None:
+    def _look(self, ready: bool, runs: Iterable[str], delivered: Iterable[Delivered] = ()) -> None:
         if ready:
             self._ready.set()
         for run_id in runs:
-            driver = self.drivers.get(run_id)
-            if driver is not None:
+            if (driver := self.drivers.get(run_id)) is not None:
                 driver.knock()
+        for one in delivered:
+            if (driver := self.drivers.get(one.run_id)) is not None:
+                driver.hear(one)
+
+    def _heard(self, run_id: str | None) -> None:
+        """Another process touched a run that is held here, or something else. May come from any thread."""
+        with suppress(RuntimeError):  # as above
+            self.loop.call_soon_threadsafe(self._bell.ring if run_id is None else partial(self._look, False, [run_id]))
 
     async def _watch_forever(self) -> None:
         """Notice commits of other processes."""
-        quiet = 0
         while True:
-            await asyncio.sleep(self.settings.watch if quiet < 500 else self.settings.idle_watch)
+            await self._bell.wait()
             if not self.store.changed():
-                quiet += 1
                 continue
-            quiet = 0
+            self._bell.heard()
             self._ready.set()
             for watcher in self.watchers:
                 watcher()
@@ -398,8 +405,8 @@ class Worker:
         lets nothing come in between, so that a knock that comes later finds somebody who hears it."""
         if run.session_id != self.session_id:
             return  # the session ended meanwhile, and the run with it
-        driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self)
-        strand = Strand(driver.live(history, signals, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
+        driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self, signals)
+        strand = Strand(driver.live(history, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
         self._strands.add(strand)
 
     def _let_go(self, run_id: str, driver: Driver, strand: Strand) -> None:

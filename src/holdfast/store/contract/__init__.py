@@ -6,7 +6,7 @@ is refused changes nothing and harms none of its neighbours. Reads see what was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from holdfast.core.records import NewRun, Session
@@ -77,7 +77,7 @@ from holdfast.store.contract.payloads import (
     TakeUpkeep,
     Upkeep,
 )
-from holdfast.store.contract.reading import Checked, Filter, Hints, Look, Reader
+from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -193,6 +193,11 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
     def changed(self) -> bool:
         """Whether another process committed since the last call. Cheap."""
 
+    def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
+        """Call, from any thread, when another process touches a run of that session, which is of this process, with the id of
+        the run; or has committed something else, with None: then ask ``changed``. Nobody else is told of a signal that this
+        process leaves for a run of that session. False when it cannot: then ask now and then."""
+
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
         """Create runs in the caller's own open transaction on the same database."""
 
@@ -239,6 +244,7 @@ __all__ = [
     "DelegateGate",
     "DeliverFlowEvent",
     "DeliverSignal",
+    "Delivered",
     "Delivery",
     "Doomed",
     "EndCopy",
@@ -258,6 +264,7 @@ __all__ = [
     "GateMove",
     "GateTransition",
     "GatherStart",
+    "Glance",
     "GraphReader",
     "GraphTransition",
     "Hints",

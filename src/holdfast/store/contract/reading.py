@@ -25,6 +25,7 @@ from holdfast.core.records import (
     Wait,
 )
 from holdfast.core.schedules.record import Schedule, Tick
+from holdfast.core.status import Status
 from holdfast.core.tokens import Key
 from holdfast.store.contract.gates import GateFilter
 from holdfast.store.contract.payloads import Doomed, Upkeep
@@ -49,6 +50,27 @@ class Filter(msgspec.Struct, kw_only=True):
     limit: int = 50
 
 
+class Glance(msgspec.Struct):
+    """What has reached a run, at one instant."""
+
+    status: Status
+    generation: int
+    revision: int
+    cancel_reason: str | None
+    signals: list[Signal]
+    """Those that no wait has taken, oldest first."""
+
+
+class Delivered(msgspec.Struct):
+    """A signal to a run that this process holds, and the revision that the run has by it: whoever has seen all that came
+    before need not look."""
+
+    run_id: str
+    generation: int
+    revision: int
+    signal: Signal
+
+
 class Hints(msgspec.Struct):
     """What a commit touched, told after it: hints where to look, never facts."""
 
@@ -59,6 +81,8 @@ class Hints(msgspec.Struct):
     subscriptions: bool = False
     graphs: bool = False
     """Whether there are news for graphs."""
+    delivered: list[Delivered] = msgspec.field(default_factory=list)
+    """Signals to runs that are not among *runs*, in their order."""
 
     def add(self, others: Hints) -> None:
         """Add others to these."""
@@ -68,10 +92,12 @@ class Hints(msgspec.Struct):
         self.frames |= others.frames
         self.subscriptions |= others.subscriptions
         self.graphs |= others.graphs
+        self.delivered += others.delivered
 
     def copy(self) -> Hints:
         """Return the same, to go back to."""
-        return Hints(self.ready, set(self.runs), set(self.finished), set(self.frames), self.subscriptions, self.graphs)
+        sets = (set(self.runs), set(self.finished), set(self.frames))
+        return Hints(self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered))
 
 
 class Look(msgspec.Struct):
@@ -109,6 +135,9 @@ class Reader(Protocol):
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
         """The events of several runs, each in order."""
+
+    def glance(self, run_id: str) -> Glance | None:
+        """What whoever holds a run must know when something has reached it, or None."""
 
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""

@@ -48,7 +48,7 @@ HEADS: dict[str, tuple[str, Kinds]] = {
 }
 """The first write of a draft, which is guarded; the query that makes many of them; what it is told of each."""
 
-HEARING = ("append_guarded", "move_run")
+HEARING = ("append_guarded", "move_run", "finish_run")
 """Whose queries take signals along."""
 
 LINES: Kinds = {
@@ -120,7 +120,7 @@ class Draft:
                 self.lines.append(values)
         elif self.head and query == "append":
             self.lines.append(values)
-        elif query == "close_streams" and self.head in _CLOSING:
+        elif query == "close_streams" and self.head in _CLOSING and not self.taken:
             self.head = _CLOSING[self.head]
             self.row |= {"reason": values["reason"], "closed_at": values["now"]}
         else:

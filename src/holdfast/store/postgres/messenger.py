@@ -62,6 +62,10 @@ class Messenger:
         self.listens = False
         self._closed = False
         self._heard = self._untold = False
+        self.session_id = ""
+        """Whose runs are held here,"""
+        self._call: Callable[[str | None], None] = _nobody
+        """and who wants to hear at once."""
         self._looked = time.monotonic()
         self._jobs: list[tuple[Callable[[Connection], Any], threading.Event]] = []
         self._guard, self._begun = threading.Lock(), threading.Event()
@@ -86,6 +90,11 @@ class Messenger:
             return False
         self._heard, self._looked = False, now  # before the caller looks, not after
         return True
+
+    def listen(self, session_id: str, call: Callable[[str | None], None]) -> None:
+        """Call as soon as something is heard: with a run of that session that was touched, or with None."""
+        self._start()
+        self.session_id, self._call = session_id, call
 
     def tell(self) -> None:
         """Announce, soon, that something was committed."""
@@ -231,12 +240,23 @@ class Messenger:
     def _notified(self, notify: psycopg.Notify) -> None:
         self._hear(notify.payload)
 
-    def _hear(self, name: str) -> None:
-        if name != self.name:
+    def _hear(self, said: str) -> None:
+        """Somebody says their name; with a session and a run, if that is all that they have touched."""
+        name, *touched = said.split(" ", 2)
+        if name == self.name:
+            return
+        if not touched or not self.session_id:
             self._heard = True
+            self._call(None)
+        elif touched[0] == self.session_id:
+            self._call(touched[1])
 
     def _lock(self, db: Connection, slot: int) -> bool:
         return bool(db.rows(_LOCK, _key(slot))[0]["locked"])
+
+
+def _nobody(run_id: str | None) -> None:
+    """Nobody wants to hear."""
 
 
 def _wait(things: list[Any], seconds: float | None) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,7 @@ from holdfast.store.postgres.borrowed import BorrowedTransaction
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.drafts import Draft, draft, found_again, write_alone
+from holdfast.store.postgres.letters import Letter, Teller, leave, left, letter
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
@@ -57,6 +58,7 @@ class Doubt(NamedTuple):
     number: str = ""
     answers: Sequence[tuple[c.Transition, Any]] = ()
     hints: c.Hints | None = None
+    letter: Letter | None = None
 
 
 class PostgresStore(PostgresReader):
@@ -138,6 +140,9 @@ class PostgresStore(PostgresReader):
         ops = [op for op in ops if id(op) not in self._settled]
         if not ops or self._nothing_to_claim(db, ops, now):
             return
+        signal = letter(ops, now) if db.direct else None
+        if signal is not None and self._leave(db, signal):
+            return
         simple = self._simple(ops, now) if db.direct else []
         if simple and self._write_simply(db, simple):
             return
@@ -184,6 +189,22 @@ class PostgresStore(PostgresReader):
                     db.rows(TELL, {"channel": CHANNEL, "name": self._messenger.name})
         return len(passed) == len(drafts)
 
+    def _leave(self, db: Connection, signal: Letter) -> bool:
+        """Leave a signal in one statement, which commits itself and tells others; say whether it did."""
+        teller = Teller(self._messenger.name, self._messenger.session_id, self._messenger.running)
+        try:
+            found = leave(db, signal, teller)
+        except Lost:
+            self._doubt = Doubt([], letter=signal)
+            raise
+        if found is not None:
+            self.commits += 1
+            self._settle([(signal.op, found[0])])
+            self._hint(found[1])
+            if found[1].ready and teller.speaks:
+                self._messenger.tell()
+        return found is not None
+
     def _transact(self, db: Connection, attempt: Attempt) -> None:
         number = db.begin()
         try:
@@ -215,10 +236,13 @@ class PostgresStore(PostgresReader):
         self._routes.update(attempt.tx.new_routes)
         self._tell(attempt.tx.hints)
 
+    def _hint(self, hints: c.Hints) -> None:
+        with self._hints_guard:
+            self._hints.add(hints)
+
     def _tell(self, hints: c.Hints) -> None:
         if hints.frames or _worth_telling(hints):
-            with self._hints_guard:
-                self._hints.add(hints)
+            self._hint(hints)
         if _worth_telling(hints) and self._messenger.running:
             self._messenger.tell()
 
@@ -265,10 +289,15 @@ class PostgresStore(PostgresReader):
             if self._has_committed(db, doubt.number):
                 self._settle(doubt.answers)
                 self._tell(doubt.hints or c.Hints())
+        elif doubt.letter is not None:
+            found = left(db, doubt.letter)
+            if found is not None:
+                self._settle([(doubt.letter.op, found[0])])
+                self._tell(found[1])
         else:
-            for found in found_again(db, doubt.drafts):
-                self._settle([(found.op, found.answer)])
-                self._tell(found.hints)
+            for written in found_again(db, doubt.drafts):
+                self._settle([(written.op, written.answer)])
+                self._tell(written.hints)
         self._doubt = None
 
     def _has_committed(self, db: Connection, number: str) -> bool:
@@ -294,6 +323,11 @@ class PostgresStore(PostgresReader):
         heard = self._messenger.changed()
         self._hopeful = self._hopeful or heard
         return heard
+
+    def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
+        """Call when something is heard of other processes."""
+        self._messenger.listen(session_id, call)
+        return True
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
         """Create runs in the caller's own open transaction. None is born leased: who knows when it commits?"""

@@ -44,6 +44,13 @@ class RunReader(Asking):
             found[row["run_id"]].append(_event(row))
         return found
 
+    def glance(self, run_id: str) -> c.Glance | None:
+        rows = self._rows("glance", run_id=run_id)
+        if not rows:
+            return None
+        first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
+        return c.Glance(Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], signals)
+
     def signals(self, run_id: str) -> list[Signal]:
         return [_signal(row) for row in self._rows("signals", run_id=run_id)]
 

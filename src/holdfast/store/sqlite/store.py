@@ -239,6 +239,10 @@ class SqliteStore(SqliteReader):
             return -1  # somebody is busy with the file: look
         return found
 
+    def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
+        """Nobody tells us: whoever wants to know asks ``changed``."""
+        return False
+
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
         """Create runs in the caller's own open transaction on the same file. None is born leased: who knows when it commits?"""
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]

@@ -140,6 +140,14 @@ UPDATE holdfast.signal SET taken = 1 WHERE id = :id;
 -- name: signals
 SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
 
+-- name: glance
+-- What may have reached a run, and the signals that no wait has taken: one row at least, if there is such a run.
+SELECT run.status, run.generation, run.revision, run.cancel_reason, signal.id, signal.name, signal.payload, signal.at,
+       signal.number, signal.wait_id, signal.source, signal.step
+  FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
+ WHERE run.id = :run_id
+ ORDER BY signal.id;
+
 -- name: due
 SELECT 1 AS due FROM holdfast.run WHERE wake_at <= :now AND session_id IS NULL LIMIT 1;
 

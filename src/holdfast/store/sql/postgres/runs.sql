@@ -51,6 +51,9 @@ WITH wanted AS (
            session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
       FROM wanted JOIN leased ON leased.id = wanted.run_id
      WHERE run.id = wanted.run_id
+), heard AS (
+    UPDATE holdfast.signal SET taken = 1
+     WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at

@@ -1,0 +1,58 @@
+-- Signals, as PostgreSQL leaves one alone: in one statement, which commits itself.
+
+-- name: leave_signal
+-- `signal_run` for a run that is parked on no condition: nothing but the name decides then. Nothing is written, and no row told,
+-- when the run has ended or is not there, waits for a condition, has as many signals as it may have, or the key came before; nor
+-- when somebody else reached it while we waited for its lock, for then the number of its last signal is not the one that we see.
+-- Whoever holds the run in another process is told of it by name; who may claim it now, that there is something.
+WITH seen AS MATERIALIZED (
+    SELECT id, revision FROM holdfast.run WHERE id = :run_id
+), found AS MATERIALIZED (
+    SELECT run.id, run.generation, run.revision, run.status, run.session_id, run.priority, run.waits,
+           CASE WHEN run.waits IS NOT NULL THEN CAST(CONVERT_FROM(run.waits, 'UTF8') AS JSONB) END AS waiting
+      FROM holdfast.run AS run JOIN seen ON seen.id = run.id AND seen.revision = run.revision
+     WHERE run.finished_at IS NULL
+       FOR NO KEY UPDATE OF run
+), judged AS MATERIALIZED (
+    SELECT id, generation, revision, status, session_id, priority, waits, COALESCE(met, FALSE) AS met,
+           session_id IS NOT NULL AND (waits IS NULL OR met) AS knocks,
+           COALESCE(session_id IS NULL AND met AND (status IN ('waiting', 'blocked') OR status = 'cancelling'), FALSE) AS wakes
+      FROM (SELECT found.*,
+                   waiting @> JSONB_BUILD_ARRAY(JSONB_BUILD_OBJECT('kind', 'signal', 'name', CAST(:name AS TEXT))) AS met
+              FROM found
+             WHERE waiting IS NULL OR NOT waiting @> '[{"kind": "wait"}]') AS plain
+), written AS (
+    INSERT INTO holdfast.signal (run_id, name, payload, key, at, source, effect, number)
+    SELECT judged.id, :name, :payload, :key, :at, :source, CASE WHEN judged.met THEN :satisfied ELSE :kept END, last.number + 1
+      FROM judged, (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY id DESC LIMIT 1), 0)
+                           AS number) AS last
+     WHERE last.number < :limit
+        ON CONFLICT DO NOTHING
+    RETURNING id, number, effect
+), touched AS (
+    UPDATE holdfast.run AS run
+       SET revision = run.revision + 1,
+           status = CASE WHEN wakes THEN (CAST(:becomes AS TEXT[]))[ARRAY_POSITION(CAST(:was AS TEXT[]), CAST(run.status AS TEXT))]
+                         ELSE run.status END,
+           rank = CASE WHEN wakes THEN :at - run.priority * :step ELSE run.rank END,
+           wake_at = CASE WHEN wakes THEN NULL ELSE run.wake_at END,
+           waits = CASE WHEN wakes THEN NULL ELSE run.waits END
+      FROM judged, written
+     WHERE run.id = :run_id
+), knocked AS (
+    INSERT INTO holdfast.knock (session_id, run_id) SELECT session_id, judged.id FROM judged, written WHERE knocks
+)
+SELECT written.id, number, effect, generation, revision + 1 AS revision, session_id, knocks, wakes,
+       CASE WHEN knocks AND session_id <> :mine
+            THEN PG_NOTIFY(:channel, :teller || CASE WHEN OCTET_LENGTH(judged.id) < 1000 THEN ' ' || session_id || ' ' || judged.id
+                                                     ELSE '' END)
+            WHEN wakes AND CAST(:tells AS BIGINT) = 1 THEN PG_NOTIFY(:channel, :teller) END AS told
+  FROM written, judged;
+
+-- name: left_signal
+-- Of a statement whose answer got lost: whether the signal is there.
+SELECT number, effect
+  FROM holdfast.signal
+ WHERE run_id = :run_id AND at = :at AND name = :name AND payload = :payload
+   AND key IS NOT DISTINCT FROM CAST(:key AS TEXT) AND source IS NOT DISTINCT FROM CAST(:source AS TEXT)
+ ORDER BY id DESC LIMIT 1;
