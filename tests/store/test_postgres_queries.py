@@ -76,6 +76,7 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
 
 
 HOT = {
+    "claim_ready": "run_ready",
     "ready_on_routes": "run_ready",
     "suspects_on_routes": "run_suspect",
     "look_for_work": "run_ready",
@@ -136,7 +137,7 @@ def crowd(postgres_server):
         yield store._writer
 
 
-@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "ready_on_routes", "lease_runs", "signals_of"])
+@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "claim_ready", "ready_on_routes", "lease_runs"])
 def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     plan = explained(crowd, name)
 

@@ -39,11 +39,14 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     (found,) = tx.rows("look_for_work", **_question(op, tx.now))
     if not found["open"]:
         return []  # it was taken for dead, and what it leased now nobody would ever free
+    suspects = found["suspect"]
     if found["due"]:
-        tx.change("promote_due", now=tx.now, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE, **WAKE)
+        due = tx.rows("promote_due", now=tx.now, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE, **WAKE)
+        suspects = suspects or any(row["suspect"] for row in due)  # one of them may have waited until now
     if not op.routes or not (found["due"] or found["ready"] or found["suspect"]):
         return []
-    suspects = found["due"] or found["suspect"]  # a suspect may have waited until now
+    if not found["limited"] and not suspects:
+        return _claim_best(tx, op)
     lanes = _lock_lanes(tx) if found["limited"] else {}
     rooms = Rooms(tx, lanes, op.limit)
     ready = _ready(tx, op, rooms, suspects=suspects)
@@ -53,6 +56,16 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     rooms.spend(chosen)
     move_clocks(tx, chosen)
     return _lease(tx, op.session_id, [run.id for run in chosen])
+
+
+def _claim_best(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
+    """Lease the best, where no lane has a limit and nobody is suspected of anything."""
+    routes = Numbers(number for number, _ in op.routes)
+    rows = tx.rows("claim_ready", route_ids=routes, limit=op.limit, session_id=op.session_id, now=tx.now, **CLAIM)
+    ranks = [row.pop("rank") for row in rows]
+    runs = [run_from(row) for row in rows]
+    move_clocks(tx, [claims.Ready(rank, run.id, run.lane, share=run.share) for rank, run in zip(ranks, runs, strict=True)])
+    return runs
 
 
 def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:

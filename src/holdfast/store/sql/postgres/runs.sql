@@ -302,7 +302,8 @@ UPDATE holdfast.run
                         FROM holdfast.run
                        WHERE wake_at BETWEEN 0 AND :now AND session_id IS NULL AND status = ANY(CAST(:was AS TEXT[]))
                        ORDER BY wake_at LIMIT :limit
-                         FOR NO KEY UPDATE SKIP LOCKED));
+                         FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING crashes >= 2 AS suspect;
 
 -- name: lock_lanes
 -- Those with limits. Whoever claims from them does so alone, so that the limits hold on all machines together. Who holds their
@@ -347,6 +348,30 @@ UPDATE holdfast.run AS run
 RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
           wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
           forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
+
+-- name: claim_ready
+-- `ready_on_routes` and `lease_runs` in one, for lanes without limits: then nothing but the rank decides.
+WITH ready AS MATERIALIZED (
+    SELECT found.id, found.rank
+      FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
+     CROSS JOIN LATERAL (SELECT run.id, run.rank
+                           FROM holdfast.run AS run
+                          WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
+                          ORDER BY run.rank, run.id LIMIT :limit
+                            FOR NO KEY UPDATE SKIP LOCKED) AS found
+     ORDER BY found.rank, found.id LIMIT :limit
+), leased AS (
+    UPDATE holdfast.run AS run
+       SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
+           started_at = COALESCE(started_at, :now)
+      FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
+     WHERE run.id = ANY(ARRAY(SELECT id FROM ready)) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+       AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
+    RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
+              wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
+              forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+)
+SELECT ready.rank, leased.* FROM leased JOIN ready ON ready.id = leased.id ORDER BY ready.rank, ready.id;
 
 -- name: runs_by_id
 -- Differs from SQLite: lists travel as arrays.
