@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from psycopg import pq
@@ -63,6 +64,14 @@ class _Blobs(_ArrayDumper):
 
     def one(self, value: bytes) -> bytes:
         return _length(len(value)) + value
+
+
+ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    Texts: _Texts(Texts).dump,
+    Numbers: _Numbers(Numbers).dump,
+    Blobs: _Blobs(Blobs).dump,
+}
+"""How the lists look on the wire."""
 
 
 def register(adapters: AdaptersMap) -> None:

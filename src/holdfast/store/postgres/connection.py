@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.guard import GuardedConnection
-from holdfast.store.postgres.quick import QuickAppend
+from holdfast.store.postgres.quick import Quick, QuickAppend
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.trouble import Lost, NotNow, translated, unreachable
 
@@ -73,7 +73,9 @@ class Connection:
         if self.direct:
             self.script(_SETTINGS + ("; SET synchronous_commit TO on" if who["durable"] == "off" else ""))
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
-        self._append = QuickAppend(self.raw) if self.direct and self.address.prepare else None
+        remembers = self.direct and self.address.prepare
+        self._append = QuickAppend(self.raw) if remembers else None
+        self._quick = Quick(self.raw) if remembers else None
 
     def must_be_writable(self) -> None:
         """Raise StoreReadOnly or StoreUnavailable when we cannot write here, or not all that we write."""
@@ -104,6 +106,15 @@ class Connection:
             return self.change(SQL["append_guarded"], values)
         try:
             return self._append(values)
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def alone(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Execute a named query, in no transaction, and return all rows."""
+        if self._quick is None:
+            return self.rows(SQL[query], values)
+        try:
+            return self._quick(query, values)
         except psycopg.Error as error:
             self.fail(error)
 

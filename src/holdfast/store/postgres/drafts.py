@@ -175,10 +175,10 @@ def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
     """Write drafts like ``write``, in no transaction."""
     if len(drafts) == 1 and drafts[0].head == "append_guarded" and len(drafts[0].lines) == 1 and not drafts[0].taken:
         return {0} if db.append(drafts[0].row) else set()
-    return write(db, drafts)
+    return write(db, drafts, db.alone)
 
 
-def write(db: Connection, drafts: Sequence[Draft]) -> set[int]:
+def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str, Any]], list[Any]] | None = None) -> set[int]:
     """Write drafts that have the same head, in one statement; return the places of those whose guard let them pass."""
     head = drafts[0].head
     if len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken:
@@ -189,7 +189,7 @@ def write(db: Connection, drafts: Sequence[Draft]) -> set[int]:
         values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
     if head in HEARING:
         values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)
-    passed = {row["id"] for row in db.rows(SQL[query], values)}
+    passed = {row["id"] for row in (ask(query, values) if ask is not None else db.rows(SQL[query], values))}
     return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
 
 

@@ -48,7 +48,7 @@ def leave(db: Connection, one: Letter, teller: Teller) -> tuple[c.Delivery, c.Hi
         "channel": CHANNEL, "teller": teller.name, "mine": teller.session_id, "tells": int(not teller.speaks), **WAKE,
     }  # fmt: skip
     try:
-        rows = db.rows(SQL["leave_signal"], values)
+        rows = db.alone("leave_signal", values)
     except psycopg.DataError:  # what it waits for, or is told, cannot be read there
         return None
     return (c.Delivery(rows[0]["number"], rows[0]["effect"]), _hints(one, rows[0], teller)) if rows else None

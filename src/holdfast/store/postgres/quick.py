@@ -1,5 +1,6 @@
-"""A step recorded all by itself is what happens most often: one statement that the server remembers, sent to it with nothing
-in between. That costs a third of the time that the driver takes to see to rows, types and cursors, none of which are here."""
+"""What happens most often is one statement all by itself, such as a step that is recorded or a signal that is left: the server
+remembers it, and it is sent there with nothing in between. That costs a third of the time that the driver takes to see to rows,
+types and cursors, none of which are here."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from psycopg import pq
 from psycopg.errors import error_from_result
 
 from holdfast.store import queries
+from holdfast.store.postgres.arrays import ENCODERS
+from holdfast.store.postgres.sql import NUMBERED
 
 _number = struct.Struct("!q").pack
+_as_number = struct.Struct("!q").unpack
 _TEXT, _NUMBER, _BLOB = (25, str.encode), (20, _number), (17, bytes)
 _KINDS: dict[str, tuple[int, Callable[[Any], bytes]]] = {
     "run_id": _TEXT,
@@ -41,6 +45,74 @@ def _numbered(sql: str) -> bytes:
 _SQL = _numbered(queries.load("postgres")["append_guarded"])
 
 
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {str: str.encode, int: _number, bytes: bytes, **ENCODERS}
+_DECODERS: dict[int, Callable[[bytes], Any]] = {
+    16: lambda value: value == b"\x01",
+    17: bytes,
+    20: lambda value: _as_number(value)[0],
+    25: lambda value: str(value, "utf-8"),
+    2278: lambda value: None,
+}
+"""By the type that the server calls its columns by: BOOLEAN, BYTEA, BIGINT, TEXT and nothing at all."""
+
+
+class Quick:
+    """Statements by their names, on a direct connection that is in no transaction."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+        self._prepared: dict[str, tuple[bytes, list[str], list[pq.Format]]] = {}
+        self._columns: dict[str, list[tuple[str, Callable[[bytes], Any]]]] = {}
+
+    def __call__(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Execute it and return its rows."""
+        name, names, formats = self._prepared.get(query) or self._prepare(query)
+        given: list[Any] = [_encoded(values[one]) for one in names]
+        result = self._raw.pgconn.exec_prepared(name, given, formats, pq.Format.BINARY)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            _raise_unless_forgotten(result)
+            del self._prepared[query]
+            return self(query, values)
+        columns = self._columns.get(query) or self._learn(query, result)
+        return [
+            {
+                one: None if (value := result.get_value(row, place)) is None else decode(value)
+                for place, (one, decode) in enumerate(columns)
+            }
+            for row in range(result.ntuples)
+        ]
+
+    def _prepare(self, query: str) -> tuple[bytes, list[str], list[pq.Format]]:
+        sql, names = NUMBERED[query]
+        name = f"holdfast_{query}".encode()
+        result = self._raw.pgconn.prepare(name, sql.encode())
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise error_from_result(result)
+        self._prepared[query] = (name, names, [pq.Format.BINARY] * len(names))
+        return self._prepared[query]
+
+    def _learn(self, query: str, result: Any) -> list[tuple[str, Callable[[bytes], Any]]]:
+        found = [(result.fname(place).decode(), _DECODERS[result.ftype(place)]) for place in range(result.nfields)]
+        self._columns[query] = found
+        return found
+
+
+def _encoded(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    encode = _ENCODERS.get(type(value))
+    return encode(value) if encode is not None else str(value).encode()  # a member of an enumeration of words
+
+
+def _raise_unless_forgotten(result: Any) -> None:
+    """Raise what the server says, unless it is that it has forgotten: the driver lets it forget everything after some errors."""
+    error = error_from_result(result)
+    if error.sqlstate is None:  # no server said that: there is none any more
+        raise psycopg.OperationalError(str(error))
+    if error.sqlstate != _FORGOTTEN:
+        raise error
+
+
 class QuickAppend:
     """``append_guarded``, on a direct connection that is in no transaction."""
 
@@ -55,12 +127,8 @@ class QuickAppend:
             self._prepare()
         result = self._raw.pgconn.exec_prepared(_NAME, given, _FORMATS)
         if result.status != pq.ExecStatus.COMMAND_OK:
-            error = error_from_result(result)
-            if error.sqlstate is None:  # no server said that: there is none any more
-                raise psycopg.OperationalError(str(error))
-            if error.sqlstate != _FORGOTTEN:
-                raise error
-            self._prepare()  # the driver lets the server forget everything after some errors
+            _raise_unless_forgotten(result)
+            self._prepare()
             return self(values)
         return result.command_tuples or 0
 

@@ -4,7 +4,8 @@
 -- `signal_run` for a run that is parked on no condition: nothing but the name decides then. Nothing is written, and no row told,
 -- when the run has ended or is not there, waits for a condition, has as many signals as it may have, or the key came before; nor
 -- when somebody else reached it while we waited for its lock, for then the number of its last signal is not the one that we see.
--- Whoever holds the run in another process is told of it by name; who may claim it now, that there is something.
+-- Whoever holds the run in another process is told of it by name, and finds a knock; who may claim it now, that there is
+-- something. A holder in this process is told right here.
 WITH seen AS MATERIALIZED (
     SELECT id, revision FROM holdfast.run WHERE id = :run_id
 ), found AS MATERIALIZED (
@@ -40,7 +41,8 @@ WITH seen AS MATERIALIZED (
       FROM judged, written
      WHERE run.id = :run_id
 ), knocked AS (
-    INSERT INTO holdfast.knock (session_id, run_id) SELECT session_id, judged.id FROM judged, written WHERE knocks
+    INSERT INTO holdfast.knock (session_id, run_id)
+    SELECT session_id, judged.id FROM judged, written WHERE knocks AND session_id <> :mine
 )
 SELECT written.id, number, effect, generation, revision + 1 AS revision, session_id, knocks, wakes,
        CASE WHEN knocks AND session_id <> :mine
