@@ -353,6 +353,7 @@ class TestInTheMiddle:
         with furnished(url) as store:
             for seq in range(1, 8):
                 assert isinstance(store.apply([advance("a", [seq])])[0], c.Advanced)
+                assert store.apply([c.SignalRun("b", "paid", b"1")])[0].number == seq
                 if seq % 3 == 0:
                     store._writer.script("DEALLOCATE ALL")
 

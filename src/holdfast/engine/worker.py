@@ -251,10 +251,9 @@ class Worker:
         if not (hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs):
             return
         with suppress(RuntimeError):  # the loop is closed: nobody is here to look
-            if hints.graphs:
-                self.loop.call_soon_threadsafe(self.settler.look)
-            if hints.subscriptions:
-                self.loop.call_soon_threadsafe(self.couriers.look)
+            for wanted, look in ((hints.graphs, self.settler.look), (hints.subscriptions, self.couriers.look)):
+                if wanted:
+                    self.loop.call_soon_threadsafe(look)
             self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs), hints.delivered)
 
     def _look(self, ready: bool, runs: Iterable[str], delivered: Iterable[Delivered] = ()) -> None:
@@ -320,9 +319,7 @@ class Worker:
 
     def _ask(self, besides: int = 0) -> asyncio.Future[list[Run]] | None:
         op = self._wanted(besides)
-        if op is None:
-            return None
-        return self.writer.submit_aside(op) if besides else self.writer.submit(op)
+        return None if op is None else self.writer.submit_aside(op) if besides else self.writer.submit(op)
 
     def _wanted(self, besides: int) -> Claim | None:
         """Return what to ask for now, besides so many runs that are not held yet; None: no room, or nothing to serve."""
@@ -401,8 +398,7 @@ class Worker:
             self.adopt(run, created_at)
 
     def hold(self, run: Run, history: list[Event], signals: list[Signal], *, fresh: bool = False) -> None:
-        """Drive a run that this session has leased, from its history and the signals that no wait has taken. Whoever reads them
-        lets nothing come in between, so that a knock that comes later finds somebody who hears it."""
+        """Drive a run that this session has leased, from what was read just now: a knock that comes later finds a driver."""
         if run.session_id != self.session_id:
             return  # the session ended meanwhile, and the run with it
         driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self, signals)

@@ -11,20 +11,30 @@ from typing import Any
 from holdfast.errors import WorkflowExists
 
 _known: dict[str, list[Any]] = {}
+_meant: tuple[dict[str, list[Any]], dict[str, Any]] = ({}, {})
+"""What was known, and which workflows were meant then."""
 
 
 def register(workflow: Any) -> None:
     """Remember a workflow. One that is made anew, such as a local function or a module loaded twice, takes its own place; a
     local function does not come before one that a module defines."""
+    global _known
     found = _known.get(workflow.name, [])
     if _is_local(workflow) and not all(_is_local(other) for other in found):
         return
-    _known[workflow.name] = [*(other for other in found if not _is_replaced(other, workflow)), workflow]
+    kept = [other for other in found if not _is_replaced(other, workflow)]
+    _known = {**_known, workflow.name: [*kept, workflow]}  # anew, for other threads may be reading
 
 
 def known() -> dict[str, Any]:
-    """Return the workflows whose name says which one is meant."""
-    return {name: found[0] for name, found in _known.items() if len(found) == 1}
+    """Return the workflows whose name says which one is meant, not to be changed: it is asked for each run that is taken up."""
+    global _meant
+    seen, meant = _meant
+    if seen is not _known:
+        seen = _known
+        meant = {name: found[0] for name, found in seen.items() if len(found) == 1}
+        _meant = (seen, meant)
+    return meant
 
 
 def check_name(name: str) -> None:
