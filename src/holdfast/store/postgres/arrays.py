@@ -37,33 +37,32 @@ class _ArrayDumper(Dumper):
     def dump(self, obj: list[Any]) -> bytes:
         if not obj:
             return _empty(0, 0, self.item)
-        return _head(1, 1, self.item, len(obj), 1) + b"".join([_NULL if one is None else self.one(one) for one in obj])
+        return _head(1, 1, self.item, len(obj), 1) + b"".join(self.parts(obj))
 
-    def one(self, value: Any) -> bytes:
-        """Return a value with its length before it."""
+    def parts(self, obj: list[Any]) -> list[bytes]:
+        """Return each value with its length before it."""
         raise NotImplementedError
 
 
 class _Texts(_ArrayDumper):
     oid, item = 1009, 25
 
-    def one(self, value: str) -> bytes:
-        text = value.encode()
-        return _length(len(text)) + text
+    def parts(self, obj: list[str | None]) -> list[bytes]:
+        return [_NULL if one is None else _length(len(text := one.encode())) + text for one in obj]
 
 
 class _Numbers(_ArrayDumper):
     oid, item = 1016, 20
 
-    def one(self, value: int) -> bytes:
-        return _number(8, value)
+    def parts(self, obj: list[int | None]) -> list[bytes]:
+        return [_NULL if one is None else _number(8, one) for one in obj]
 
 
 class _Blobs(_ArrayDumper):
     oid, item = 1001, 17
 
-    def one(self, value: bytes) -> bytes:
-        return _length(len(value)) + value
+    def parts(self, obj: list[bytes | None]) -> list[bytes]:
+        return [_NULL if one is None else _length(len(one)) + one for one in obj]
 
 
 ENCODERS: dict[type, Callable[[Any], bytes]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -64,7 +65,10 @@ LINES: Kinds = {
 }
 
 
-_RICH = ("children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows")
+_RICH = attrgetter(
+    "body", "children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows", "spends",
+    "settles", "settles_all", "demands",
+)  # fmt: skip
 """What makes an advance more than a few lines and a place."""
 
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}
@@ -154,9 +158,7 @@ class Draft:
 def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
     """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
     if type(op) is c.Advance:
-        if op.body is not None or op.run_id in taken or any(getattr(op, name) for name in _RICH):
-            return None
-        if op.output is not None or op.spends or op.settles or op.settles_all or op.demands:
+        if op.run_id in taken or op.output is not None or any(_RICH(op)):
             return None
         alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
