@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 import holdfast
@@ -9,6 +12,7 @@ from holdfast import Engine, first, sleep, step, wait_signal, workflow
 from holdfast.connect import parts
 from holdfast.errors import BadOption, ResultTimeout, RunFinished, RunNotFound
 from tests.engine.waiting import wait_for, wait_until
+from tests.store import furniture
 
 
 @workflow
@@ -236,3 +240,17 @@ def test_whoever_waits_for_what_nobody_works_on_is_told(database, monkeypatch, c
     (told,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert f"run {run.id} has not ended yet: no worker is alive" in told
     assert "holdfast worker" in told
+
+
+def test_a_run_that_has_ended_leaves_memory_without_the_garbage_collector(database):
+    with Engine(database) as engine:
+        run = engine.start(word_listener)
+        wait_for(engine, run, "waiting")
+        driver = weakref.ref(engine._parts.worker.drivers[run.id])
+        gc.disable()
+        try:
+            engine.signal(run.id, "word", 1)
+            assert run.result(timeout=20) == 1
+            furniture.wait_until(lambda: driver() is None, 20)
+        finally:
+            gc.enable()

@@ -116,7 +116,7 @@ class Driver(Happening):
         if not fresh:
             self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
         events = past.valid(history)
-        self.replayed = not fresh
+        self.outlet.replayed = not fresh
         self._seq = history[-1].seq if history else 0
         self.progress = past.Progress(events)
         self._cancel_seen = self.progress.cancelled is not None

@@ -91,7 +91,6 @@ class Held:
         self.batch = Batch()
         self.progress: past.Progress
         self.had_children = False
-        self.replayed = False
         self.waiting = False
         self.gate_is_over = False
         self._over = False
@@ -107,7 +106,7 @@ class Held:
         self._woken: Pause | None = None
         self._due: int | None = None
         self._alarm: Alarm | None = None
-        self.outlet = Outlet(self)
+        self.outlet = Outlet(run, host)
 
     def now(self) -> int:
         return self.host.store.now()

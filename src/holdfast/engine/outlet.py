@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.core import streams
 from holdfast.core.records import Event, Kind, Run
@@ -38,17 +38,6 @@ _REASONS = {
 }
 
 
-class Holder(Protocol):
-    """The held run, as its outlet sees it."""
-
-    run: Run
-    host: Host
-    replayed: bool
-
-    def now(self) -> int:
-        """The time of the store."""
-
-
 class _Stream:
     """A stream, as far as its writer must know it."""
 
@@ -71,15 +60,16 @@ _Entry = tuple[_Stream, NewFrame | Progress | None]
 
 
 class Outlet:
-    """The output of one held run, from any thread."""
+    """The output of one held run, from any thread. It does not know who holds the run: two who know each other, for each run that
+    ends, are work for the garbage collector."""
 
     __slots__ = (
-        "_frames", "_guard", "_held", "_later", "_lost", "_room", "_scheduled", "_streams", "_thread", "captures", "life",
-        "speculative", "writing",
+        "_frames", "_generation", "_guard", "_host", "_later", "_lost", "_room", "_run_id", "_scheduled", "_streams", "_thread",
+        "captures", "life", "replayed", "speculative", "writing",
     )  # fmt: skip
 
-    def __init__(self, held: Holder) -> None:
-        self._held = held
+    def __init__(self, run: Run, host: Host) -> None:
+        self._host, self._run_id, self._generation = host, run.id, run.generation
         self._guard = threading.Lock()
         self._thread = threading.get_ident()
         self._streams: dict[tuple[str, int, int], _Stream] | None = None
@@ -89,7 +79,9 @@ class Outlet:
         self._lost: LeaseLost | None = None
         self._room: threading.Event | None = None
         self.writing: asyncio.Future[None] | None = None
-        self.captures = held.host.captures
+        self.captures = host.captures
+        self.replayed = False
+        """Whether the run comes from elsewhere, so that its code may have said something already."""
         self.speculative = True
         """Whether the code runs ahead of what is committed."""
         self.life = 1
@@ -105,11 +97,11 @@ class Outlet:
         nulls: list[list[str]] = []
         if mode == Mode.SUMMARY:
             value, nulls = streams.plain(value)
-        codec = self._held.host.codec
+        codec = self._host.codec
         data = codec.encode(value, what="a frame")
         if len(data) > streams.LARGEST:
-            raise FrameTooBig(bytes=len(data), run=self._held.run.id, step=step or None)
-        frame = NewFrame(0, kind, mode, data, self._held.now(), name, codec.encode(nulls, what="paths") if nulls else None)
+            raise FrameTooBig(bytes=len(data), run=self._run_id, step=step or None)
+        frame = NewFrame(0, kind, mode, data, self._host.store.now(), name, codec.encode(nulls, what="paths") if nulls else None)
         self._make_room(mode)
         with self._guard:
             stream = self._open(step, attempt, code=code)
@@ -124,31 +116,31 @@ class Outlet:
             stream = self._open(step, attempt, code=code)
             if self._is_said(stream, code):
                 return
-            self._add(stream, Progress(percent, message, self._held.now()), code)
+            self._add(stream, Progress(percent, message, self._host.store.now()), code)
 
     def _open(self, step: str, attempt: int, *, code: bool) -> _Stream:
         if self._lost is not None:
             raise self._lost
         if self._streams is None:
             self._streams = self._known()
-        generation = 0 if code else self._held.run.generation
+        generation = 0 if code else self._generation
         key = (step, self.life if code else attempt, generation)
         found = self._streams.get(key)
         if found is None:
             found = self._streams[key] = _Stream(*key)
         if found.ended:
-            raise StreamClosed(run=self._held.run.id, step=step, attempt=attempt)
+            raise StreamClosed(run=self._run_id, step=step, attempt=attempt)
         return found
 
     def _known(self) -> dict[tuple[str, int, int], _Stream]:
         """What the code of a run that comes from elsewhere has said already."""
         found: dict[tuple[str, int, int], _Stream] = {}
-        for stored in self._held.host.store.streams(self._held.run.id) if self._held.replayed else []:
+        for stored in self._host.store.streams(self._run_id) if self.replayed else []:
             if stored.generation == 0:
                 stream = found[(stored.step, stored.attempt, 0)] = _Stream(stored.step, stored.attempt, 0)
                 stream.silent, stream.version = stored.said, stored.version
                 if stored.summary is not None:
-                    stream.document = self._held.host.codec.decode(stored.summary, what="a summary")
+                    stream.document = self._host.codec.decode(stored.summary, what="a summary")
         return found
 
     def _is_said(self, stream: _Stream, code: bool) -> bool:
@@ -208,7 +200,7 @@ class Outlet:
         if not self._streams:
             return
         with self._guard:
-            stream = self._streams.get((step, attempt, self._held.run.generation))
+            stream = self._streams.get((step, attempt, self._generation))
             if stream is not None and not stream.ended:
                 stream.ended, stream.close = True, reason
                 self._later.append((stream, None))
@@ -218,7 +210,7 @@ class Outlet:
         for part in output.streams if output is not None else ():
             if (part.step, part.attempt) == (event.step, event.attempt):
                 part.close = None
-        stream = (self._streams or {}).get((event.step or "", event.attempt, self._held.run.generation))
+        stream = (self._streams or {}).get((event.step or "", event.attempt, self._generation))
         if stream is not None:
             stream.ended, stream.close = False, None
 
@@ -238,7 +230,7 @@ class Outlet:
         if self._streams is None:
             return
         with self._guard:
-            gone = self._streams.pop((step, attempt, self._held.run.generation), None)
+            gone = self._streams.pop((step, attempt, self._generation), None)
             self._frames = [entry for entry in self._frames if entry[0] is not gone]
 
     def take_attempt(self, step: str, attempt: int) -> Output | None:
@@ -247,7 +239,7 @@ class Outlet:
         if not self._streams:
             return None
         with self._guard:
-            stream = self._streams.get((step, attempt, self._held.run.generation))
+            stream = self._streams.get((step, attempt, self._generation))
             entries = [entry for entry in self._frames + self._later if entry[0] is stream]
             self._frames = [entry for entry in self._frames if entry[0] is not stream]
             self._later = [entry for entry in self._later if entry[0] is not stream]
@@ -284,7 +276,7 @@ class Outlet:
         part = StreamPart(stream.step, stream.attempt, stream.generation, said, dict(stream.keep), close=stream.close)
         if stream.patched:
             stream.patched = False
-            part.summary = self._held.host.codec.encode(stream.document, what="a summary")
+            part.summary = self._host.codec.encode(stream.document, what="a summary")
             part.version = stream.version
         return part
 
@@ -292,7 +284,7 @@ class Outlet:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        loop, soon = self._held.host.loop, self._held.host.stream_window
+        loop, soon = self._host.loop, self._host.stream_window
         if threading.get_ident() == self._thread:
             self._set_off(loop, soon)
             return
@@ -317,18 +309,17 @@ class Outlet:
             if not entries or self._lost is not None:
                 return
             output = self._output(entries)
-        run = self._held.run
-        self.writing = self._held.host.loop.create_future()
-        self._submit(AppendFrames(run.id, run.generation, output), 0.05)
+        self.writing = self._host.loop.create_future()
+        self._submit(AppendFrames(self._run_id, self._generation, output), 0.05)
 
     def _submit(self, op: AppendFrames, pause: float) -> None:
-        self._held.host.writer.submit(op).add_done_callback(lambda done: self._written(done, op, pause))
+        self._host.writer.submit(op).add_done_callback(lambda done: self._written(done, op, pause))
 
     def _written(self, done: asyncio.Future[Any], op: AppendFrames, pause: float) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, StoreError):
             log.warning("the output of run %s cannot be written now, will try again: %s", op.run_id, error)
-            self._held.host.loop.call_later(pause, self._submit, op, min(pause * 2, 5.0))
+            self._host.loop.call_later(pause, self._submit, op, min(pause * 2, 5.0))
             return
         if isinstance(error, LeaseLost):
             self._lost = error
