@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack, closing
 from itertools import pairwise
 
@@ -167,6 +168,32 @@ def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
                 engine.start(noting, 1, id="r1")
         wait_until(lambda: engine.runs() and engine.run("r1").status == "completed", 20)
         assert not store.after and called == [1, 1]
+
+
+@workflow(name="duties.counting")
+async def counting() -> list[object]:
+    return [await wait_signal("go") for _ in range(3)]
+
+
+def test_a_signal_that_comes_while_a_run_is_taken_up_counts_once(database):
+    engine, store = open_engine(database, linger="0s")
+    with engine:
+        run = engine.start(counting)
+
+        def signals_of(run_ids):
+            del store.signals_of
+            thread = threading.Thread(target=engine.signal, args=(run.id, "go", 2))
+            thread.start()
+            thread.join()
+            return store.store.signals_of(run_ids)
+
+        wait_until(lambda: run.status == "waiting" and run.record.session_id is None)
+        store.signals_of = signals_of
+        engine.signal(run.id, "go", 1)
+        wait_until(lambda: sum(event.kind == "signal_received" for event in run.history()) >= 2)
+        engine.signal(run.id, "go", 3)
+
+        assert run.result(timeout=20) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("question", "linger"), [("signals_of", "0s"), ("histories", "0s"), ("glance", "5s")])

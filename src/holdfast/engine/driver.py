@@ -74,7 +74,7 @@ class Driver(Happening):
 
     def __init__(self, run: Run, definition: Definition, host: Host, signals: list[Signal]) -> None:
         super().__init__(run, host)
-        self._signals = signals
+        self._signals, self._exact = signals, not run.revision  # they were read after the run, unless there were none to read
         self._definition, self._in_graph = definition, MARK in run.id
         self.blocking = definition.blocking
         self.finished = False

@@ -98,7 +98,7 @@ class Happening(Spender):
         self._cancelling = self._cancelling or found.status is Status.CANCELLING
         if found.status is Status.CANCELLING and not self._cancel_seen:
             events.append(self.ask_to_stop(found.cancel_reason or "", expire=found.cancel_reason == DEADLINE))
-        self.listen_to(found.signals)
+        self.listen_to(found.signals, exact=True)
         self.hand_out_signals(events)
         self.unblock()
         for step, want in list(self.wants.items()):
@@ -109,7 +109,8 @@ class Happening(Spender):
 
     def hear(self, told: Delivered) -> None:
         """A signal reached the run. If that is all that has happened since we looked, we need not look again."""
-        if told.generation != self.run.generation or told.revision != self._revision + 1 or self._knocked:
+        next_one = told.generation == self.run.generation and told.revision == self._revision + 1
+        if not next_one or not self._exact or self._knocked:
             self.knock()
             return
         self._revision = told.revision

@@ -27,6 +27,7 @@ class Listening(Held):
 
     def __init__(self, run: Run, host: Host) -> None:
         super().__init__(run, host)
+        self._exact = True
         self.waited: set[str] = set()
         """The steps of its waits that may still be open."""
         self._cancel_seen = False
@@ -51,11 +52,12 @@ class Listening(Held):
 
     def listen(self) -> None:
         """See which signals there are that no wait has taken."""
-        self.listen_to(self.host.store.signals(self.run.id))
+        self.listen_to(self.host.store.signals(self.run.id), exact=False)
 
-    def listen_to(self, signals: list[Signal]) -> None:
-        """These are all that there are."""
+    def listen_to(self, signals: list[Signal], *, exact: bool) -> None:
+        """These are all that there are: *exact*, when they are those of the revision that we have seen, and none is newer."""
         self._signals = [signal for signal in signals if signal.id not in self.batch.taken]
+        self._exact = exact
 
     def hand_out_signals(self, events: list[Event]) -> None:
         """Give each signal, in the order in which they came, to the first that waits for its name."""

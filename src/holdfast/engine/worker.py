@@ -490,7 +490,7 @@ class Worker:
             if run is not None and run.generation == generation and run.workflow in self.definitions():
                 log.warning("run %s was leased to this worker in the middle of some trouble, and goes on", run_id)
                 self._found.add(run_id)
-                self.hold(run, self.store.history(run_id), self.store.signals(run_id))
+                self.hold(run, self.store.history(run_id), self.store.signals(run_id) if run.revision else [])
         self._unheld = leased
         self.writer.troubled = bool(leased)
 
