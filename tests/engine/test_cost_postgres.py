@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from psycopg import pq
 
@@ -65,6 +67,10 @@ def trips(told):
         commits = store.commits
         for one in engine.start_many(thrifty, [n] * count):
             one.result(timeout=20)
+        # The last commit is counted when the loop has ended its turn.
+        turned = threading.Event()
+        engine._parts.writer._loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(20)
         return [one for one in said if not one.startswith("asked")], store.commits - commits
 
     def run(n: int, count: int = 1) -> tuple[list[str], int]:
