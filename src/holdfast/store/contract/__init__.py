@@ -77,7 +77,7 @@ from holdfast.store.contract.payloads import (
     TakeUpkeep,
     Upkeep,
 )
-from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, Reader
+from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, News, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -277,6 +277,7 @@ __all__ = [
     "MoveFlow",
     "NeedKey",
     "Needed",
+    "News",
     "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",

@@ -78,6 +78,7 @@ from holdfast.store.transitions.subscribing import (
     subscribe,
     unsubscribe,
 )
+from holdfast.store.transitions.touching import leave_news
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -176,4 +177,6 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     return type(op) in _LATE
 
 
-__all__ = ["APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "may_refuse_late", "run_from", "start_runs"]
+__all__ = [
+    "APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "leave_news", "may_refuse_late", "run_from", "start_runs",
+]  # fmt: skip

@@ -135,7 +135,7 @@ def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: dict[str, Me
         work.touch(graph)
         groups += _more_groups(work, graph, patch, there, edges)
     ready = [member for member in members if member.missing == 0]
-    runs, failed = work.runs_of(ready)
+    runs, failed = work.runs_of([(member.run_id, member.spec, member.input) for member in ready])
     _refuse_taken(tx, [run.id for run in runs])
     index = {member.run_id: member for member in ready}
     for run in runs:
