@@ -51,8 +51,8 @@ class _Looking:
         return self._parts.why(run_of(graph_id, member))
 
     def _learn(self, graph: Graph) -> None:
-        for member in graph.members.values():
-            self._parts.know(member.workflow)
+        for workflow in {id(member.workflow): member.workflow for member in graph.members.values()}.values():
+            self._parts.know(workflow)
 
     def _expect(self, staged: Sequence[Staged]) -> None:
         if len(staged) > 1 and self._parts.worker is not None:

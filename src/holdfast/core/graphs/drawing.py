@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.core.graphs.records import MARK, NewGroup
@@ -56,10 +56,10 @@ class Member:
         self.groups.append(group)
         return self
 
-    def needs(self) -> list[NewGroup]:
+    def needs(self, takes: Sequence[str]) -> list[NewGroup]:
         """Return all groups: those that were asked for, and one of the members whose results are taken and that are in none."""
-        waited = {name for group in self.groups for name in group.upstreams}
-        taken = [name for name in dict.fromkeys(self.takes()) if name not in waited]
+        waited = {name for group in self.groups for name in group.upstreams} if self.groups else ()
+        taken = [name for name in takes if name not in waited]
         return [*self.groups, group_from(taken)] if taken else list(self.groups)
 
     def takes(self) -> list[str]:
