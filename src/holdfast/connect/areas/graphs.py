@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.connect.parts import Parts, seconds_of
+from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.drawing import Graph
 from holdfast.core.graphs.records import GraphStatus, run_of
 from holdfast.core.records import Run
 from holdfast.engine.client import Moment, Request
+from holdfast.engine.export import export_graph
 from holdfast.engine.graphs import TRIES, Ended, GraphDesk, GraphView
 from holdfast.engine.results import Results
 from holdfast.errors import GraphChanged, ResultTimeout
@@ -44,6 +47,12 @@ class _Looking:
     def events(self, graph_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[dict[str, Any]]:
         """Return the audit trail of a graph, in order."""
         return self._desk.events(graph_id, after, limit)
+
+    def export(self, graph_id: str, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> int:
+        """Copy a graph, the runs of its members and all below them to a new file, which can be opened like any other database;
+        return how many runs. Raises GraphNotFound, and GraphExists when the file has it already."""
+        parts, record = self._parts, self._desk.record(graph_id)
+        return export_graph(parts.store, record.id, lambda: open_store(path, codec=parts.codec.name), progress)
 
     def why(self, graph_id: str, member: str) -> Why:
         """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""

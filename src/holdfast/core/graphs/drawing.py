@@ -56,10 +56,11 @@ class Member:
         self.groups.append(group)
         return self
 
-    def needs(self, takes: Sequence[str]) -> list[NewGroup]:
-        """Return all groups: those that were asked for, and one of the members whose results are taken and that are in none."""
+    def needs(self, takes: Sequence[str] | None = None) -> list[NewGroup]:
+        """Return all groups: those that were asked for, and one of the members whose results are taken and that are in none. What
+        it *takes* need not be sought again by who knows it."""
         waited = {name for group in self.groups for name in group.upstreams} if self.groups else ()
-        taken = [name for name in takes if name not in waited]
+        taken = [name for name in (dict.fromkeys(self.takes()) if takes is None else takes) if name not in waited]
         return [*self.groups, group_from(taken)] if taken else list(self.groups)
 
     def takes(self) -> list[str]:

@@ -112,8 +112,16 @@ class ResealMember(msgspec.Struct):
     new: bytes
 
 
+class ImportGraph(msgspec.Struct):
+    """Write a graph and its audit trail as they were elsewhere; the runs of its members are there. It hears of those that have
+    ended. Raises GraphExists."""
+
+    whole: Whole
+    trail: Sequence[GraphEvent]
+
+
 GraphTransition = (
-    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember
+    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember | ImportGraph
 )  # fmt: skip
 
 

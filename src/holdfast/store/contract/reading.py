@@ -147,6 +147,9 @@ class Reader(Protocol):
     def glance(self, run_id: str) -> Glance | None:
         """What whoever holds a run must know when something has reached it, or None."""
 
+    def glances(self, run_ids: Sequence[str]) -> dict[str, Glance]:
+        """The same for several runs, by their ids."""
+
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""
 

@@ -35,6 +35,7 @@ from holdfast.store.transitions.gathering import gather_start
 from holdfast.store.transitions.graphs import (
     cancel_graph,
     extend_graph,
+    import_graph,
     prune,
     prune_graphs,
     replay_member,
@@ -157,13 +158,14 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ReplayMember: replay_member,
     c.PruneGraphs: prune_graphs,
     c.ResealMember: reseal_member,
+    c.ImportGraph: import_graph,
 }
 
 
 _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StageGraphs, c.ExtendGraph,
-        c.ReplayMember, c.SettleGraphs,
+        c.ReplayMember, c.SettleGraphs, c.ImportGraph,
     }
 )  # fmt: skip
 

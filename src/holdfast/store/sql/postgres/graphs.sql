@@ -60,6 +60,9 @@ SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wante
 -- name: runs_there
 SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
 
+-- name: ended_runs
+SELECT id, status FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) AND finished_at IS NOT NULL ORDER BY id;
+
 -- name: take_news
 DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
 RETURNING id;

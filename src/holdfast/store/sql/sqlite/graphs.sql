@@ -53,6 +53,9 @@ SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfa
 -- name: runs_there
 SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
 
+-- name: ended_runs
+SELECT id, status FROM holdfast.run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL ORDER BY id;
+
 -- name: take_news
 DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids))
 RETURNING id;
