@@ -180,5 +180,6 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
 
 
 __all__ = [
-    "APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "leave_news", "may_refuse_late", "run_from", "start_runs",
+    "APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "leave_news", "may_refuse_late", "run_from",
+    "start_runs",
 ]  # fmt: skip
