@@ -93,6 +93,7 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
+    "stop_member": ("stop_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
     "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),
     "count_graph": ("count_graphs", {"id": Texts, "live": Numbers, "events": Numbers}),
     "save_graph": (

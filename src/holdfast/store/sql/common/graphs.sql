@@ -60,6 +60,11 @@ UPDATE holdfast.graph_member SET state = 'started', missing = 0, started_at = :n
 -- name: end_member
 UPDATE holdfast.graph_member SET state = :state, finished_at = :now, note = COALESCE(:note, note) WHERE run_id = :run_id;
 
+-- name: stop_member
+-- It was asked to stop, and did so at once.
+UPDATE holdfast.graph_member SET state = :state, finished_at = :now, asked_at = :now, note = COALESCE(:note, note)
+ WHERE run_id = :run_id;
+
 -- name: save_missing
 UPDATE holdfast.graph_member SET missing = :missing WHERE run_id = :run_id;
 

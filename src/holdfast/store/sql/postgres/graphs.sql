@@ -149,6 +149,13 @@ UPDATE holdfast.graph_member AS member
     AS new (run_id, state, now, note)
  WHERE member.run_id = new.run_id;
 
+-- name: stop_members
+UPDATE holdfast.graph_member AS member
+   SET state = new.state, finished_at = new.now, asked_at = new.now, note = COALESCE(new.note, member.note)
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:state AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:note AS TEXT[]))
+    AS new (run_id, state, now, note)
+ WHERE member.run_id = new.run_id;
+
 -- name: ask_members
 UPDATE holdfast.graph_member AS member
    SET asked_at = new.now, note = COALESCE(new.note, member.note)

@@ -93,6 +93,8 @@ class Work:
         self._below: dict[str, list[Row]] = {}
         """The edges below members that have just ended: read once, with what their dependents are started with."""
         self._free: dict[str, Row] = {}
+        self._asked: dict[str, str] = {}
+        """Who was asked to stop, and did so at once."""
         self._leases: dict[Route, str | None] = {}
 
     def graph(self, run_id: str) -> Graph:
@@ -172,15 +174,17 @@ class Work:
     # Writing
 
     def _end(self, ends: Mapping[str, MemberState], notes: Mapping[str, str], kind: str = "member_ended") -> None:
-        rows: list[dict[str, object]] = []
+        rows: dict[bool, list[dict[str, object]]] = {False: [], True: []}
         for run_id, state in ends.items():
             graph = self.graph(run_id)
             graph.live -= 1
-            note = notes.get(run_id)
-            rows.append({"run_id": run_id, "state": state.value, "now": self.tx.now, "note": note})
+            note, asked = notes.get(run_id), self._asked.pop(run_id, None)
+            row: dict[str, object] = {"run_id": run_id, "state": state.value, "now": self.tx.now, "note": note or asked}
+            rows[asked is not None].append(row)
             data: dict[str, str] = {"state": state.value} if note is None else {"state": state.value, "why": note}
             self.trail.add(graph, "member_skipped" if state is MemberState.SKIPPED else kind, name_of(run_id), data)
-        self.tx.many("end_member", rows)
+        self.tx.many("end_member", rows[False])
+        self.tx.many("stop_member", rows[True])
 
     def _write(self, outcome: Outcome) -> None:
         tx, going = self.tx, set(outcome.starts)
@@ -208,7 +212,11 @@ class Work:
         if not reasons:
             return
         stop_runs(self.tx, reasons)
-        self.tx.many("ask_member", [{"run_id": run_id, "now": self.tx.now, "note": why} for run_id, why in reasons.items()])
+        gone = {one.run_id for one in self.tx.news}
+        self._asked.update((run_id, why) for run_id, why in reasons.items() if run_id in gone)  # written with their ends
+        self.tx.many("ask_member", [
+            {"run_id": run_id, "now": self.tx.now, "note": why} for run_id, why in reasons.items() if run_id not in gone
+        ])  # fmt: skip
         for run_id in reasons:
             self.trail.add(self.graph(run_id), "member_asked_to_stop", name_of(run_id))
 
