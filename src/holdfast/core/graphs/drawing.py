@@ -61,7 +61,10 @@ class Member:
         it *takes* need not be sought again by who knows it."""
         waited = {name for group in self.groups for name in group.upstreams} if self.groups else ()
         taken = [name for name in (dict.fromkeys(self.takes()) if takes is None else takes) if name not in waited]
-        return [*self.groups, group_from(taken)] if taken else list(self.groups)
+        if not taken:
+            return list(self.groups)
+        checked = all(name in self.graph.members for name in taken)
+        return [*self.groups, NewGroup(tuple(taken), len(taken)) if checked else group_from(taken)]
 
     def takes(self) -> list[str]:
         """Return the members whose results are among the arguments."""

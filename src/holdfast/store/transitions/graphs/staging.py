@@ -161,12 +161,11 @@ def _group(
     graph_id: str, run_id: str, number: int, new: NewGroup, there: dict[str, MemberState], edges: list[dict[str, object]]
 ) -> Group:
     """Return a new group, counted by how those stand that are there already."""
-    states = [there.get(name) for name in new.upstreams]
-    group = Group(
-        run_id=run_id, number=number, need=new.need, total=len(states), rest=new.rest,
-        done=states.count(MemberState.COMPLETED), lost=sum(state in LOST for state in states),
-    )  # fmt: skip
-    group.state = judged(group)
+    group = Group(run_id=run_id, number=number, need=new.need, total=len(new.upstreams), rest=new.rest)
+    if there:
+        states = [there.get(name) for name in new.upstreams]
+        group.done, group.lost = states.count(MemberState.COMPLETED), sum(state in LOST for state in states)
+        group.state = judged(group)
     edges += [{"upstream": run_of(graph_id, name), "dependent": run_id, "number": number} for name in new.upstreams]
     return group
 
