@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import signal
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import Fail, Graph, step, wait_signal, workflow
-from holdfast.errors import GraphFinished, MemberExists, RunFinished
+from holdfast.connect.store import open_store
+from holdfast.engine.export import export_graph
+from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfCopied
 from holdfast.store import contract as c
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Plan, has_effect
+from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Crash, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.ledger import Ledger
 from tests.crash.scene import Act, Stage, databases, replace_one, victims
@@ -175,3 +179,50 @@ def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
                 total = 5 * total + 10
             assert run.result(timeout=60) == {"3": total}
         assert engine.check() == []
+
+
+class Mortal:
+    """A store whose process dies before or after one of its commits."""
+
+    def __init__(self, store: Any, number: int, side: str) -> None:
+        self._store, self._left, self._side = store, number, side
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, batch: list[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left == 0 and self._side == BEFORE:
+            raise Crash
+        answers = self._store.apply(batch)
+        if self._left == 0:
+            raise Crash
+        return answers
+
+
+def test_an_export_that_dies_leaves_a_whole_copy_or_one_that_says_it_is_none(tmp_path):
+    with Lab(tmp_path / "source.db", workflows=WORKFLOWS) as lab:
+        hold(lab)
+        lab.settle()
+        source = lab.engine._parts.store
+        commits = 0
+        for number, side in ((number, side) for number in range(1, 20) for side in (BEFORE, AFTER)):
+            target = tmp_path / f"{number}{side}.db"
+            try:
+                export_graph(source, "g", lambda: Mortal(open_store(target), number, side))  # noqa: B023
+            except Crash:
+                commits = number
+                _whole_or_half(target, source, whole=number == 4 and side == AFTER)
+    assert commits == 4  # it is marked, the runs, the graph, the mark is taken off
+
+
+def _whole_or_half(target: Path, source: c.Store, *, whole: bool) -> None:
+    try:
+        with closing(open_store(target)) as copy:
+            if whole:
+                assert copy.whole_graph("g") == source.whole_graph("g")
+            else:
+                assert copy.counts() == {}
+            assert copy.check() == []
+    except StoreHalfCopied:
+        assert not whole
