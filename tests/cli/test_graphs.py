@@ -90,3 +90,15 @@ def test_wrong_words_are_one_clear_line(call, graph, write):
     assert "another graph with this id" in call.error(
         "graphs", "start", write({"members": {"a": {"workflow": "x"}}}), "--id", graph
     )
+
+
+def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
+    target = str(tmp_path / "one-graph.db")
+    assert call.text("export", graph, target) == f"2 runs copied to {target}\n"
+    told = json.loads(call.text("--db", target, "graphs", "show", graph, "--json"))
+    assert {member["name"]: member["state"] for member in told["members"]} == {
+        "first": "started",
+        "wait": "started",
+        "last": "waiting",
+    }
+    assert json.loads(call.text("export", graph, str(tmp_path / "again.db"), "--json"))["graph"] == graph

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Engine, Fail, Graph, step, wait_signal, workflow
+from holdfast import Fail, Graph, step, wait_signal, workflow
 from holdfast.connect.store import open_store
-from holdfast.errors import EngineClosed, GraphFinished, MemberExists, RunFinished
+from holdfast.engine.export import export_graph
+from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfCopied
 from holdfast.store import contract as c
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Boundaries, Crash, Plan, has_effect
+from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Crash, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.harness import hasty_store
 from holdfast.testing.ledger import Ledger
-from tests.crash.test_processes import Workers, until
-from tests.crash.test_schedules import databases
+from tests.crash.scene import Act, Stage, databases, replace_one, victims
+from tests.crash.test_processes import until
 
 mended = [False]
 
@@ -56,7 +57,6 @@ async def planner() -> int:
 
 OURS = (c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
 WORKFLOWS = [add, listen, fickle, planner]
-Act = Callable[[Lab], object]
 
 
 def start(lab: Lab) -> None:
@@ -125,61 +125,18 @@ SCRIPTS: dict[str, list[Act]] = {
 }
 
 
-class Stage:
-    """A database, and engines on it, one after another."""
-
-    def __init__(self, database: str, script: list[Act], plans: list[Plan]) -> None:
-        self.database, self.script, self.plans = database, script, plans
-        self.clock, self.ledger, self.done = VirtualClock(), Ledger(), 0
-        self.zombies: list[Lab] = []
-
-    def play(self) -> dict[str, object]:
-        """Return how the graph and its members ended."""
-        mended[0] = False
-        try:
-            for number, plan in enumerate([*self.plans, None]):
-                if self._live(number, plan):
-                    break
-        finally:
-            for zombie in self.zombies:
-                zombie.close()
-        with closing(open_store(self.database, clock=self.clock)) as store:
-            assert store.check() == []
-            whole = store.whole_graph("g")
-            assert whole is not None
-            starts = [event.member for event in store.graph_events("g") if event.kind == "member_started"]
-            assert len(starts) == len(set(starts))
-            runs = {run.id: (run.status.value, run.result) for run in store.runs(c.Filter(limit=1000))}
-            return {"": whole.graph.status.value, **{name: member.state.value for name, member in whole.members.items()}} | runs
-
-    def _live(self, number: int, plan: Plan | None) -> bool:
-        open_it = open_store if self.database.startswith("postgresql:") else hasty_store
-        store = Boundaries(open_it(self.database, clock=self.clock), self.ledger, plan, engine=number)
-        try:
-            lab = Lab(self.database, clock=self.clock, store=store, workflows=WORKFLOWS)
-        except EngineClosed:
-            assert store.dead
-            self._notice()
-            return False
-        with suppress(Crash, EngineClosed):
-            lab.settle()
-            while self.done < len(self.script) and not (store.dead or store.lost):
-                self.script[self.done](lab)
-                lab.settle()
-                self.done += not (store.dead or store.lost)
-        if store.dead:
-            lab.abandon()
-            self._notice()
-        elif store.lost:
-            self.zombies.append(lab)
-        else:
-            lab.close()
-        return not (store.dead or store.lost)
-
-    def _notice(self) -> None:
-        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
-        with closing(open_store(self.database, clock=self.clock)) as store:
-            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
+def play(database: str, name: str, plans: list[Plan]) -> tuple[dict[str, object], Ledger]:
+    """Return how the graph and its members ended, and what was committed."""
+    mended[0] = False
+    stage = Stage(database, SCRIPTS[name], plans, WORKFLOWS, VirtualClock())
+    with stage.played() as store:
+        whole = store.whole_graph("g")
+        assert whole is not None
+        starts = [event.member for event in store.graph_events("g") if event.kind == "member_started"]
+        assert len(starts) == len(set(starts))
+        runs = {run.id: (run.status.value, run.result) for run in store.runs(c.Filter(limit=1000))}
+        ended = {"": whole.graph.status.value, **{name: member.state.value for name, member in whole.members.items()}}
+        return ended | runs, stage.ledger
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -187,9 +144,8 @@ class Stage:
 @pytest.mark.timeout(300)
 def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_path):
     with databases(kind, request, tmp_path) as fresh:
-        undisturbed = Stage(fresh(), SCRIPTS[name], [])
-        expected = undisturbed.play()
-        commits = list(enumerate(undisturbed.ledger.commits, start=1))
+        expected, ledger = play(fresh(), name, [])
+        commits = list(enumerate(ledger.commits, start=1))
         boundaries = [
             number
             for number, commit in commits
@@ -199,24 +155,12 @@ def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_pa
         plans = [Plan(boundaries[0], BEFORE), *(Plan(number, AFTER) for number in boundaries)]  # before one is after another
         plans += [Plan(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
         for plan in plans:
-            assert Stage(fresh(), SCRIPTS[name], [plan]).play() == expected, str(plan)
+            assert play(fresh(), name, [plan])[0] == expected, str(plan)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals of POSIX")
 def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
-    with databases(kind, request, tmp_path) as fresh:
-        workers = Workers(tmp_path)
-        workers.database = fresh()
-        with closing(Engine(workers.database, workflows=[])) as engine:
-            try:
-                _kill_and_look(workers, engine)
-            finally:
-                for worker in list(workers.running):
-                    workers.kill(worker)
-
-
-def _kill_and_look(workers: Workers, engine: Engine) -> None:
     def chain(number: int) -> Graph:
         graph = Graph(f"chain {number}")
         last = graph.add("five_steps", number, name="0")
@@ -224,16 +168,61 @@ def _kill_and_look(workers: Workers, engine: Engine) -> None:
             last = graph.add("five_steps", last.result, name=str(place))
         return graph
 
-    for _ in range(2):
-        workers.start(crash_limit=50)
-    runs = engine.graphs.start_many([chain(number) for number in range(10)])
-    for round_ in range(1, 3):
-        until(lambda wanted=round_: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= 9 * wanted, seconds=60)
-        workers.kill(workers.running[0])
-        workers.start(crash_limit=50)
-    for number, run in enumerate(runs):
-        wanted = number
-        for _ in range(4):
-            wanted = 5 * wanted + 10
-        assert run.result(timeout=60) == {"3": wanted}
-    assert engine.check() == []
+    with victims(kind, request, tmp_path) as (workers, engine):
+        runs = engine.graphs.start_many([chain(number) for number in range(10)])
+        for wanted in (9, 18):
+            until(lambda wanted=wanted: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted, seconds=60)
+            replace_one(workers)
+        for number, run in enumerate(runs):
+            total = number
+            for _ in range(4):
+                total = 5 * total + 10
+            assert run.result(timeout=60) == {"3": total}
+        assert engine.check() == []
+
+
+class Mortal:
+    """A store whose process dies before or after one of its commits."""
+
+    def __init__(self, store: Any, number: int, side: str) -> None:
+        self._store, self._left, self._side = store, number, side
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def apply(self, batch: list[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left == 0 and self._side == BEFORE:
+            raise Crash
+        answers = self._store.apply(batch)
+        if self._left == 0:
+            raise Crash
+        return answers
+
+
+def test_an_export_that_dies_leaves_a_whole_copy_or_one_that_says_it_is_none(tmp_path):
+    with Lab(tmp_path / "source.db", workflows=WORKFLOWS) as lab:
+        hold(lab)
+        lab.settle()
+        source = lab.engine._parts.store
+        commits = 0
+        for number, side in ((number, side) for number in range(1, 20) for side in (BEFORE, AFTER)):
+            target = tmp_path / f"{number}{side}.db"
+            try:
+                export_graph(source, "g", lambda: Mortal(open_store(target), number, side))  # noqa: B023
+            except Crash:
+                commits = number
+                _whole_or_half(target, source, whole=number == 4 and side == AFTER)
+    assert commits == 4  # it is marked, the runs, the graph, the mark is taken off
+
+
+def _whole_or_half(target: Path, source: c.Store, *, whole: bool) -> None:
+    try:
+        with closing(open_store(target)) as copy:
+            if whole:
+                assert copy.whole_graph("g") == source.whole_graph("g")
+            else:
+                assert copy.counts() == {}
+            assert copy.check() == []
+    except StoreHalfCopied:
+        assert not whole

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
 
 import holdfast
 from holdfast import Engine, sleep, step, workflow
-from holdfast.connect.store import open_store
 from holdfast.core.schedules.record import tick_of
-from holdfast.errors import EngineClosed
 from holdfast.store import contract as c
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Boundaries, Crash, Plan, has_effect
+from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.harness import hasty_store
 from holdfast.testing.ledger import Ledger
+from tests.crash.scene import Act, Stage, databases, replace_one, victims
 from tests.crash.test_processes import Workers, until
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -40,9 +36,6 @@ async def ticked() -> str:
     first = await work(f"{moment:%H:%M}")
     await sleep("90m")
     return first
-
-
-Act = Callable[[Lab], object]
 
 
 def made(**options) -> Act:
@@ -93,78 +86,13 @@ UNHINDERED = ("allow", "once", "none", "backfill")
 """Here no tick depends on how far the runs of others are."""
 
 
-class Stage:
-    """A database, and engines on it, one after another."""
-
-    def __init__(self, database: str, script: list[Act], plans: list[Plan]) -> None:
-        self.database, self.script, self.plans = database, script, plans
-        self.clock, self.ledger, self.done = VirtualClock(NOON), Ledger(), 0
-        self.zombies: list[Lab] = []
-
-    def play(self) -> dict[str, tuple[str, bytes | None]]:
-        """Return the runs by their keys, with how they ended."""
-        try:
-            for number, plan in enumerate([*self.plans, None]):
-                if self._live(number, plan):
-                    break
-        finally:
-            for zombie in self.zombies:
-                zombie.close()
-        with closing(open_store(self.database, clock=self.clock)) as store:
-            runs = store.runs(c.Filter(limit=1000))
-            assert store.check() == []
-            assert len({run.key for run in runs}) == len(runs)
-            return {run.key or run.id: (run.status.value, run.result) for run in runs}
-
-    def _live(self, number: int, plan: Plan | None) -> bool:
-        open_it = open_store if self.database.startswith("postgresql:") else hasty_store
-        store = Boundaries(open_it(self.database, clock=self.clock), self.ledger, plan, engine=number)
-        try:
-            lab = Lab(self.database, clock=self.clock, store=store, workflows=[ticked])
-        except EngineClosed:
-            assert store.dead
-            self._notice()
-            return False
-        with suppress(Crash, EngineClosed):
-            lab.settle()
-            while self.done < len(self.script) and not (store.dead or store.lost):
-                self.script[self.done](lab)
-                lab.settle()
-                self.done += not (store.dead or store.lost)
-        if store.dead:
-            lab.abandon()
-            self._notice()
-        elif store.lost:
-            self.zombies.append(lab)
-        else:
-            lab.close()
-        return not (store.dead or store.lost)
-
-    def _notice(self) -> None:
-        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
-        with closing(open_store(self.database, clock=self.clock)) as store:
-            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
-
-
-@contextmanager
-def databases(kind: str, request, tmp_path):
-    """Yield what gives out empty databases."""
-    if kind == "sqlite":
-        numbers = iter(range(10_000))
-        yield lambda: str(tmp_path / f"{next(numbers)}.db")
-        return
-    server = request.getfixturevalue("postgres_server")
-    lent = []
-
-    def lend() -> str:
-        lent.append(server.lend())
-        return lent[-1].__enter__()
-
-    try:
-        yield lend
-    finally:
-        for one in lent:
-            one.__exit__(None, None, None)
+def play(database: str, script: list[Act], plans: list[Plan]) -> tuple[dict[str, tuple[str, bytes | None]], Ledger]:
+    """Return the runs by their keys, with how they ended; and what was committed."""
+    stage = Stage(database, script, plans, [ticked], VirtualClock(NOON))
+    with stage.played() as store:
+        runs = store.runs(c.Filter(limit=1000))
+        assert len({run.key for run in runs}) == len(runs)
+        return {run.key or run.id: (run.status.value, run.result) for run in runs}, stage.ledger
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -172,10 +100,9 @@ def databases(kind: str, request, tmp_path):
 @pytest.mark.timeout(300)
 def test_each_tick_has_its_run_wherever_whoever_dies(kind, name, request, tmp_path):
     with databases(kind, request, tmp_path) as fresh:
-        undisturbed = Stage(fresh(), SCRIPTS[name], [])
-        expected = undisturbed.play()
+        expected, ledger = play(fresh(), SCRIPTS[name], [])
         assert expected or name == "none"
-        commits = list(enumerate(undisturbed.ledger.commits, start=1))
+        commits = list(enumerate(ledger.commits, start=1))
         boundaries = [
             number
             for number, commit in commits
@@ -184,7 +111,7 @@ def test_each_tick_has_its_run_wherever_whoever_dies(kind, name, request, tmp_pa
         assert boundaries
         for number in boundaries:
             for side in (BEFORE, AFTER, ZOMBIE) if kind == "sqlite" else (BEFORE, AFTER):
-                found = Stage(fresh(), SCRIPTS[name], [Plan(number, side)]).play()
+                found, _ = play(fresh(), SCRIPTS[name], [Plan(number, side)])
                 if side != ZOMBIE:
                     assert found == expected, f"{side} commit {number}"
                 elif name in UNHINDERED:  # else it matters how far runs are, and zombies do not wait for us
@@ -197,40 +124,30 @@ def test_a_trigger_that_was_committed_is_not_lost(tmp_path):
             lab.engine.trigger("hourly")
 
     script = [made(), trigger, *hours(0.5, 1, 1.5, 2)]
-    expected = Stage(str(tmp_path / "a.db"), script, [])
-    assert len(expected.play()) == 2
-    for number in range(1, len(expected.ledger.commits) + 1):
+    expected, ledger = play(str(tmp_path / "a.db"), script, [])
+    assert len(expected) == 2
+    for number in range(1, len(ledger.commits) + 1):
         for side in (BEFORE, AFTER):
-            found = Stage(str(tmp_path / f"{number}{side}.db"), script, [Plan(number, side)]).play()
+            found, _ = play(str(tmp_path / f"{number}{side}.db"), script, [Plan(number, side)])
             assert len(found) == 2, f"{side} commit {number}"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals of POSIX")
 def test_ticks_are_neither_lost_nor_doubled_when_real_workers_are_killed(kind, request, tmp_path):
-    with databases(kind, request, tmp_path) as fresh:
-        workers = Workers(tmp_path)
-        workers.database = fresh()
-        with closing(Engine(workers.database, workflows=[])) as engine:
-            try:
-                _kill_and_count(workers, engine)
-            finally:
-                for worker in list(workers.running):
-                    workers.kill(worker)
+    with victims(kind, request, tmp_path) as (workers, engine):
+        _kill_and_count(workers, engine)
 
 
 def _kill_and_count(workers: Workers, engine: Engine) -> None:
     pause = threading.Event()
-    workers.start(crash_limit=50)
-    workers.start(crash_limit=50)
     engine.schedule(
         "each second", "five_steps", interval="1s", args=(1,), misfire="all", catch_up=1000, overlap="allow"
     )  # fmt: skip
     made = engine.find_schedule("each second")
     for _ in range(6):
         pause.wait(0.9)
-        workers.kill(workers.running[0])
-        workers.start(crash_limit=50)
+        replace_one(workers)
     until(lambda: len(engine.runs(limit=1000)) >= 8, seconds=30)
     engine.pause_schedule("each second")
     until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)), seconds=60)

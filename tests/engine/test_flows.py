@@ -131,6 +131,7 @@ def test_bad_input_is_refused_and_nothing_is_written(idle):
         (BadOption, lambda: flows.create("c", "g", owner="")),
         (BadFlowPatch, lambda: flows.create("c", "g", owner="o", state=object())),
         (BadFlowPatch, lambda: flows.advance(flow.id, {"x": object()})),
+        (BadOption, lambda: flows.advance(flow.id, {}, current_step=" ")),
         (BadFlowWait, lambda: flows.wait(flow.id, topic=" ", correlation="7")),
         (BadFlowWait, lambda: flows.wait(flow.id, topic="t")),
         (BadFlowWait, lambda: flows.wait(flow.id, until="1h", topic="t", correlation="7")),

@@ -17,8 +17,10 @@ from holdfast.errors import (
     GraphExists,
     GraphFailed,
     GraphFinished,
+    GraphNotFound,
     MemberExists,
     ResultTimeout,
+    RunExists,
     RunNotFound,
     WrongType,
 )
@@ -300,6 +302,35 @@ def test_graphs_go_with_their_runs(database):
         assert lab.engine.run(f"{kept.id}::top").status == "completed"
         assert run.id != kept.id
         assert lab.engine.check() == []
+
+
+def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_path):
+    copy = tmp_path / "copy.db"
+    graph = Graph("to be copied")
+    held = graph.add(listen, "held", name="held")
+    graph.add(pick, {"of": held.result, "and": graph.add(add, 1, name="done").result}, name="last")
+    with Engine(database, workflows=[add, listen, pick]) as engine:
+        run = engine.graphs.start(graph, id="g")
+        wait_for(engine, engine.run("g::held"), "waiting")
+        wait_until(engine, lambda: engine.graphs.get("g").summary.get("completed") == 1)
+        told: list[int] = []
+        assert engine.graphs.export("g", copy, progress=told.append) == sum(told) == 2
+        with pytest.raises((GraphExists, RunExists)):
+            engine.graphs.export("g", copy)
+        with pytest.raises(GraphNotFound):
+            engine.graphs.export("nobody", tmp_path / "other.db")
+        seen, trail = engine.graphs.get("g"), engine.graphs.events("g")
+        engine.graphs.cancel("g")
+        with pytest.raises(GraphCancelled):
+            run.result(timeout=20)
+    with closing(Engine(copy, workflows=[])) as engine:
+        assert engine.graphs.get("g") == seen
+        assert engine.graphs.events("g") == trail
+        assert engine.check() == []
+    with Engine(copy, workflows=[add, listen, pick]) as engine:
+        engine.signal("g::held", "go", "there")
+        assert engine.graphs.result("g", timeout=20) == {"last": {"of": "held there", "and": 2}}
+        assert engine.check() == []
 
 
 def test_inputs_and_results_that_are_sealed_pass_along(database):

@@ -1,4 +1,4 @@
-"""``holdfast export``: copy a run and all below it to a database of its own."""
+"""``holdfast export``: copy a run and all below it, or a whole graph, to a database of its own."""
 
 from __future__ import annotations
 
@@ -6,29 +6,43 @@ import os
 
 import click
 
-from holdfast.cli.desk import desk, printing
+from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.progress import counting
+from holdfast.errors import GraphNotFound
 
 EPILOG = """\b
 Example:
   holdfast export last broken-order.db
+  holdfast export release-7 release.db
   holdfast --db broken-order.db show last"""
 
 
-@click.command(short_help="Copy a run to a file of its own.", epilog=EPILOG)
-@click.argument("run", metavar="RUN")
+@click.command(short_help="Copy a run, or a graph, to a file of its own.", epilog=EPILOG)
+@click.argument("run", metavar="RUN|GRAPH")
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @printing
 def export(run: str, file: str) -> None:
-    """Copy a run and all below it to the new database FILE, to look at it, or to go on with it, elsewhere."""
+    """Copy a run and all below it, or a graph with all its members, to the new database FILE, to look at it, or to go on with
+    it, elsewhere."""
     with desk().opened() as office:
-        found = office.find(run)
+        graph = _graph(office, run)
+        found = office.find(run).id if graph is None else graph
         if os.path.exists(file):
             raise click.ClickException(f"there is a file {file} already: name a new one")
         with counting("{} runs copied") as progress:
-            count = office.engine.export(found.id, file, progress=progress)
+            copy = office.engine.export if graph is None else office.engine.graphs.export
+            count = copy(found, file, progress=progress)
         if desk().as_json:
-            print_json({"run": found.id, "file": file, "runs": count})
+            print_json({"run" if graph is None else "graph": found, "file": file, "runs": count})
         else:
             print(f"{count} {'run' if count == 1 else 'runs'} copied to {file}")
+
+
+def _graph(office: Office, name: str) -> str | None:
+    """Return the id of a graph that is meant; None when it is none."""
+    try:
+        office.engine.graphs.status(name)
+    except GraphNotFound:
+        return None
+    return name

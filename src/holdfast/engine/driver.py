@@ -36,33 +36,20 @@ from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
 from holdfast.errors import (
-    BadGraph,
     BudgetNotFound,
     Diverged,
-    EdgeAcrossNamespaces,
-    EdgeExists,
     EngineClosed,
-    GraphCycle,
-    GraphFinished,
-    GraphNotFound,
+    GraphRefused,
     HoldfastError,
     LaneDraining,
     LeaseLost,
-    MemberElsewhere,
-    MemberExists,
-    MemberNotFound,
-    MemberStarted,
     RunExists,
-    SelfEdge,
     StoreError,
 )
 from holdfast.store.contract import Advance, Advanced, AppendFrames, Changed, NeedKey, Refused, Transition
 
 log = logging.getLogger("holdfast")
-REFUSALS = (
-    RunExists, BudgetNotFound, LaneDraining, GraphNotFound, GraphFinished, GraphCycle, SelfEdge, EdgeExists, EdgeAcrossNamespaces,
-    MemberNotFound, MemberExists, MemberElsewhere, MemberStarted, BadGraph,
-)  # fmt: skip
+REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """What a write of a run is refused with when what it wants cannot be."""
 
 PAUSE = 0.5

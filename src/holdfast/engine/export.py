@@ -1,12 +1,13 @@
-"""Copying a run and all below it to a database of its own, in batches."""
+"""Copying a run and all below it, or a graph with all its members, to a database of its own, in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.core.graphs.records import Whole
 from holdfast.core.records import Run
-from holdfast.errors import RunExists
-from holdfast.store.contract import ENCRYPTION, HALF_COPIED, EndCopy, Filter, ImportRun, SaveSetting, Store
+from holdfast.errors import GraphChanged, GraphNotFound, RunExists
+from holdfast.store.contract import ENCRYPTION, HALF_COPIED, EndCopy, Filter, ImportGraph, ImportRun, SaveSetting, Store
 
 PAGE = 500
 RUNS, BYTES = 200, 8 * 1024 * 1024
@@ -15,9 +16,43 @@ RUNS, BYTES = 200, 8 * 1024 * 1024
 Progress = Callable[[int], None]
 
 
+TRIES = 20
+"""How often a graph is read until nobody has changed it meanwhile."""
+
+
 def export(source: Store, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
     """Copy *run* and its descendants to the store that *open_target* opens; return how many runs were copied. A new database
     counts as half-copied until all is there. Raises RunExists."""
+    return _export(source, [run], open_target, progress)
+
+
+def export_graph(source: Store, graph_id: str, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
+    """The same for a graph and the runs of its members. What a member came to after the graph was read, the copy hears of.
+    Raises GraphNotFound, GraphChanged, RunExists, GraphExists."""
+    whole = _still(source, graph_id)
+    trail = source.graph_events(graph_id, limit=whole.graph.events)
+    runs = (run for member in whole.members.values() if member.started_at is not None and (run := source.run(member.run_id)))
+    return _export(source, runs, open_target, progress, ImportGraph(whole, trail))
+
+
+def _still(source: Store, graph_id: str) -> Whole:
+    """Return a graph as it stood at one instant: its trail was as long before it was read as after."""
+    for _ in range(TRIES):
+        whole, after = source.whole_graph(graph_id), source.graph(graph_id)
+        if whole is None or after is None:
+            raise GraphNotFound(graph=graph_id)
+        if whole.graph == after:
+            return whole
+    raise GraphChanged(graph=graph_id, why=f"it was at work each of the {TRIES} times that it was read")
+
+
+def _export(
+    source: Store,
+    runs: Iterable[Run],
+    open_target: Callable[[], Store],
+    progress: Progress | None,
+    last: ImportGraph | None = None,
+) -> int:
     target = open_target()
     try:
         fresh = not target.counts()
@@ -26,11 +61,13 @@ def export(source: Store, run: Run, open_target: Callable[[], Store], progress: 
         if fresh:
             _do(target, SaveSetting(HALF_COPIED, str(target.now())))
         count = 0
-        for batch in _batches(source, run):
+        for batch in _batches(source, runs):
             _write(target, batch)
             count += len(batch)
             if progress is not None:
                 progress(len(batch))
+        if last is not None:
+            _do(target, last)
         if fresh:
             _do(target, EndCopy())
         return count
@@ -46,17 +83,17 @@ def _write(target: Store, batch: list[ImportRun]) -> None:
             raise answer
 
 
-def _do(target: Store, op: SaveSetting | EndCopy) -> None:
+def _do(target: Store, op: SaveSetting | EndCopy | ImportGraph) -> None:
     answer = target.apply([op])[0]
     if isinstance(answer, BaseException):
         raise answer
 
 
-def _batches(source: Store, run: Run) -> Iterator[list[ImportRun]]:
+def _batches(source: Store, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
     batch: list[ImportRun] = []
     copied: set[bytes] = set()
     size = 0
-    for one in walk(source, run):
+    for one in (found for run in runs for found in walk(source, run)):
         imported = _imported(source, one, copied)
         batch.append(imported)
         size += _size(imported)

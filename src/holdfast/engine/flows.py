@@ -210,6 +210,12 @@ def patched(patch: Any) -> bytes | None:
     return None if patch is None else encoded(patch)
 
 
+def advancing(patch: Any, current_step: str | None) -> core.AdvanceFlow:
+    """Return a change of the state, and of what is being done now."""
+    step = None if current_step is None else _filled("current_step", current_step)
+    return core.AdvanceFlow(patched(patch) or b"null", step)
+
+
 def _filled(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise BadOption(option=name, value=value, why="it must not be blank")

@@ -13,7 +13,7 @@ from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
 from holdfast.core.graphs.drawing import Graph, filled
 from holdfast.core.graphs.structure import again, checked_name
 from holdfast.core.options import checked_text
-from holdfast.core.records import Fetch, Payload
+from holdfast.core.records import Fetch, Payload, Run
 from holdfast.core.status import Status
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, moment
@@ -65,6 +65,15 @@ class GraphView(msgspec.Struct, kw_only=True):
     created_at: int
     finished_at: int | None
     members: list[MemberView] = []
+
+
+class Ended(msgspec.Struct):
+    """A graph that has ended, and the runs of the members that nobody waits for."""
+
+    id: str
+    status: r.GraphStatus
+    graph: r.Graph
+    last: list[Run]
 
 
 def composer(vault: Vault, codec: Codec) -> c.Compose:
@@ -223,7 +232,15 @@ class GraphDesk:
             for event in self._store.graph_events(graph_id, after, limit)
         ]  # fmt: skip
 
-    def value(self, graph: r.Graph) -> dict[str, Any]:
+    def ended(self, graph_ids: Sequence[str]) -> list[Ended]:
+        """Return those of the graphs that have ended, with the runs of their last members."""
+        graphs = [graph for graph in self._store.graphs_by_id(graph_ids) if graph.status not in r.OPEN_GRAPHS]
+        last: dict[str, list[Run]] = {}
+        for run in self._store.last_runs([graph.id for graph in graphs]):
+            last.setdefault(r.graph_of(run.id) or "", []).append(run)
+        return [Ended(graph.id, graph.status, graph, last.get(graph.id, [])) for graph in graphs]
+
+    def value(self, graph: r.Graph, last: Sequence[Run] | None = None) -> dict[str, Any]:
         """Return the results of the last members of a graph, by name, or raise why there are none."""
         if graph.status is r.GraphStatus.CANCELLED:
             raise GraphCancelled(graph=graph.id, reason=graph.reason)
@@ -231,8 +248,8 @@ class GraphDesk:
             whole = self._whole(graph.id)
             lost = {state: [one.name for one in whole.members.values() if one.state == state] for state in sorted(r.LOST)}
             raise GraphFailed(graph=graph.id, **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names})
-        last = self._store.last_members(graph.id)
-        return {r.name_of(run_id): self.client.value(self.client.get(run_id)) for run_id in last}
+        runs = self._store.last_runs([graph.id]) if last is None else last
+        return {r.name_of(run.id): self.client.value(run) for run in runs}
 
 
 def view(graph: r.Graph, members: Sequence[r.Member] = ()) -> GraphView:

@@ -16,7 +16,7 @@ from holdfast.engine.outcomes import event_of
 from holdfast.engine.outlet import Outlet
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step, Timer, Want
-from holdfast.store.contract import ExtendGraph, GateMove
+from holdfast.store.contract import ExtendGraph, GateMove, Glance
 
 LISTS = (
     "children",
@@ -95,6 +95,7 @@ class Held:
         self.gate_is_over = False
         self._over = False
         self._knocked = False
+        self._seen: Glance | None = None
         self._lines: list[Allowance] = []
         self._dimensions: frozenset[str] = frozenset()
         self.payable: list[tuple[Event, Any]] = []
@@ -150,10 +151,11 @@ class Held:
             self._inbox.append((note, None))
             self._poke()
 
-    def knock(self) -> None:
-        """Something reached the run from outside: look."""
-        self._knocked = True
-        self._poke()
+    def knock(self, seen: Glance | None = None) -> None:
+        """Something reached the run from outside: look. *seen* is what was found just now by somebody who looked for many."""
+        self._knocked, self._seen = True, seen
+        self._poke()  # whoever sleeps looks right here; whoever is at work looks later, and by itself
+        self._seen = None
 
     def _poke(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from holdfast.core.graphs.records import MARK
 from holdfast.core.records import NewRun
-from holdfast.engine.writer import Writer
-from holdfast.store.contract import Compose, Lease, Settled, SettleGraphs, Transition
+from holdfast.core.status import FINAL
+from holdfast.engine.writer import Word, Writer
+from holdfast.store.contract import Advance, Compose, Lease, Settled, SettleGraphs, Transition
 
 log = logging.getLogger("holdfast")
 
@@ -22,34 +25,37 @@ class Settler:
         self._writer, self._compose, self._lease, self._adopt = writer, compose, lease, adopt
         self._news = asyncio.Event()
         self._at_work = False
-        self._soon, self._asked = False, 0
+        self._soon = self._asked = 0
+        self._guard = threading.Lock()
         self._left: dict[str, str] = {}
 
     @property
     def busy(self) -> bool:
         """Whether there may be something to do."""
-        return self._news.is_set() or self._at_work or self._soon or self._asked > 0
+        return self._news.is_set() or self._at_work or self._soon > 0 or self._asked > 0
 
     def soon(self) -> None:
         """What is about to be written ends a member: settle its graph in the same transaction."""
-        self._soon = True
+        with self._guard:
+            self._soon += 1
 
-    def last_word(self) -> tuple[Transition, asyncio.Future[Any]] | None:
-        """Return what belongs at the end of the transaction that is about to be."""
+    def last_word(self, ops: Sequence[Transition]) -> Word | None:
+        """Return what belongs at the end of the transaction of these. May come from any thread."""
         if not self._soon:
             return None
-        self._soon = False
-        self._asked += 1
-        future = asyncio.get_running_loop().create_future()
-        future.add_done_callback(self._settled)
-        return SettleGraphs(compose=self._compose, lease=self._lease), future
+        ends = sum(type(op) is Advance and op.status in FINAL and MARK in op.run_id for op in ops)
+        if not ends:
+            return None
+        with self._guard:
+            self._soon = max(self._soon - ends, 0)
+            self._asked += 1
+        return Word(SettleGraphs(compose=self._compose, lease=self._lease), self._settled)
 
-    def _settled(self, future: asyncio.Future[Any]) -> None:
-        self._asked -= 1
-        if future.cancelled() or future.exception() is not None:
+    def _settled(self, answer: Any) -> None:
+        with self._guard:
+            self._asked -= 1
+        if isinstance(answer, BaseException) or self._take(answer):
             self.look()  # or whoever leads will
-        elif self._take(future.result()):
-            self.look()
 
     def look(self) -> None:
         """There are news."""

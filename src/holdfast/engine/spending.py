@@ -256,8 +256,10 @@ class Spender(Listening):
 
     def why_stopped(self) -> str:
         """Say why the run was asked to stop."""
+        if self._stopped_by:
+            return self._stopped_by
         run = self.host.store.run(self.run.id)
-        return self._stopped_by or (run.cancel_reason if run is not None else None) or "cancelled"
+        return (run.cancel_reason if run is not None else None) or "cancelled"
 
     def unblock(self) -> None:
         """Something has changed: try again whatever had no room."""

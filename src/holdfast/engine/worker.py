@@ -26,6 +26,7 @@ from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.graphs import composer
 from holdfast.engine.hands import Hands
+from holdfast.engine.happening import knock_all
 from holdfast.engine.ids import new_id
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
@@ -259,9 +260,7 @@ class Worker:
     def _look(self, ready: bool, runs: Iterable[str], delivered: Iterable[Delivered] = ()) -> None:
         if ready:
             self._ready.set()
-        for run_id in runs:
-            if (driver := self.drivers.get(run_id)) is not None:
-                driver.knock()
+        knock_all(self.store, [driver for run_id in runs if (driver := self.drivers.get(run_id)) is not None])
         for one in delivered:
             if (driver := self.drivers.get(one.run_id)) is not None:
                 driver.hear(one)

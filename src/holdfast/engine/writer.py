@@ -29,7 +29,29 @@ MANY, PART = 64, 500
 PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
 """Trouble of the store that may be over soon, and that says nothing about the run that met it."""
 
-Future = asyncio.Future[Any] | Pause
+
+class Word:
+    """What is written at the end of a transaction, and who is told on the loop what came of it."""
+
+    __slots__ = ("op", "tell")
+
+    def __init__(self, op: Transition, tell: Callable[[Any], None]) -> None:
+        self.op, self.tell = op, tell
+
+    def done(self) -> bool:
+        """Nobody stops listening."""
+        return False
+
+    def set_result(self, answer: Any) -> None:
+        """It was answered."""
+        self.tell(answer)
+
+    def set_exception(self, error: BaseException) -> None:
+        """It was refused."""
+        self.tell(error)
+
+
+Future = asyncio.Future[Any] | Pause | Word
 
 
 class _Entry:
@@ -54,8 +76,8 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.listeners: list[Callable[[Hints], None]] = []
-        self.closing: list[Callable[[], tuple[Transition, asyncio.Future[Any]] | None]] = []
-        """Asked before a turn of the loop is committed: what else belongs into the same transaction, at its end?"""
+        self.closing: list[Callable[[Sequence[Transition]], Word | None]] = []
+        """Asked before transitions are committed, by whichever thread: what else belongs into their transaction, at its end?"""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
         self._queue: deque[_Entry] = deque()
@@ -198,10 +220,6 @@ class Writer:
     def _flush(self) -> None:
         self._scheduled = False
         assert self._loop is not None
-        for call in self.closing:
-            last = call()
-            if last is not None:
-                self._queue.append(_Entry(*last))
         if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
             self._go_aside(self._loop)
             return
@@ -227,6 +245,10 @@ class Writer:
         if not batch:
             return batch
         self._company = len(batch)
+        for call in self.closing:
+            word = call([entry.op for entry in batch])
+            if word is not None:
+                batch.append(_Entry(word.op, word))
         try:
             if self._dead is not None:
                 raise self._dead

@@ -26,19 +26,20 @@ HoldfastError
 │   ├── FlowCancelPending      the flow was asked to stop: it can only be cancelled
 │   ├── BadFlowPatch           the new state cannot be read
 │   ├── BadFlowWait            the flow cannot wait for that
-│   ├── GraphNotFound          no such graph
-│   ├── GraphExists            the id belongs to another graph
-│   ├── GraphChanged           the graph has another revision than expected
-│   ├── GraphFinished          the graph has ended, or takes nothing new
-│   ├── GraphCycle             members would wait for each other
-│   ├── SelfEdge               a member would wait for itself
-│   ├── EdgeExists             the dependency is there already
-│   ├── EdgeAcrossNamespaces   a graph lives in one namespace
-│   ├── MemberNotFound         the graph has no such member
-│   ├── MemberExists           the name belongs to another member
-│   ├── MemberElsewhere        the run belongs to another graph, or to none
-│   ├── MemberStarted          too late for another dependency
-│   ├── BadGraph               a graph makes no sense
+│   ├── GraphRefused           what was asked of a graph cannot be
+│   │   ├── GraphNotFound      no such graph
+│   │   ├── GraphExists        the id belongs to another graph
+│   │   ├── GraphChanged       the graph has another revision than expected
+│   │   ├── GraphFinished      the graph has ended, or takes nothing new
+│   │   ├── GraphCycle         members would wait for each other
+│   │   ├── SelfEdge           a member would wait for itself
+│   │   ├── EdgeExists         the dependency is there already
+│   │   ├── EdgeAcrossNamespaces a graph lives in one namespace
+│   │   ├── MemberNotFound     the graph has no such member
+│   │   ├── MemberExists       the name belongs to another member
+│   │   ├── MemberElsewhere    the run belongs to another graph, or to none
+│   │   ├── MemberStarted      too late for another dependency
+│   │   └── BadGraph           a graph makes no sense
 │   ├── BudgetNotFound         no such budget
 │   ├── UnknownDimension       the budget does not count that
 │   ├── LaneDraining           the lane takes no new runs
@@ -122,6 +123,7 @@ from holdfast.errors.graphs import GraphExists as GraphExists
 from holdfast.errors.graphs import GraphFailed as GraphFailed
 from holdfast.errors.graphs import GraphFinished as GraphFinished
 from holdfast.errors.graphs import GraphNotFound as GraphNotFound
+from holdfast.errors.graphs import GraphRefused as GraphRefused
 from holdfast.errors.graphs import MemberElsewhere as MemberElsewhere
 from holdfast.errors.graphs import MemberExists as MemberExists
 from holdfast.errors.graphs import MemberNotFound as MemberNotFound

@@ -5,55 +5,59 @@ from __future__ import annotations
 from holdfast.errors.base import HoldfastError, UsageError
 
 
-class GraphNotFound(UsageError):
+class GraphRefused(UsageError):
+    """What was asked of a graph cannot be."""
+
+
+class GraphNotFound(GraphRefused):
     """There is no such graph: `holdfast graphs` lists what there is."""
 
 
-class GraphExists(UsageError):
+class GraphExists(GraphRefused):
     """There is another graph with this id: choose another one, or start the very same graph."""
 
 
-class GraphChanged(UsageError):
+class GraphChanged(GraphRefused):
     """The graph was changed by somebody else meanwhile: look at it again, then decide."""
 
 
-class GraphFinished(UsageError):
+class GraphFinished(GraphRefused):
     """This graph has ended, or was cancelled: it takes nothing new. Start another graph."""
 
 
-class GraphCycle(UsageError):
+class GraphCycle(GraphRefused):
     """These members would wait for each other for ever: take one of the dependencies away."""
 
 
-class SelfEdge(UsageError):
+class SelfEdge(GraphRefused):
     """A member cannot wait for itself."""
 
 
-class EdgeExists(UsageError):
+class EdgeExists(GraphRefused):
     """This member waits for that one already: name it once."""
 
 
-class EdgeAcrossNamespaces(UsageError):
+class EdgeAcrossNamespaces(GraphRefused):
     """A graph and all its members live in one namespace."""
 
 
-class MemberNotFound(UsageError):
+class MemberNotFound(GraphRefused):
     """The graph has no such member: `holdfast graphs show` lists them."""
 
 
-class MemberExists(UsageError):
+class MemberExists(GraphRefused):
     """The graph has a member of this name already: give another name."""
 
 
-class MemberElsewhere(UsageError):
+class MemberElsewhere(GraphRefused):
     """This run is no member of this graph: a run belongs to one graph for good."""
 
 
-class MemberStarted(UsageError):
+class MemberStarted(GraphRefused):
     """This member has been started, or has ended: it cannot be made to wait for more."""
 
 
-class BadGraph(UsageError):
+class BadGraph(GraphRefused):
     """This graph makes no sense."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core import flows as core
 from holdfast.core.duration import Duration
 from holdfast.engine.client import Client, Moment, Request
-from holdfast.engine.flows import Flow, FlowDesk, FlowEvent, FlowStep, patched
+from holdfast.engine.flows import Flow, FlowDesk, FlowEvent, FlowStep, advancing, patched
 from holdfast.store.contract import FlowsWoken
 
 
@@ -25,7 +25,8 @@ class _Looking:
     def list(
         self, *, owner: str | None = None, status: str | None = None, before: str | None = None, limit: int = 50
     ) -> list[Flow]:
-        """Return flows: of an owner from new to old; of a status by when they were changed; else those changed last first."""
+        """Return flows: of an owner from new to old; of a status by when they were changed; else those changed last first. The
+        next page begins after *before*, the last one of this page."""
         return self._desk.find(owner=owner, status=status, before=before, limit=limit)
 
     def steps(self, flow_id: str, *, owner: str | None = None) -> Sequence[FlowStep]:
@@ -57,7 +58,7 @@ class Flows(_Looking):
         self, flow_id: str, patch: Any, *, current_step: str | None = None, owner: str | None = None, revision: int | None = None
     ) -> Flow:
         """Change the state: an object is merged into it at the top level, anything else takes its place."""
-        return self._move(flow_id, core.AdvanceFlow(patched(patch) or b"null", current_step), owner, revision)
+        return self._move(flow_id, advancing(patch, current_step), owner, revision)
 
     def wait(
         self, flow_id: str, *, until: Moment | None = None, topic: str | None = None, correlation: str | None = None,
@@ -134,7 +135,7 @@ class AsyncFlows(_Looking):
         self, flow_id: str, patch: Any, *, current_step: str | None = None, owner: str | None = None, revision: int | None = None
     ) -> Flow:
         """Change the state: an object is merged into it at the top level, anything else takes its place."""
-        return await self._move(flow_id, core.AdvanceFlow(patched(patch) or b"null", current_step), owner, revision)
+        return await self._move(flow_id, advancing(patch, current_step), owner, revision)
 
     async def wait(
         self, flow_id: str, *, until: Moment | None = None, topic: str | None = None, correlation: str | None = None,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.connect.parts import Parts, seconds_of
+from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.drawing import Graph
-from holdfast.core.graphs.records import Graph as Record
 from holdfast.core.graphs.records import GraphStatus, run_of
 from holdfast.core.records import Run
 from holdfast.engine.client import Moment, Request
-from holdfast.engine.graphs import TRIES, GraphDesk, GraphView
+from holdfast.engine.export import export_graph
+from holdfast.engine.graphs import TRIES, Ended, GraphDesk, GraphView
+from holdfast.engine.results import Results
 from holdfast.errors import GraphChanged, ResultTimeout
 from holdfast.store.contract import Staged
 
@@ -26,6 +29,8 @@ class _Looking:
 
     def __init__(self, parts: Parts) -> None:
         self._parts, self._desk = parts, GraphDesk(parts.client)
+        self._ended = Results()
+        parts.writer.listeners.append(self._ended.hinted)
 
     def get(self, graph_id: str) -> GraphView:
         """Return a graph with its members, each after those that it waits for. Raises GraphNotFound."""
@@ -43,14 +48,24 @@ class _Looking:
         """Return the audit trail of a graph, in order."""
         return self._desk.events(graph_id, after, limit)
 
+    def export(self, graph_id: str, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> int:
+        """Copy a graph, the runs of its members and all below them to a new file, which can be opened like any other database;
+        return how many runs. Raises GraphNotFound, and GraphExists when the file has it already."""
+        parts, record = self._parts, self._desk.record(graph_id)
+        return export_graph(parts.store, record.id, lambda: open_store(path, codec=parts.codec.name), progress)
+
     def why(self, graph_id: str, member: str) -> Why:
         """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""
         self._desk.record(graph_id)
         return self._parts.why(run_of(graph_id, member))
 
     def _learn(self, graph: Graph) -> None:
-        for member in graph.members.values():
-            self._parts.know(member.workflow)
+        for workflow in {id(member.workflow): member.workflow for member in graph.members.values()}.values():
+            self._parts.know(workflow)
+
+    def _expect(self, staged: Sequence[Staged]) -> None:
+        if len(staged) > 1 and self._parts.worker is not None:
+            self._ended.expect(answer.graph.id for answer in staged)
 
     def _adopt(self, staged: Sequence[Staged]) -> None:
         """Go on, here, with the members that were born leased to this engine's worker."""
@@ -61,8 +76,14 @@ class _Looking:
             worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
     def _record(self, graph_id: str) -> Run:
-        """Return a graph as those see it who wait for the end of runs: it has a status, and that is all they look at."""
-        return cast(Run, self._desk.record(graph_id))
+        """Return a graph as those see it who wait for the end of runs: it has a status, and that is all they look at. Those
+        that were started together and have ended here are read together."""
+        ended = self._ended.fetch(graph_id, lambda ids: cast("list[Run]", self._desk.ended(ids)))
+        return ended or cast(Run, self._desk.record(graph_id))
+
+    def _value(self, found: Run) -> dict[str, Any]:
+        ended: Any = found
+        return self._desk.value(ended.graph, ended.last) if isinstance(ended, Ended) else self._desk.value(ended)
 
 
 class GraphRun:
@@ -122,6 +143,7 @@ class Graphs(_Looking):
         for graph, _ in graphs:
             self._learn(graph)
         answers: list[Staged] = self._do(self._desk.start(graphs, self._parts.lease)) if graphs else []
+        self._expect(answers)
         self._adopt(answers)
         return [GraphRun(self, answer.graph.id, answer.graph.revision) for answer in answers]
 
@@ -158,7 +180,7 @@ class Graphs(_Looking):
         found = self._parts.results.wait(graph_id, lambda: self._record(graph_id), seconds_of(timeout), time.monotonic)
         if found is None:
             raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
-        return self._desk.value(cast(Record, found))
+        return self._value(found)
 
     def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""
@@ -224,6 +246,7 @@ class AsyncGraphs(_Looking):
         for graph, _ in graphs:
             self._learn(graph)
         answers: list[Staged] = await self._do(self._desk.start(graphs, self._parts.lease)) if graphs else []
+        self._expect(answers)
         self._adopt(answers)
         return [AsyncGraphRun(self, answer.graph.id, answer.graph.revision) for answer in answers]
 
@@ -258,7 +281,7 @@ class AsyncGraphs(_Looking):
         found = await self._parts.results.wait_async(graph_id, lambda: self._record(graph_id), seconds_of(timeout))
         if found is None:
             raise ResultTimeout(graph=graph_id, status=self.status(graph_id).value)
-        return self._desk.value(cast(Record, found))
+        return self._value(found)
 
     async def prune(self, older_than: Moment, *, batch: int = 500) -> int:
         """Delete graphs that ended longer ago than *older_than*; their runs stay. Return how many went."""

@@ -14,6 +14,7 @@ from holdfast.core.graphs import records as r
 from holdfast.core.graphs.drawing import OPTIONS, Graph, Member, with_places
 from holdfast.core.leases import policy_of
 from holdfast.core.options import checked_tags, checked_text, priority_of
+from holdfast.core.records import Route
 from holdfast.errors import BadGraph, BadOption
 
 Encode = Callable[[Any, Sequence[Any], Mapping[str, Any]], bytes]
@@ -33,22 +34,34 @@ class Drafting:
         if not graph.members and not any(member.groups for member in graph.there.values()):
             raise BadGraph(name=graph.name, why="it has no members")
         seen = hashlib.sha256(graph.name.encode())
-        members = tuple(self._member(member, graph_id, seen) for member in graph.members.values())
+        routes: dict[int, Route] = {}
+        members = tuple(self._member(member, graph_id, seen, routes) for member in graph.members.values())
         groups = tuple((member.name, group) for member in graph.there.values() for group in member.groups)
         return r.Patch(members, groups), seen.hexdigest()[:32]
 
-    def _member(self, member: Member, graph_id: str, seen: Any) -> r.NewMember:
-        unknown = set(member.options) - set(OPTIONS)
-        if unknown:
-            raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
-        spec, groups = self._spec(member, r.run_of(graph_id, member.name)), tuple(member.needs())
-        args, kwargs = with_places(list(member.args)), with_places(member.kwargs)
+    def _member(self, member: Member, graph_id: str, seen: Any, routes: dict[int, Route]) -> r.NewMember:
+        takes = tuple(dict.fromkeys(member.takes()))
+        spec = (
+            self._spec(member, r.run_of(graph_id, member.name), takes) if member.options else self._plain(member, takes, routes)
+        )
+        groups = tuple(member.needs(takes))
+        args, kwargs = (with_places(list(member.args)), with_places(member.kwargs)) if takes else (member.args, member.kwargs)
         data = (self._unchecked if spec.takes else self._encode)(member.workflow, args, kwargs)
         seen.update(msgspec.json.encode([member.name, spec.route, groups]) + data)
         return r.NewMember(name=member.name, spec=spec, input=data, groups=groups)
 
-    def _spec(self, member: Member, run_id: str) -> r.Spec:
+    def _plain(self, member: Member, takes: tuple[str, ...], routes: dict[int, Route]) -> r.Spec:
+        """Return what a member without options is started with; where its workflow runs is asked once."""
+        route = routes.get(id(member.workflow))
+        if route is None:
+            route = routes[id(member.workflow)] = self._route(member.workflow, {})
+        return r.Spec(route=route, takes=takes)
+
+    def _spec(self, member: Member, run_id: str, takes: tuple[str, ...]) -> r.Spec:
         options = member.options
+        unknown = set(options) - set(OPTIONS)
+        if unknown:
+            raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
         drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
         policy = options.get("policy")
         return r.Spec(
@@ -61,7 +74,7 @@ class Drafting:
             budgets=drawn,
             limits=limits,
             share=checked_text("share", options.get("share")),
-            takes=tuple(dict.fromkeys(member.takes())),
+            takes=takes,
         )
 
 

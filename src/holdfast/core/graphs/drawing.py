@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.core.graphs.records import MARK, NewGroup
@@ -56,11 +56,15 @@ class Member:
         self.groups.append(group)
         return self
 
-    def needs(self) -> list[NewGroup]:
-        """Return all groups: those that were asked for, and one of the members whose results are taken and that are in none."""
-        waited = {name for group in self.groups for name in group.upstreams}
-        taken = [name for name in dict.fromkeys(self.takes()) if name not in waited]
-        return [*self.groups, group_from(taken)] if taken else list(self.groups)
+    def needs(self, takes: Sequence[str] | None = None) -> list[NewGroup]:
+        """Return all groups: those that were asked for, and one of the members whose results are taken and that are in none. What
+        it *takes* need not be sought again by who knows it."""
+        waited = {name for group in self.groups for name in group.upstreams} if self.groups else ()
+        taken = [name for name in (dict.fromkeys(self.takes()) if takes is None else takes) if name not in waited]
+        if not taken:
+            return list(self.groups)
+        checked = all(name in self.graph.members for name in taken)
+        return [*self.groups, NewGroup(tuple(taken), len(taken)) if checked else group_from(taken)]
 
     def takes(self) -> list[str]:
         """Return the members whose results are among the arguments."""

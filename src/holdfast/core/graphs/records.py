@@ -6,6 +6,7 @@ The run of a member has the id ``graph::name``, so that whoever ends a run sees 
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -20,12 +21,14 @@ def run_of(graph_id: str, name: str) -> str:
     return f"{graph_id}{MARK}{name}"
 
 
+@lru_cache(10_000)
 def graph_of(run_id: str) -> str | None:
     """Return the graph that a run belongs to, by its id; None when it is no member of any."""
     graph_id, mark, _ = run_id.partition(MARK)
     return graph_id if mark else None
 
 
+@lru_cache(10_000)
 def name_of(run_id: str) -> str:
     """Return the name of a member."""
     return run_id.partition(MARK)[2]

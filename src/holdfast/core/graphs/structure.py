@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from holdfast.core.graphs.records import (
     LOST,
@@ -38,9 +39,14 @@ def checked_name(name: object, what: str = "a member") -> str:
     """Return the name of a member; refuse what is none."""
     if isinstance(name, str) and MARK in name:
         raise MemberElsewhere(member=name, why="a member is named by its name in its own graph")
-    if not isinstance(name, str) or re.fullmatch(_NAME, name) is None:
+    if not isinstance(name, str) or not _is_name(name):
         raise BadGraph(name=name, why=f"{what} has a name of 1 to 100 letters, digits, and _ . # / - after the first")
     return name
+
+
+@lru_cache(10_000)
+def _is_name(name: str) -> bool:
+    return re.fullmatch(_NAME, name) is not None
 
 
 def group_from(upstreams: Sequence[str], need: object = "all", rest: object = "run") -> NewGroup:

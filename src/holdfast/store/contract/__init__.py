@@ -39,6 +39,7 @@ from holdfast.store.contract.graphs import (
     CancelGraph,
     GraphReader,
     GraphTransition,
+    ImportGraph,
     Needed,
     PruneGraphs,
     ReplayMember,
@@ -77,7 +78,7 @@ from holdfast.store.contract.payloads import (
     TakeUpkeep,
     Upkeep,
 )
-from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, Reader
+from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, News, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -268,6 +269,7 @@ __all__ = [
     "GraphReader",
     "GraphTransition",
     "Hints",
+    "ImportGraph",
     "ImportRun",
     "Judge",
     "Lease",
@@ -277,6 +279,7 @@ __all__ = [
     "MoveFlow",
     "NeedKey",
     "Needed",
+    "News",
     "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",

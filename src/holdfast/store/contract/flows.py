@@ -81,7 +81,8 @@ class FlowReader(Protocol):
     def flows(
         self, namespace: str, *, owner: str | None = None, status: str | None = None, before: str | None = None, limit: int = 50
     ) -> list[Flow]:
-        """Flows: of an owner from new to old; of a status by when they were changed; else those changed last first."""
+        """Flows: of an owner from new to old; of a status by when they were changed; else those changed last first. The page
+        begins after ``before``, the last flow of the page before."""
 
     def flow_steps(self, flow_id: str) -> list[FlowStep]:
         """The steps of a flow in the order in which they were first seen."""

@@ -17,7 +17,7 @@ from holdfast.core.graphs.records import (
     Patch,
     Whole,
 )
-from holdfast.core.records import NewRun
+from holdfast.core.records import NewRun, Run
 from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
 from holdfast.store.contract.runs import Started
 
@@ -112,8 +112,16 @@ class ResealMember(msgspec.Struct):
     new: bytes
 
 
+class ImportGraph(msgspec.Struct):
+    """Write a graph and its audit trail as they were elsewhere; the runs of its members are there. It hears of those that have
+    ended. Raises GraphExists."""
+
+    whole: Whole
+    trail: Sequence[GraphEvent]
+
+
 GraphTransition = (
-    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember
+    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember | ImportGraph
 )  # fmt: skip
 
 
@@ -138,8 +146,11 @@ class GraphReader(Protocol):
     def whole_graph(self, graph_id: str) -> Whole | None:
         """The graph with all its members, groups and edges, by the ids of their runs; or None."""
 
-    def last_members(self, graph_id: str) -> list[str]:
-        """The ids of the runs of those members that nobody waits for."""
+    def graphs_by_id(self, graph_ids: Sequence[str]) -> list[Graph]:
+        """Those of the graphs that there are, in no order."""
+
+    def last_runs(self, graph_ids: Sequence[str]) -> list[Run]:
+        """The runs of those members of the graphs that nobody waits for, by their ids."""
 
     def member(self, run_id: str) -> Member | None:
         """The member whose run has, or will have, this id; or None."""

@@ -100,6 +100,14 @@ class Hints(msgspec.Struct):
         return Hints(self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered))
 
 
+class News(msgspec.Struct):
+    """The end of a member that its graph has not heard of."""
+
+    run_id: str
+    status: str
+    result: bytes | None = None
+
+
 class Look(msgspec.Struct):
     """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, attempts of
     tasks, and news for graphs."""
@@ -138,6 +146,9 @@ class Reader(Protocol):
 
     def glance(self, run_id: str) -> Glance | None:
         """What whoever holds a run must know when something has reached it, or None."""
+
+    def glances(self, run_ids: Sequence[str]) -> dict[str, Glance]:
+        """The same for several runs, by their ids."""
 
     def signals(self, run_id: str) -> list[Signal]:
         """The signals that no wait has taken, oldest first."""

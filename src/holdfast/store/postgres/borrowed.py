@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from holdfast.core.records import Route
 from holdfast.errors import BadOption
 from holdfast.store.borrowing import ASYNCHRONOUS, OnLoop, is_asynchronous, unwrapped
-from holdfast.store.contract import Hints
+from holdfast.store.contract import Hints, News
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.sql import CHANNEL, NUMBERED, SQL, as_list
 from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
@@ -128,6 +128,7 @@ class BorrowedTransaction:
     def __init__(self, connection: Any, shown: str, identity: str, now: int) -> None:
         self._driver, self._shown, self._identity = driver_of(connection), shown, identity
         self.now, self.hints = now, Hints()
+        self.news: list[News] = []
         if self._driver.is_idle():
             raise BadOption(option="connection", why="it has no open transaction that the runs could be part of")
 

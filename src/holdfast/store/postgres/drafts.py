@@ -83,11 +83,12 @@ class NotSimple(Exception):
 class Draft:
     """What one transition would write: a guarded head, events, and what follows from them."""
 
-    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "now", "op", "row", "taken")
+    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "news", "now", "op", "row", "taken")
 
     def __init__(self, op: c.Transition, now: int, routes: dict[Route, int]) -> None:
         self.op, self.now, self._routes = op, now, routes
         self.hints = c.Hints()
+        self.news: list[c.News] = []
         self.answer: Any = None
         self.head = ""
         self.row: dict[str, Any] = {}
@@ -110,7 +111,7 @@ class Draft:
     @property
     def simple(self) -> bool:
         """Whether it is one statement."""
-        return not self.extras and self.parent is None
+        return not self.extras and not self.news and self.parent is None
 
     def rows(self, query: str, **values: object) -> list[Any]:
         if query == "may_lease_at_birth":  # the write itself asks again

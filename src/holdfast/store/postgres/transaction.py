@@ -93,7 +93,9 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
+    "stop_member": ("stop_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
     "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),
+    "count_graph": ("count_graphs", {"id": Texts, "live": Numbers, "events": Numbers}),
     "save_graph": (
         "save_graphs",
         {
@@ -113,11 +115,12 @@ def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> d
 class PostgresTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "now")
+    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "news", "now")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.hints = c.Hints()
+        self.news: list[c.News] = []
         self.new_routes: dict[Route, int] = {}
 
     def rows(self, query: str, **values: object) -> list[Any]:

@@ -20,7 +20,7 @@ from holdfast.store.postgres.drafts import Draft, draft, tell_parents, write
 from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
-from holdfast.store.transitions import APPLY, may_refuse_late
+from holdfast.store.transitions import APPLY, leave_news, may_refuse_late
 from holdfast.store.transitions.streaming import append_all
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -73,6 +73,8 @@ class Attempt:
         self._append_frames()
         for place in sorted(self.slow):
             self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+        if self.tx.news and not self.undone:
+            leave_news(self.tx)
 
     def _learn_routes(self) -> None:
         """Many runs of a workflow that was never started here: find its route once, and let them travel together after all."""
@@ -96,8 +98,8 @@ class Attempt:
 
     def _lock(self) -> None:
         """Lock the runs that are known to be touched before any is touched, if there are several. Who only starts or claims
-        waits for no run."""
-        harmless = all(isinstance(self.ops[place], c.StartRuns | c.Claim) for place in self.slow)
+        waits for no run; and whoever settles graphs locks them, and then what it changes."""
+        harmless = all(isinstance(self.ops[place], c.StartRuns | c.Claim | c.SettleGraphs) for place in self.slow)
         if harmless and all(one.parent is None for one in self.drafts.values()):
             return
         known = {run_id for op in self.ops for run_id in _touched_by(op)}
@@ -122,6 +124,7 @@ class Attempt:
     def _pass(self, place: int) -> None:
         self.answers[place] = self.drafts[place].answer
         self.tx.hints.add(self.drafts[place].hints)
+        self.tx.news += self.drafts[place].news
 
     def _apply(self, place: int) -> Any:
         """Apply one transition; a refused one leaves nothing behind."""
@@ -137,14 +140,14 @@ class Attempt:
 
     def _apply_carefully(self, op: c.Transition) -> Any:
         tx = self.tx
-        hints, routes = tx.hints.copy(), dict(tx.new_routes)
+        hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
         self._db.script("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
-            tx.hints, tx.new_routes, answer = hints, routes, refused
+            tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
         self._db.script("RELEASE SAVEPOINT holdfast_op")
         return answer
 

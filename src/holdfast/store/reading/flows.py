@@ -6,8 +6,6 @@ from holdfast.core.flows import Flow, FlowEvent, FlowStep
 from holdfast.store.reading.asking import Asking
 from holdfast.store.transitions.flows import flow_from, step_from
 
-_LAST = "\U0010ffff"
-
 
 class RowFlowReader(Asking):
     """What can be asked about managed flows."""
@@ -19,15 +17,14 @@ class RowFlowReader(Asking):
     def flows(
         self, namespace: str, *, owner: str | None = None, status: str | None = None, before: str | None = None, limit: int = 50
     ) -> list[Flow]:
-        page = {"namespace": namespace, "limit": limit}
+        page = {"namespace": namespace, "before": before or "", "limit": max(limit, 0)}
         if status is not None:
-            rows = self._rows("flows_of_status", status=status, **page)
+            rows = self._rows("flows_of_status", status=status, owner=owner or "", **page)
         elif owner is not None:
-            rows = self._rows("flows_of_owner", owner=owner, before=before or _LAST, **page)
+            rows = self._rows("flows_of_owner", owner=owner, **page)
         else:
-            rows = self._rows("newest_flows", before=before or _LAST, **page)
-        found = [flow_from(row) for row in rows]
-        return [flow for flow in found if owner is None or flow.owner == owner]
+            rows = self._rows("newest_flows", **page)
+        return [flow_from(row) for row in rows]
 
     def flow_steps(self, flow_id: str) -> list[FlowStep]:
         return [step_from(row) for row in self._rows("flow_steps", flow_id=flow_id)]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.core.graphs.records import Edge, Graph, GraphEvent, Group, Member, MemberState, Whole
+from holdfast.core.records import Run
 from holdfast.store.contract.graphs import Needed
 from holdfast.store.reading.asking import Asking
 from holdfast.store.transitions.graphs.rows import graph_from, group_from, member_from
+from holdfast.store.transitions.transaction import run_from
 
 _LAST = "\U0010ffff"
 
@@ -32,8 +36,11 @@ class RowGraphReader(Asking):
         ]
         return Whole(graph, {one.run_id: one for one in members}, {(one.run_id, one.number): one for one in groups}, edges)
 
-    def last_members(self, graph_id: str) -> list[str]:
-        return [row["run_id"] for row in self._rows("last_members", graph_id=graph_id)]
+    def graphs_by_id(self, graph_ids: Sequence[str]) -> list[Graph]:
+        return [graph_from(row) for row in self._rows("graphs_by_id", ids=self._as_list(graph_ids))]
+
+    def last_runs(self, graph_ids: Sequence[str]) -> list[Run]:
+        return [run_from(row) for row in self._rows("last_runs", ids=self._as_list(graph_ids))]
 
     def member(self, run_id: str) -> Member | None:
         found = self._rows("member", run_id=run_id)

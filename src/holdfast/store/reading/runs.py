@@ -48,8 +48,13 @@ class RunReader(Asking):
         rows = self._rows("glance", run_id=run_id)
         if not rows:
             return None
-        first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
-        return c.Glance(Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], signals)
+        return _glance(rows)
+
+    def glances(self, run_ids: Sequence[str]) -> dict[str, c.Glance]:
+        found: dict[str, list[Any]] = {}
+        for row in self._rows("glances", ids=self._as_list(run_ids)):
+            found.setdefault(row["run_id"], []).append(row)
+        return {run_id: _glance(rows) for run_id, rows in found.items()}
 
     def signals(self, run_id: str) -> list[Signal]:
         return [_signal(row) for row in self._rows("signals", run_id=run_id)]
@@ -198,6 +203,11 @@ def _event(row: Any) -> Event:
         kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
         started_at=row["started_at"], at=row["at"], seq=row["seq"],
     )  # fmt: skip
+
+
+def _glance(rows: Sequence[Any]) -> c.Glance:
+    first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
+    return c.Glance(Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], signals)
 
 
 def _signal(row: Any) -> Signal:

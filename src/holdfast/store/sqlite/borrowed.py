@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.core.records import Route
 from holdfast.errors import BadOption, StoreBusy
 from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped
-from holdfast.store.contract import Hints
+from holdfast.store.contract import Hints, News
 from holdfast.store.reading import route_values
 from holdfast.store.sqlite.driver import Busy, Connection, translate
 from holdfast.store.sqlite.library import WHY
@@ -24,6 +24,7 @@ class BorrowedTransaction:
     def __init__(self, connection: Any, ours: Connection, now: int) -> None:
         self._raw, self._path = _raw(connection), ours.path
         self.now, self.hints = now, Hints()
+        self.news: list[News] = []
         if not isinstance(self._raw, ours.api):
             raise BadOption(option="connection", why=f"it is not one of {ours.kind}, and {WHY}")
         files = {os.path.realpath(row["file"]) for row in self._execute("PRAGMA database_list", ()) if row["file"]}

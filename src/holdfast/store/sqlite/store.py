@@ -36,11 +36,12 @@ FORK_PATIENCE = 5.0
 class SqliteTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "now")
+    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "news", "now")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.hints = c.Hints()
+        self.news: list[c.News] = []
         self.new_routes: dict[Route, int] = {}
 
     def rows(self, query: str, **values: object) -> list[Any]:
@@ -145,6 +146,8 @@ class SqliteStore(SqliteReader):
         try:
             tx = SqliteTransaction(self._db, self.now(), self._routes)
             answers = self._answers(tx, batch)
+            if tx.news:
+                transitions.leave_news(tx)
             self._db.change(COMMIT)
         except BaseException as error:
             self._undo()
@@ -179,7 +182,7 @@ class SqliteStore(SqliteReader):
             return refused
 
     def _answer_carefully(self, tx: SqliteTransaction, op: c.Transition) -> Any:
-        hints, routes = tx.hints.copy(), dict(tx.new_routes)
+        hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
         self._db.change("SAVEPOINT holdfast_op")
         try:
             answer = transitions.APPLY[type(op)](tx, op)
@@ -189,7 +192,7 @@ class SqliteStore(SqliteReader):
             if not self._db.in_transaction():
                 translate(refused, self.path)  # the database itself has rolled everything back
             self._db.change("ROLLBACK TO holdfast_op")
-            tx.hints, tx.new_routes, answer = hints, routes, refused
+            tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
         self._db.change("RELEASE holdfast_op")
         return answer
 

@@ -35,6 +35,7 @@ from holdfast.store.transitions.gathering import gather_start
 from holdfast.store.transitions.graphs import (
     cancel_graph,
     extend_graph,
+    import_graph,
     prune,
     prune_graphs,
     replay_member,
@@ -78,6 +79,7 @@ from holdfast.store.transitions.subscribing import (
     subscribe,
     unsubscribe,
 )
+from holdfast.store.transitions.touching import leave_news
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -156,13 +158,14 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ReplayMember: replay_member,
     c.PruneGraphs: prune_graphs,
     c.ResealMember: reseal_member,
+    c.ImportGraph: import_graph,
 }
 
 
 _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StageGraphs, c.ExtendGraph,
-        c.ReplayMember, c.SettleGraphs,
+        c.ReplayMember, c.SettleGraphs, c.ImportGraph,
     }
 )  # fmt: skip
 
@@ -176,4 +179,7 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
     return type(op) in _LATE
 
 
-__all__ = ["APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "may_refuse_late", "run_from", "start_runs"]
+__all__ = [
+    "APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "leave_news", "may_refuse_late", "run_from",
+    "start_runs",
+]  # fmt: skip

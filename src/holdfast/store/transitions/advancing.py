@@ -234,7 +234,7 @@ def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status) -> None:
     if op.scheduled:
         free_schedule(tx, op.run_id)
     if MARK in op.run_id:
-        tell_graph(tx, op.run_id, status=status)
+        tell_graph(tx, op.run_id, status=status, result=op.result if status is Status.COMPLETED else None)
 
 
 def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:

@@ -59,9 +59,10 @@ def wake_flows(tx: Transaction, op: c.WakeFlows) -> c.FlowsWoken:
     due = tx.rows("due_flows", now=tx.now, limit=op.limit)
     woken = c.FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
     for row in due:
-        flow = flow_from(tx.rows("flow_to_move", flow_id=row["id"])[0])
-        action = flows.due(flow, tx.now)
-        if action is not None:
+        found = tx.rows("flow_to_move", flow_id=row["id"])  # somebody else may have moved it meanwhile, and even pruned it
+        flow = flow_from(found[0]) if found else None
+        action = None if flow is None else flows.due(flow, tx.now)
+        if flow is not None and action is not None:
             after = _act(tx, flow, action)
             woken.cancelled += after.status is FlowStatus.CANCELLED
             woken.resumed += after.status is FlowStatus.RUNNING

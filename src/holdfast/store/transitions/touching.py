@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from holdfast.core import claims
 from holdfast.core.graphs.records import MARK, graph_of
 from holdfast.core.status import Move, Status, after
+from holdfast.store.contract import News
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
@@ -48,14 +47,17 @@ def free_schedule(tx: Transaction, run_id: str) -> None:
         tx.hints.ready = True
 
 
-def tell_graph(tx: Transaction, *run_ids: str, status: Status) -> None:
-    """Runs have ended: the graphs that they are members of, by their ids, will hear of it."""
-    _tell(tx, [run_id for run_id in run_ids if MARK in run_id], status)
+def tell_graph(tx: Transaction, *run_ids: str, status: Status, result: bytes | None = None) -> None:
+    """Runs have ended: the graphs that they are members of, by their ids, will hear of it, in this transaction or after it."""
+    for run_id in run_ids:
+        if MARK in run_id:
+            tx.news.append(News(run_id, status.value, result))
 
 
-def _tell(tx: Transaction, run_ids: Sequence[str], status: Status) -> None:
-    if run_ids:
-        tx.many("insert_news", [
-            {"graph_id": graph_of(run_id), "run_id": run_id, "status": status.value, "at": tx.now} for run_id in run_ids
-        ])  # fmt: skip
-        tx.hints.graphs = True
+def leave_news(tx: Transaction) -> None:
+    """Write down what no graph has heard of in this transaction: somebody will settle it."""
+    news, tx.news = tx.news, []
+    tx.many("insert_news", [
+        {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": tx.now} for one in news
+    ])  # fmt: skip
+    tx.hints.graphs = True

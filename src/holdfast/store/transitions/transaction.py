@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from holdfast.core.records import Event, Lane, Route, Run
 from holdfast.core.status import Status
 from holdfast.errors import RunNotFound
-from holdfast.store.contract import Hints
+from holdfast.store.contract import Hints, News
 
 Row = Any
 
@@ -18,6 +18,8 @@ class Transaction(Protocol):
 
     now: int
     hints: Hints
+    news: list[News]
+    """The ends of members of graphs in this transaction. What nobody has settled by its end is written down."""
 
     def rows(self, query: str, **values: object) -> list[Row]:
         """Run a named query and return its rows, addressed by column name."""

@@ -168,6 +168,10 @@ class ManagedFlows(Bench):
         assert [flow.id for flow in store.flows("default", status="running")] == ["f1", "f2", "f3"]
         assert [flow.id for flow in store.flows("default", status="running", owner="ben")] == ["f2"]
         assert [flow.id for flow in store.flows("default", limit=2)] == ["f3", "f2"]
+        assert [flow.id for flow in store.flows("default", before="f2")] == ["f1", "f0"]
+        assert [flow.id for flow in store.flows("default", status="running", before="f1", limit=1)] == ["f2"]
+        assert [flow.id for flow in store.flows("default", status="running", owner="ben", limit=1)] == ["f2"]
+        assert store.flows("default", limit=-1) == []
 
     def test_only_what_ended_long_ago_is_pruned(self, store: c.Store, clock: HandClock) -> None:
         for name in ("old", "open", "new"):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.graphs.drawing import filled
+from holdfast.core.graphs.drawing import PLACE, filled
 from holdfast.core.graphs.records import CancelPolicy, NewGroup, NewMember, Patch, Rest, Spec, run_of
 from holdfast.core.records import Fetch, Lane, Payload
 from holdfast.core.status import Status
@@ -310,6 +310,67 @@ class SettlingGraphs(GraphBench):
             self.finish(store, run)
 
         assert len(self.settle_graphs(store).born) == 5
+
+    def test_ends_are_settled_in_the_very_transaction_and_leave_no_news(self, store: c.Store) -> None:
+        first, second = self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[{PLACE: "a"}], takes=["a"])
+        self.stage_graph(store, first, second)
+        (run,) = self.claim(store)
+        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+
+        answers = store.apply([ends, c.SettleGraphs(compose=compose)])
+
+        assert [born.run.input for born in answers[1].born] == [b"[7]"]
+        assert not store.hints().graphs
+        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert store.check() == []
+
+    def test_the_rest_of_a_group_that_has_not_begun_is_gone_at_once(self, store: c.Store) -> None:
+        rest = [self.new_member(f"m{number}") for number in range(3)]
+        self.stage_graph(
+            store, self.new_member("a", priority=9), *rest, self.new_member("z", [(["a", "m0", "m1", "m2"], 1, "cancel")])
+        )
+        (run,) = self.claim(store, limit=1)
+        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+
+        store.apply([ends, c.SettleGraphs(compose=compose)])
+
+        states = {"a": "completed", "m0": "cancelled", "m1": "cancelled", "m2": "cancelled", "z": "started"}
+        assert self.member_states(store) == states
+        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert store.check() == []
+
+    def test_who_cannot_settle_leaves_what_the_transaction_brought(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        (run,) = self.claim(store)
+        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+
+        answers = store.apply([ends, c.SettleGraphs(compose=refuse)])
+
+        assert set(answers[1].left) == {"g"}
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+
+    def test_the_runs_that_nobody_waits_for_are_read_together(self, store: c.Store) -> None:
+        for graph in ("g", "h"):
+            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=graph)
+        self.members_end(store, "a")
+
+        assert store.last_runs(["g", "h", "none"]) == [self.get(store, "g::b")]
+        assert {found.id for found in store.graphs_by_id(["g", "none", "h"])} == {"g", "h"}
+
+    def test_a_graph_comes_from_elsewhere_and_hears_who_has_ended_since(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"))
+        whole, trail = store.whole_graph("g"), store.graph_events("g")
+        assert whole is not None
+        assert isinstance(store.apply([c.ImportGraph(whole, trail)])[0], GraphExists)
+        self.members_end(store, "a")
+        assert self.do(store, c.PruneGraphs(before=store.now() + 1)) == 1
+
+        self.do(store, c.ImportGraph(whole, trail))
+
+        assert (store.whole_graph("g"), store.graph_events("g")) == (whole, trail)
+        self.settle_graphs(store)
+        assert self.graph_status(store) == "completed"
+        assert store.check() == []
 
     def test_whoever_has_no_key_leaves_a_graph_to_others(self, store: c.Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))

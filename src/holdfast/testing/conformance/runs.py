@@ -481,6 +481,17 @@ class Advancing(Bench):
         assert found == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
         assert store.runs_by_id([]) == []
 
+    def test_what_reached_runs_can_be_read_together(self, store: c.Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.hold(store, run_id)
+        for name in ("go", "on"):
+            self.do(store, c.SignalRun("r2", name, b"1"))
+
+        found = store.glances(["r3", "none", "r2"])
+
+        assert found == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
+        assert [signal.name for signal in found["r2"].signals] == ["go", "on"]
+
     def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: c.Store) -> None:
         for run_id in ("r1", "r2", "r3"):
             run = self.hold(store, run_id)

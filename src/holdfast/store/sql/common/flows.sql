@@ -49,21 +49,24 @@ SELECT flow_id, seq, kind, payload, at FROM holdfast.flow_event WHERE flow_id = 
 SELECT id, namespace, controller, goal, owner, requester, current_step, state, wait, status, cancel_requested, revision,
        created_at, updated_at
   FROM holdfast.flow
- WHERE namespace = :namespace AND owner = :owner AND id < :before
- ORDER BY id DESC LIMIT :limit;
+ WHERE namespace = :namespace AND owner = :owner
+   AND (CAST(:before AS TEXT) = '' OR (created_at, id) < (SELECT created_at, id FROM holdfast.flow WHERE id = :before))
+ ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: flows_of_status
 SELECT id, namespace, controller, goal, owner, requester, current_step, state, wait, status, cancel_requested, revision,
        created_at, updated_at
   FROM holdfast.flow
- WHERE status = :status AND namespace = :namespace
+ WHERE status = :status AND namespace = :namespace AND (owner = :owner OR CAST(:owner AS TEXT) = '')
+   AND (CAST(:before AS TEXT) = '' OR (updated_at, id) > (SELECT updated_at, id FROM holdfast.flow WHERE id = :before))
  ORDER BY updated_at, id LIMIT :limit;
 
 -- name: newest_flows
 SELECT id, namespace, controller, goal, owner, requester, current_step, state, wait, status, cancel_requested, revision,
        created_at, updated_at
   FROM holdfast.flow
- WHERE namespace = :namespace AND id < :before
+ WHERE namespace = :namespace
+   AND (CAST(:before AS TEXT) = '' OR (updated_at, id) < (SELECT updated_at, id FROM holdfast.flow WHERE id = :before))
  ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: due_flows

@@ -19,6 +19,10 @@ UPDATE holdfast.graph
        reason = :reason, summary = :summary, finished_at = :finished_at
  WHERE id = :id;
 
+-- name: count_graph
+-- `save_graph` where only members came to their ends or were started.
+UPDATE holdfast.graph SET live = :live, events = :events WHERE id = :id;
+
 -- name: insert_member
 INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input, started_at)
 VALUES (:run_id, :graph_id, :workflow, :state, :missing, :spec, :input, :started_at);
@@ -56,6 +60,11 @@ UPDATE holdfast.graph_member SET state = 'started', missing = 0, started_at = :n
 -- name: end_member
 UPDATE holdfast.graph_member SET state = :state, finished_at = :now, note = COALESCE(:note, note) WHERE run_id = :run_id;
 
+-- name: stop_member
+-- It was asked to stop, and did so at once.
+UPDATE holdfast.graph_member SET state = :state, finished_at = :now, asked_at = :now, note = COALESCE(:note, note)
+ WHERE run_id = :run_id;
+
 -- name: save_missing
 UPDATE holdfast.graph_member SET missing = :missing WHERE run_id = :run_id;
 
@@ -71,12 +80,6 @@ UPDATE holdfast.graph_member SET state = :state, finished_at = NULL, asked_at = 
 -- name: members_of_graph
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM holdfast.graph_member WHERE graph_id = :graph_id ORDER BY run_id;
-
--- name: last_members
--- Those that nobody waits for.
-SELECT run_id FROM holdfast.graph_member AS member
- WHERE graph_id = :graph_id AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
- ORDER BY run_id;
 
 -- name: groups_of_graph
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state

@@ -11,6 +11,22 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
  ORDER BY graph.id
    FOR NO KEY UPDATE OF graph;
 
+-- name: graphs_by_id
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
+  FROM holdfast.graph WHERE id = ANY(CAST(:ids AS TEXT[]));
+
+-- name: last_runs
+-- Those of members that nobody waits for.
+SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, run.started_at, run.finished_at, budgets, share
+  FROM holdfast.graph_member AS member
+  JOIN holdfast.run AS run ON run.id = member.run_id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
+ ORDER BY run.id;
+
 -- name: links_below
 SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
        member.state AS member_state, member.missing
@@ -18,6 +34,18 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
   JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
   JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+
+-- name: ends_below
+-- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free.
+SELECT wanted.id AS upstream, own.state AS own_state, part.run_id, part.number, part.need, part.total, part.done, part.lost,
+       part.rest, part.state, member.state AS member_state, member.missing,
+       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.spec END AS spec, CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.input END AS input,
+       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id) END AS there
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_member AS own ON own.run_id = wanted.id
+  LEFT JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
+  LEFT JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
+  LEFT JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
@@ -31,6 +59,9 @@ SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wante
 
 -- name: runs_there
 SELECT run.id FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
+
+-- name: ended_runs
+SELECT id, status FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) AND finished_at IS NOT NULL ORDER BY id;
 
 -- name: take_news
 DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGINT[]))
@@ -118,11 +149,24 @@ UPDATE holdfast.graph_member AS member
     AS new (run_id, state, now, note)
  WHERE member.run_id = new.run_id;
 
+-- name: stop_members
+UPDATE holdfast.graph_member AS member
+   SET state = new.state, finished_at = new.now, asked_at = new.now, note = COALESCE(new.note, member.note)
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:state AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:note AS TEXT[]))
+    AS new (run_id, state, now, note)
+ WHERE member.run_id = new.run_id;
+
 -- name: ask_members
 UPDATE holdfast.graph_member AS member
    SET asked_at = new.now, note = COALESCE(new.note, member.note)
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:now AS BIGINT[]), CAST(:note AS TEXT[])) AS new (run_id, now, note)
  WHERE member.run_id = new.run_id;
+
+-- name: count_graphs
+UPDATE holdfast.graph AS graph
+   SET live = new.live, events = new.events
+  FROM UNNEST(CAST(:id AS TEXT[]), CAST(:live AS BIGINT[]), CAST(:events AS BIGINT[])) AS new (id, live, events)
+ WHERE graph.id = new.id;
 
 -- name: save_graphs
 UPDATE holdfast.graph AS graph

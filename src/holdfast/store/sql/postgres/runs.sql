@@ -381,6 +381,14 @@ SELECT run.id, namespace, workflow, version, lane, capabilities, status, priorit
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
+-- name: glances
+-- `glance` at many runs. Differs from SQLite: lists travel as arrays.
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, signal.id, signal.name, signal.payload,
+       signal.at, signal.number, signal.wait_id, signal.source, signal.step
+  FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
+ WHERE run.id = ANY(CAST(:ids AS TEXT[]))
+ ORDER BY signal.id;
+
 -- name: histories
 -- Differs from SQLite: lists travel as arrays.
 SELECT run_id, seq, kind, step, attempt, data, error, started_at, at

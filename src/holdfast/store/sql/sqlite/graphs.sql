@@ -4,6 +4,22 @@
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
   FROM holdfast.graph WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id;
 
+-- name: graphs_by_id
+SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
+  FROM holdfast.graph WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: last_runs
+-- Those of members that nobody waits for.
+SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
+       deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       cancel_reason, crashes, created_at, run.started_at, run.finished_at, budgets, share
+  FROM holdfast.graph_member AS member
+  JOIN holdfast.run AS run ON run.id = member.run_id
+  JOIN holdfast.route AS route ON route.id = run.route_id
+ WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
+ ORDER BY run.id;
+
 -- name: links_below
 SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
        member.state AS member_state, member.missing
@@ -11,6 +27,18 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
   JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
   JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+
+-- name: ends_below
+-- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free.
+SELECT wanted.value AS upstream, own.state AS own_state, part.run_id, part.number, part.need, part.total, part.done, part.lost,
+       part.rest, part.state, member.state AS member_state, member.missing,
+       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.spec END AS spec, CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.input END AS input,
+       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id) END AS there
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.graph_member AS own ON own.run_id = wanted.value
+  LEFT JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
+  LEFT JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
+  LEFT JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
@@ -24,6 +52,9 @@ SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfa
 
 -- name: runs_there
 SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
+
+-- name: ended_runs
+SELECT id, status FROM holdfast.run WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL ORDER BY id;
 
 -- name: take_news
 DELETE FROM holdfast.graph_news WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,6 +1,7 @@
 """Graphs: how they are started and grown, what the ends of their members lead to, and how they are cancelled or done again."""
 
 from holdfast.store.transitions.graphs.cancelling import cancel_graph
+from holdfast.store.transitions.graphs.copying import import_graph
 from holdfast.store.transitions.graphs.pruning import prune, prune_graphs, prune_of
 from holdfast.store.transitions.graphs.replaying import replay_member
 from holdfast.store.transitions.graphs.settling import settle_graphs
@@ -9,6 +10,7 @@ from holdfast.store.transitions.graphs.staging import extend_graph, reseal_membe
 __all__ = [
     "cancel_graph",
     "extend_graph",
+    "import_graph",
     "prune",
     "prune_graphs",
     "prune_of",

@@ -48,6 +48,11 @@ def load_graph(tx: Transaction, graph_id: str, namespace: str) -> Graph:
     return graph_from(found[0])
 
 
+def count_graphs(tx: Transaction, graphs: list[Graph]) -> None:
+    """Write how many members of graphs live, and how long their trails are: else they are as they were."""
+    tx.many("count_graph", [{"id": graph.id, "live": graph.live, "events": graph.events} for graph in graphs])
+
+
 def save_graphs(tx: Transaction, graphs: list[Graph]) -> None:
     """Write graphs as they stand now."""
     tx.many("save_graph", [

@@ -12,7 +12,6 @@ from holdfast.core.graphs.records import (
     Graph,
     GraphStatus,
     Group,
-    Member,
     MemberState,
     Spec,
     graph_of,
@@ -25,11 +24,11 @@ from holdfast.core.records import NewRun, Payload, Route
 from holdfast.core.status import Status
 from holdfast.errors import BudgetNotFound, HoldfastError, KeyMissing
 from holdfast.store import contract as c
-from holdfast.store.transitions.graphs.rows import Trail, graph_from, group_from, member_from, save_graphs
+from holdfast.store.transitions.graphs.rows import Trail, count_graphs, graph_from, group_from, save_graphs
 from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import stop_runs
-from holdfast.store.transitions.transaction import Transaction
+from holdfast.store.transitions.transaction import Row, Transaction
 
 CANCEL = "cancel"
 """The news that a cancel is not through."""
@@ -41,7 +40,11 @@ _spec = msgspec.json.Decoder(Spec)
 
 
 def settle_graphs(tx: Transaction, op: c.SettleGraphs) -> c.Settled:
-    """Do what is to be done about the oldest news, those of this very transaction among them."""
+    """Do what is to be done about the ends of this very transaction or, if there are none, about the oldest news."""
+    if tx.news:
+        here = _opened(tx, {graph_of(one.run_id) or "" for one in tx.news}, op.compose, op.lease)
+        here.finish()
+        return c.Settled(here.born, more=False, left=here.left)
     news = tx.rows("graph_news", limit=op.limit)
     tx.hints.graphs = False
     work = settle_news(tx, news, op.compose, op.lease)
@@ -56,25 +59,20 @@ def settle_news(tx: Transaction, news: Sequence[dict[str, object]], compose: c.C
     settled. News of graphs that are gone go, too."""
     if not news:
         return None
-    found = tx.rows("graphs_to_settle", ids=tx.as_list(sorted({str(row["graph_id"]) for row in news})))
-    work = Work(tx, [graph_from(row) for row in found], compose, lease, strict=False)
+    work = _opened(tx, {str(row["graph_id"]) for row in news}, compose, lease)
     taken = {row["id"] for row in tx.rows("take_news", ids=tx.as_list([row["id"] for row in news]))}
     news = [row for row in news if row["id"] in taken]
-    ids = [str(row["run_id"]) for row in news if row["run_id"] is not None]
-    states = {row["run_id"]: row["state"] for row in tx.rows("states_of_members", ids=tx.as_list(ids))} if ids else {}
-    ends = {
-        run_id: MemberState(str(row["status"]))
-        for row in news
-        if (run_id := str(row["run_id"])) in states and states[run_id] == MemberState.STARTED
-    }
-    work.proceed(ends)
-    left = [row for row in news if row["graph_id"] in work.left]  # for somebody who can
-    tx.many("insert_news", [{name: row[name] for name in ("graph_id", "run_id", "status", "at")} for row in left])
+    work.settle([c.News(str(row["run_id"]), str(row["status"])) for row in news if row["run_id"] is not None])
     for graph_id in {str(row["graph_id"]) for row in news if row["status"] == CANCEL and row["run_id"] is None}:
         if graph_id in work.graphs:
             go_on_cancelling(work, work.graphs[graph_id])
     work.finish()
     return work
+
+
+def _opened(tx: Transaction, graph_ids: Iterable[str], compose: c.Compose, lease: c.Lease | None) -> Work:
+    found = tx.rows("graphs_to_settle", ids=tx.as_list(sorted(graph_ids)))
+    return Work(tx, [graph_from(row) for row in found], compose, lease, strict=False)
 
 
 class Work:
@@ -90,6 +88,13 @@ class Work:
         self.left: dict[str, str] = {}
         """The graphs that cannot be settled here, and why."""
         self._touched: set[str] = set()
+        self._changed: set[str] = set()
+        self._results: dict[str, bytes] = {}
+        self._below: dict[str, list[Row]] = {}
+        """The edges below members that have just ended: read once, with what their dependents are started with."""
+        self._free: dict[str, Row] = {}
+        self._asked: dict[str, str] = {}
+        """Who was asked to stop, and did so at once."""
         self._leases: dict[Route, str | None] = {}
 
     def graph(self, run_id: str) -> Graph:
@@ -97,6 +102,38 @@ class Work:
         graph_id = graph_of(run_id) or ""
         self._touched.add(graph_id)
         return self.graphs[graph_id]
+
+    # Hearing
+
+    def hear(self) -> None:
+        """Settle what members of these graphs came to in this transaction, and what that leads to."""
+        while mine := [one for one in self.tx.news if graph_of(one.run_id) in self.graphs]:
+            self.tx.news = [one for one in self.tx.news if graph_of(one.run_id) not in self.graphs]
+            self.settle(mine)
+
+    def settle(self, news: Sequence[c.News]) -> None:
+        """Settle these ends; those of graphs that cannot go on here are left for somebody who can."""
+        if not news:
+            return
+        states = self._look_below([one.run_id for one in news])
+        self._results.update((one.run_id, one.result) for one in news if one.result is not None)
+        started = [one for one in news if states.get(one.run_id) == MemberState.STARTED]
+        self.proceed({one.run_id: MemberState(one.status) for one in started})
+        left = [one for one in started if graph_of(one.run_id) in self.left]
+        self.tx.many("insert_news", [
+            {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": self.tx.now} for one in left
+        ])  # fmt: skip
+
+    def _look_below(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return how members stand that have ended, as far as their graph knows; keep what is below them."""
+        self._below, self._free, states = {run_id: [] for run_id in run_ids}, {}, {}
+        for row in self.tx.rows("ends_below", ids=self.tx.as_list(run_ids)):
+            states[row["upstream"]] = row["own_state"]
+            if row["run_id"] is not None:
+                self._below[row["upstream"]].append(row)
+            if row["spec"] is not None:
+                self._free[row["run_id"]] = row
+        return states
 
     # Deciding
 
@@ -107,6 +144,7 @@ class Work:
         told = dict(notes or {})
         while ends or decided:
             outcome, runs, failed = self._decide(ends, decided)
+            self._below = {}
             self._end({run_id: state for run_id, state in ends.items() if graph_of(run_id) not in self.left}, told)
             self._write(outcome)
             failed |= self.start(runs)
@@ -123,7 +161,10 @@ class Work:
                 return outcome, runs, failed
 
     def _downward(self, run_ids: Sequence[str]) -> list[Link]:
-        rows = self.tx.rows("links_below", ids=self.tx.as_list(run_ids))
+        if all(run_id in self._below for run_id in run_ids):
+            rows = [row for run_id in run_ids for row in self._below[run_id]]
+        else:
+            rows = self.tx.rows("links_below", ids=self.tx.as_list(run_ids))
         return [Link(row["upstream"], group_from(row), MemberState(row["member_state"]), row["missing"]) for row in rows]
 
     def _upward(self, run_id: str, number: int) -> list[Upstream]:
@@ -133,15 +174,17 @@ class Work:
     # Writing
 
     def _end(self, ends: Mapping[str, MemberState], notes: Mapping[str, str], kind: str = "member_ended") -> None:
-        rows: list[dict[str, object]] = []
+        rows: dict[bool, list[dict[str, object]]] = {False: [], True: []}
         for run_id, state in ends.items():
             graph = self.graph(run_id)
             graph.live -= 1
-            note = notes.get(run_id)
-            rows.append({"run_id": run_id, "state": state.value, "now": self.tx.now, "note": note})
+            note, asked = notes.get(run_id), self._asked.pop(run_id, None)
+            row: dict[str, object] = {"run_id": run_id, "state": state.value, "now": self.tx.now, "note": note or asked}
+            rows[asked is not None].append(row)
             data: dict[str, str] = {"state": state.value} if note is None else {"state": state.value, "why": note}
             self.trail.add(graph, "member_skipped" if state is MemberState.SKIPPED else kind, name_of(run_id), data)
-        self.tx.many("end_member", rows)
+        self.tx.many("end_member", rows[False])
+        self.tx.many("stop_member", rows[True])
 
     def _write(self, outcome: Outcome) -> None:
         tx, going = self.tx, set(outcome.starts)
@@ -169,7 +212,11 @@ class Work:
         if not reasons:
             return
         stop_runs(self.tx, reasons)
-        self.tx.many("ask_member", [{"run_id": run_id, "now": self.tx.now, "note": why} for run_id, why in reasons.items()])
+        gone = {one.run_id for one in self.tx.news}
+        self._asked.update((run_id, why) for run_id, why in reasons.items() if run_id in gone)  # written with their ends
+        self.tx.many("ask_member", [
+            {"run_id": run_id, "now": self.tx.now, "note": why} for run_id, why in reasons.items() if run_id not in gone
+        ])  # fmt: skip
         for run_id in reasons:
             self.trail.add(self.graph(run_id), "member_asked_to_stop", name_of(run_id))
 
@@ -179,34 +226,41 @@ class Work:
         """Return the runs of members that are to start, and those that cannot, with why."""
         if not run_ids:
             return [], {}
-        rows = self.tx.rows("members_by_id", ids=self.tx.as_list(run_ids))
-        return self.runs_of([member_from(row) for row in rows])
+        known = [self._free[run_id] for run_id in run_ids if run_id in self._free]
+        others = [run_id for run_id in run_ids if run_id not in self._free]
+        rows = [*known, *(self.tx.rows("members_by_id", ids=self.tx.as_list(others)) if others else [])]
+        return self.runs_of([(row["run_id"], bytes(row["spec"]), bytes(row["input"])) for row in rows])
 
-    def runs_of(self, members: Sequence[Member]) -> tuple[list[NewRun], dict[str, str]]:
-        """The same for members that were read already."""
-        specs = {member.run_id: _spec.decode(member.spec) for member in members}
-        wanted = {run_of(one.graph_id, name) for one in members for name in specs[one.run_id].takes}
-        results = self._results(wanted) if wanted else {}
+    def runs_of(self, members: Sequence[tuple[str, bytes, bytes]]) -> tuple[list[NewRun], dict[str, str]]:
+        """The same for members that were read already: their ids, what they are started with, their inputs."""
+        specs = [_spec.decode(spec) for _, spec, _ in members]
+        takes = [_sources(run_id, spec) for (run_id, _, _), spec in zip(members, specs, strict=True)]
+        self._read_results({found for one in takes for found in one})
         runs, failed = [], {}
-        for member in members:
-            spec = specs[member.run_id]
-            taken = {name: results[found] for name in spec.takes if (found := run_of(member.graph_id, name)) in results}
+        for (run_id, _, given), spec, names in zip(members, specs, takes, strict=True):
+            taken = {name: self._results[found] for found, name in names.items() if found in self._results}
             try:
-                data, payloads = self._compose(member.input, taken, lambda digest: fetch(self.tx.rows, digest))
+                data, payloads = self._compose(given, taken, self._fetch)
             except KeyMissing as missing:
                 if self._strict:
                     raise
-                self.left[member.graph_id] = str(missing)
+                self.left[graph_of(run_id) or ""] = str(missing)
                 continue
             except HoldfastError as broken:
-                failed[member.run_id] = f"its input cannot be made: {broken}"
+                failed[run_id] = f"its input cannot be made: {broken}"
                 continue
-            runs.append(self._new_run(member.run_id, spec, data, payloads))
+            runs.append(self._new_run(run_id, spec, data, payloads))
         return runs, failed
 
-    def _results(self, run_ids: Iterable[str]) -> dict[str, bytes]:
-        rows = self.tx.rows("results_by_id", ids=self.tx.as_list(sorted(run_ids)))
-        return {row["id"]: bytes(row["result"] or b"null") for row in rows if row["status"] == Status.COMPLETED}
+    def _fetch(self, digest: bytes) -> Payload | None:
+        return fetch(self.tx.rows, digest)
+
+    def _read_results(self, run_ids: Iterable[str]) -> None:
+        """Read the results that are taken, but those that came with the news."""
+        unknown = sorted(run_id for run_id in run_ids if run_id not in self._results)
+        rows = self.tx.rows("results_by_id", ids=self.tx.as_list(unknown)) if unknown else []
+        found = {row["id"]: bytes(row["result"] or b"null") for row in rows if row["status"] == Status.COMPLETED}
+        self._results.update(found)
 
     def _new_run(self, run_id: str, spec: Spec, data: bytes, payloads: Sequence[Payload]) -> NewRun:
         now = self.tx.now
@@ -238,7 +292,7 @@ class Work:
         """Start the runs of members; return those that cannot be, with why. Members that are *fresh* are written as started."""
         if not runs:
             return {}
-        there = {row["id"] for row in self.tx.rows("runs_there", ids=self.tx.as_list([run.id for run in runs]))}
+        there = self._there([run.id for run in runs])
         failed = dict.fromkeys(there, "there is another run with its id")
         ready = [run for run in runs if run.id not in there]
         try:
@@ -254,6 +308,12 @@ class Work:
             self.trail.add(self.graph(run.id), "member_started", name_of(run.id))
         return failed
 
+    def _there(self, run_ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that a run has already."""
+        unknown = [run_id for run_id in run_ids if run_id not in self._free]
+        found = {run_id for run_id in run_ids if run_id in self._free and self._free[run_id]["there"]}
+        return found | ({row["id"] for row in self.tx.rows("runs_there", ids=self.tx.as_list(unknown))} if unknown else set())
+
     def _start_alone(self, run: NewRun, failed: dict[str, str]) -> c.Started | None:
         try:
             return start_runs(self.tx, c.StartRuns([run]))[0]
@@ -264,16 +324,20 @@ class Work:
     # Ending
 
     def touch(self, graph: Graph) -> None:
-        """See to it that the graph is written at the end."""
+        """See to it that the graph is written at the end, and not only its counts."""
         self._touched.add(graph.id)
+        self._changed.add(graph.id)
 
     def finish(self) -> None:
-        """Write the graphs; end those of which no member is left."""
+        """Hear what this transaction has brought, write the graphs, end those of which no member is left."""
+        self.hear()
         touched = [self.graphs[graph_id] for graph_id in sorted(self._touched)]
         over = [graph for graph in touched if graph.live == 0 and graph.status in OPEN_GRAPHS]
         if over:
             self._end_graphs(over)
-        save_graphs(self.tx, touched)
+        changed = self._changed | {graph.id for graph in over}
+        save_graphs(self.tx, [graph for graph in touched if graph.id in changed])
+        count_graphs(self.tx, [graph for graph in touched if graph.id not in changed])
         self.trail.write()
 
     def _end_graphs(self, over: Sequence[Graph]) -> None:
@@ -287,6 +351,12 @@ class Work:
             graph.finished_at, graph.summary = self.tx.now, msgspec.json.encode(counts[graph.id], order="sorted")
             self.trail.add(graph, f"graph_{graph.status.value}", data=counts[graph.id])
             self.tx.hints.finished.add(graph.id)
+
+
+def _sources(run_id: str, spec: Spec) -> dict[str, str]:
+    """Return whose results the input of a member has places for: the ids of their runs, and their names."""
+    graph_id = graph_of(run_id) or ""
+    return {run_of(graph_id, name): name for name in spec.takes}
 
 
 def go_on_cancelling(work: Work, graph: Graph) -> None:

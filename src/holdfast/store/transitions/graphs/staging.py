@@ -135,7 +135,7 @@ def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: dict[str, Me
         work.touch(graph)
         groups += _more_groups(work, graph, patch, there, edges)
     ready = [member for member in members if member.missing == 0]
-    runs, failed = work.runs_of(ready)
+    runs, failed = work.runs_of([(member.run_id, member.spec, member.input) for member in ready])
     _refuse_taken(tx, [run.id for run in runs])
     index = {member.run_id: member for member in ready}
     for run in runs:
@@ -161,12 +161,11 @@ def _group(
     graph_id: str, run_id: str, number: int, new: NewGroup, there: dict[str, MemberState], edges: list[dict[str, object]]
 ) -> Group:
     """Return a new group, counted by how those stand that are there already."""
-    states = [there.get(name) for name in new.upstreams]
-    group = Group(
-        run_id=run_id, number=number, need=new.need, total=len(states), rest=new.rest,
-        done=states.count(MemberState.COMPLETED), lost=sum(state in LOST for state in states),
-    )  # fmt: skip
-    group.state = judged(group)
+    group = Group(run_id=run_id, number=number, need=new.need, total=len(new.upstreams), rest=new.rest)
+    if there:
+        states = [there.get(name) for name in new.upstreams]
+        group.done, group.lost = states.count(MemberState.COMPLETED), sum(state in LOST for state in states)
+        group.state = judged(group)
     edges += [{"upstream": run_of(graph_id, name), "dependent": run_id, "number": number} for name in new.upstreams]
     return group
 

@@ -1,0 +1,31 @@
+"""Bringing a graph from elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.core.graphs.records import MemberState
+from holdfast.errors import GraphExists
+from holdfast.store import contract as c
+from holdfast.store.transitions.graphs.rows import group_row
+from holdfast.store.transitions.touching import leave_news
+from holdfast.store.transitions.transaction import Transaction
+
+
+def import_graph(tx: Transaction, op: c.ImportGraph) -> None:
+    """Write a graph as it was elsewhere. Members whose runs had ended since it was read there end here."""
+    whole = op.whole
+    if tx.rows("graph", graph_id=whole.graph.id):
+        raise GraphExists(graph=whole.graph.id)
+    tx.change("copy_graph", **{**msgspec.structs.asdict(whole.graph), "status": whole.graph.status.value})
+    tx.many("copy_graph_member", [
+        {**msgspec.structs.asdict(member), "state": member.state.value} for member in whole.members.values()
+    ])  # fmt: skip
+    tx.many("copy_graph_group", [group_row(group) for group in whole.groups.values()])
+    tx.many("copy_graph_edge", [msgspec.structs.asdict(edge) for edge in whole.edges])
+    tx.many("copy_graph_event", [msgspec.structs.asdict(event) for event in op.trail])
+    started = [run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED]
+    ended = tx.rows("ended_runs", ids=tx.as_list(started)) if started else []
+    tx.news += [c.News(row["id"], row["status"]) for row in ended]
+    if tx.news:
+        leave_news(tx)

@@ -1,0 +1,117 @@
+"""What tests of crashes share: engines that live one after another on one database, and real workers that are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from holdfast import Engine
+from holdfast.connect.store import open_store
+from holdfast.errors import EngineClosed
+from holdfast.store import contract as c
+from holdfast.testing import Lab
+from holdfast.testing.boundaries import Boundaries, Crash, Plan
+from holdfast.testing.clock import VirtualClock
+from holdfast.testing.harness import hasty_store
+from holdfast.testing.ledger import Ledger
+from tests.crash.test_processes import Workers
+
+Act = Callable[[Lab], object]
+
+
+class Stage:
+    """A database, and engines on it, one after another: each dies as planned, and the next goes on with the script."""
+
+    def __init__(
+        self, database: str, script: list[Act], plans: list[Plan], workflows: Sequence[Any], clock: VirtualClock
+    ) -> None:
+        self.database, self.script, self.plans, self.workflows = database, script, plans, workflows
+        self.clock, self.ledger, self.done = clock, Ledger(), 0
+        self.zombies: list[Lab] = []
+
+    @contextmanager
+    def played(self) -> Iterator[c.Store]:
+        """Play the script to its end, and give the store that it left behind."""
+        try:
+            for number, plan in enumerate([*self.plans, None]):
+                if self._live(number, plan):
+                    break
+        finally:
+            for zombie in self.zombies:
+                zombie.close()
+        with closing(open_store(self.database, clock=self.clock)) as store:
+            assert store.check() == []
+            yield store
+
+    def _live(self, number: int, plan: Plan | None) -> bool:
+        open_it = open_store if self.database.startswith("postgresql:") else hasty_store
+        store = Boundaries(open_it(self.database, clock=self.clock), self.ledger, plan, engine=number)
+        try:
+            lab = Lab(self.database, clock=self.clock, store=store, workflows=self.workflows)
+        except EngineClosed:
+            assert store.dead
+            self._notice()
+            return False
+        with suppress(Crash, EngineClosed):
+            lab.settle()
+            while self.done < len(self.script) and not (store.dead or store.lost):
+                self.script[self.done](lab)
+                lab.settle()
+                self.done += not (store.dead or store.lost)
+        if store.dead:
+            lab.abandon()
+            self._notice()
+        elif store.lost:
+            self.zombies.append(lab)
+        else:
+            lab.close()
+        return not (store.dead or store.lost)
+
+    def _notice(self) -> None:
+        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
+        with closing(open_store(self.database, clock=self.clock)) as store:
+            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
+
+
+@contextmanager
+def databases(kind: str, request, tmp_path):
+    """Yield what gives out empty databases."""
+    if kind == "sqlite":
+        numbers = iter(range(10_000))
+        yield lambda: str(tmp_path / f"{next(numbers)}.db")
+        return
+    server = request.getfixturevalue("postgres_server")
+    lent = []
+
+    def lend() -> str:
+        lent.append(server.lend())
+        return lent[-1].__enter__()
+
+    try:
+        yield lend
+    finally:
+        for one in lent:
+            one.__exit__(None, None, None)
+
+
+@contextmanager
+def victims(kind: str, request, tmp_path, *, count: int = 2) -> Iterator[tuple[Workers, Engine]]:
+    """Yield so many real workers on an empty database, and an engine that does not work there."""
+    with databases(kind, request, tmp_path) as fresh:
+        workers = Workers(tmp_path)
+        workers.database = fresh()
+        with closing(Engine(workers.database, workflows=[])) as engine:
+            try:
+                for _ in range(count):
+                    workers.start(crash_limit=50)
+                yield workers, engine
+            finally:
+                for worker in list(workers.running):
+                    workers.kill(worker)
+
+
+def replace_one(workers: Workers) -> None:
+    """Kill the worker that is there the longest, and start another one."""
+    workers.kill(workers.running[0])
+    workers.start(crash_limit=50)
