@@ -89,8 +89,21 @@ class Client:
         """Start one run per item, all or none; the answer is their ids."""
         if any(options.get(name) is not None for name in ("id", "key", *GATHERING)):
             raise BadOption(option="id", why="many runs cannot share an id or a key: start them one by one")
-        runs = [self._new_run(workflow, (item,), {}, options, lease) for item in items]
+        known = self.known(workflow)
+        runs: list[NewRun] = []
+        for item in items:
+            if runs:
+                runs.append(self._like(runs[0], self._encoded(known, (item,), {}), options, lease))
+            else:
+                runs.append(self._new_run(workflow, (item,), {}, options, lease))
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
+
+    def _like(self, first: NewRun, data: bytes, options: Options, lease: Lease) -> NewRun:
+        """Return a run that is started as another one is, with other arguments: the options are read once for all."""
+        run_id = new_id()
+        drawn, limits = (first.budgets, None) if first.limits is None else budgets.drawn_on(options["budget"], run_id)
+        session_id = None if first.available_at is not None else lease(first.route)
+        return msgspec.structs.replace(first, id=run_id, input=data, session_id=session_id, budgets=drawn, limits=limits)
 
     def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> NewRun:
         route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
@@ -137,7 +150,13 @@ class Client:
 
     def input_of(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         """Return arguments as they are stored, checked against the signature if it is known."""
-        known = self.definitions().get(workflow) if isinstance(workflow, str) else workflow
+        return self._encoded(self.known(workflow), args, kwargs)
+
+    def known(self, workflow: Any) -> Any:
+        """Return the definition of a workflow, if it is known here."""
+        return self.definitions().get(workflow) if isinstance(workflow, str) else workflow
+
+    def _encoded(self, known: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         signature = getattr(known, "signature", None)
         if signature is None:
             return self.codec.encode({"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args), what="the arguments")

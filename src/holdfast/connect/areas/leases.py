@@ -15,6 +15,7 @@ from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.status import Status
 from holdfast.engine.client import Request
+from holdfast.engine.completing import Answer, Completions, is_trouble
 from holdfast.engine.holding import Ended
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.work import Work
@@ -26,6 +27,19 @@ DoAll = Callable[[list[Request]], list[Any]]
 
 def _ignore(answer: object) -> None:
     return None
+
+
+def _alone(lease: Lease, result: Any) -> Answer:
+    try:
+        return lease.complete(result)
+    except LeaseLost as lost:
+        return lost
+
+
+def _final(answer: Answer) -> Ended | LeaseLost:
+    if isinstance(answer, Ended | LeaseLost):
+        return answer
+    raise answer
 
 
 class Leases:
@@ -114,21 +128,10 @@ class Leases:
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
-        pairs = [(lease, self._desk.complete(lease._holding, result)) for lease, result in done]
-        answers = self._do_all([request for _, request in pairs])
-        return [self._explained(lease, request, answer) for (lease, request), answer in zip(pairs, answers, strict=True)]
-
-    def _explained(self, lease: Lease, request: Request, answer: Any) -> Ended | LeaseLost:
-        if not isinstance(answer, BaseException):
-            ended: Ended = answer
-            return ended
-        if not isinstance(answer, LeaseLost):
-            raise answer
-        try:
-            ended = self._desk.explain(lease._holding, request, answer)
-        except LeaseLost as lost:
-            return lost
-        return ended
+        pairs = list(done)
+        together = Completions(self._desk, [(lease._holding, result) for lease, result in pairs])
+        answers = together.answers(self._do_all(together.requests))
+        return [_final(_alone(*pair) if is_trouble(answer) else answer) for pair, answer in zip(pairs, answers, strict=True)]
 
     def renew(self) -> None:
         """Keep all leases of this holder. Raises LeaseLost when it is too late."""
@@ -272,12 +275,14 @@ class AsyncLeases:
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
-        calls = [lease.complete(result) for lease, result in done]
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, LeaseLost):
-                raise answer
-        return answers  # type: ignore[return-value]
+        pairs = list(done)
+        together = Completions(self._desk, [(lease._holding, result) for lease, result in pairs])
+        asked = await asyncio.gather(*map(self._do, together.requests), return_exceptions=True)
+        answers = together.answers(asked)
+        for place, ((lease, result), answer) in enumerate(zip(pairs, answers, strict=True)):
+            if is_trouble(answer):
+                (answers[place],) = await asyncio.gather(lease.complete(result), return_exceptions=True)
+        return [_final(answer) for answer in answers]
 
     async def renew(self) -> None:
         """Keep all leases of this holder. Raises LeaseLost when it is too late."""

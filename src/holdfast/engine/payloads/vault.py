@@ -138,6 +138,10 @@ class Vault:
             payloads=found,
         )
 
+    def passes(self, data: bytes) -> bool:
+        """Say whether a value may pass untouched."""
+        return len(data) <= self._small
+
     def is_light(self, op: c.Advance) -> bool:
         """Say whether all its values may pass untouched."""
         small = self._small

@@ -54,6 +54,8 @@ from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
 from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
+    CompleteLeases,
+    Completion,
     ExpireAttempts,
     Judge,
     Leased,
@@ -235,6 +237,8 @@ __all__ = [
     "Claim",
     "ClaimLeases",
     "ClaimWebhooks",
+    "CompleteLeases",
+    "Completion",
     "Compose",
     "Consume",
     "Consumed",

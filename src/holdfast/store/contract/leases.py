@@ -35,6 +35,22 @@ class Leased(msgspec.Struct):
     policy: bytes | None
 
 
+class Completion(msgspec.Struct):
+    """A leased run that ends well: under which generation, with which result; ``seq`` is the number of its last line."""
+
+    run_id: str
+    generation: int
+    seq: int
+    result: bytes
+
+
+class CompleteLeases(msgspec.Struct):
+    """End leased runs well, each as an Advance would. Answers list[bool]: whose lease stood; what did not is left alone. It is
+    for runs of whose end nobody else must hear (no parent, no schedule, no graph), each of them once."""
+
+    done: Sequence[Completion]
+
+
 class ExpireAttempts(msgspec.Struct):
     """Take back what has been at work for too long; it is tried again, or fails, as its policy says. Answers how many."""
 
@@ -72,7 +88,7 @@ class OverrideRun(msgspec.Struct, kw_only=True):
     payloads: Sequence[Payload] = ()
 
 
-LeaseTransition = ClaimLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun
+LeaseTransition = ClaimLeases | CompleteLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun
 
 
 class LeaseReader(Protocol):

@@ -5,13 +5,15 @@ The same three moves as in SQLite (promote what is due, choose, lease), each in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from holdfast.core import claims
 from holdfast.core.records import Lane, Run
 from holdfast.core.status import CLAIMABLE, Move, after
 from holdfast.store import contract as c
-from holdfast.store.postgres.arrays import Numbers, Texts
+from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import PostgresTransaction
@@ -20,7 +22,10 @@ from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
 from holdfast.store.transitions.sharing import Rooms, move_clocks
 from holdfast.store.transitions.transaction import lane_from
 
+Leasing = Callable[[PostgresTransaction, str, Sequence[str]], list[Run]]
+
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
+_COMPLETION = {"run_id": Texts, "generation": Numbers, "seq": Numbers, "result": Blobs}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
 
 
@@ -34,7 +39,7 @@ def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
     return {"session_id": op.session_id, "now": now, "route_ids": Numbers(number for number, _ in op.routes)}
 
 
-def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
+def claim(tx: PostgresTransaction, op: c.Claim, lease: Leasing | None = None) -> list[Run]:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
     (found,) = tx.rows("look_for_work", **_question(op, tx.now))
     if not found["open"]:
@@ -55,7 +60,7 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)
     move_clocks(tx, chosen)
-    return _lease(tx, op.session_id, [run.id for run in chosen])
+    return (lease or _lease)(tx, op.session_id, [run.id for run in chosen])
 
 
 def _claim_best(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
@@ -78,7 +83,27 @@ def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
 
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     """Lease ready runs to a program that is no Python function."""
-    return leases.claim_leases(tx, op, claim, _lease)
+    facts: dict[str, Any] = {}
+
+    def lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
+        return _lease(tx, session_id, ids, facts)
+
+    return leases.claim_leases(tx, op, partial(claim, lease=lease), lease, lambda tx, runs: facts)
+
+
+def complete_leases(tx: PostgresTransaction, op: c.CompleteLeases) -> list[bool]:
+    """End leased runs well, as far as their leases stand."""
+    (answer,) = complete_all(tx, [op])
+    return answer
+
+
+def complete_all(tx: PostgresTransaction, ops: Sequence[c.CompleteLeases]) -> list[list[bool]]:
+    """The same for what several have asked for, about different runs."""
+    done = sorted((one for op in ops for one in op.done), key=lambda one: one.run_id)
+    values = {name: kind([getattr(one, name) for one in done]) for name, kind in _COMPLETION.items()}
+    passed = {row["id"] for row in tx.rows("complete_leases", now=tx.now, **values)}
+    tx.hints.finished.update(passed)
+    return [[one.run_id in passed for one in op.done] for op in ops]
 
 
 def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool) -> list[claims.Ready]:
@@ -95,9 +120,13 @@ def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool
     return ready + [claims.Ready(**row, suspect=True) for row in tx.rows("suspects_on_routes", **routes)]
 
 
-def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
+def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str], facts: dict[str, Any] | None = None) -> list[Run]:
+    """Lease these runs, as far as they can be claimed; note of each the *facts* that an explicit lease needs, if wanted."""
     if not ids:
         return []
     order = {run_id: place for place, run_id in enumerate(ids)}
-    found = tx.rows("lease_runs", ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
+    query = "lease_runs" if facts is None else "lease_tasks"
+    found = tx.rows(query, ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
+    if facts is not None:
+        facts |= {row["id"]: {name: row.pop(name) for name in ("seq", "policy")} for row in found}
     return sorted(map(run_from, found), key=lambda run: order[run.id])

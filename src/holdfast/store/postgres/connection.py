@@ -33,6 +33,13 @@ _WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, curren
     CAST(current_setting('server_version_num') AS BIGINT) AS version, current_setting('synchronous_commit') AS durable,
     (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since"""
 _SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'; SET idle_session_timeout TO 0"
+_COMPRESSION = """DO $$ BEGIN
+    IF current_setting('default_toast_compression') = 'pglz' THEN
+        PERFORM set_config('default_toast_compression', 'lz4', FALSE);
+    END IF;
+EXCEPTION WHEN OTHERS THEN NULL; END $$"""
+"""What is longer than 2 kB is compressed by the server: by its newer way, which takes half the time, if it was built with it."""
+
 _forked: list[object] = []
 """Connections of the parent, in a forked child: to forget them would be to close them, for the parent too."""
 
@@ -72,6 +79,7 @@ class Connection:
         self.direct = self.pid == self.raw.info.backend_pid
         if self.direct:
             self.script(_SETTINGS + ("; SET synchronous_commit TO on" if who["durable"] == "off" else ""))
+            self.script(_COMPRESSION)
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
         remembers = self.direct and self.address.prepare
         self._append = QuickAppend(self.raw) if remembers else None

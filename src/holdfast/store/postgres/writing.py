@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -27,8 +27,10 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     **APPLY,
     c.Claim: claiming.claim,
     c.ClaimLeases: claiming.claim_leases,
+    c.CompleteLeases: claiming.complete_leases,
     c.Prune: pruning.prune,
 }
+T = TypeVar("T")
 _ABOUT_ONE = (c.SignalRun, c.RequestCancel, c.ResumeRun, c.ReplayRun, c.RevokeLease, c.SetPriority, c.OverrideRun)
 _ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run", "release_lease", "finish_lease")
 
@@ -71,6 +73,7 @@ class Attempt:
         self.drafts = {}
         alone = len(self.ops) == 1
         self._append_frames()
+        self._complete_leases()
         for place in sorted(self.slow):
             self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
         if self.tx.news and not self.undone:
@@ -86,15 +89,29 @@ class Attempt:
             self._draft({**self._routes, **self.tx.new_routes})
 
     def _append_frames(self) -> None:
-        """Append the output of all runs together, but of those of which the batch has more to say, in its order."""
+        """Append the output of all runs together."""
+        together = self._alike(c.AppendFrames)
+        if together:
+            self.answers.update(zip(together, append_all(self.tx, list(together.values())), strict=True))
+
+    def _complete_leases(self) -> None:
+        """End together what several have completed."""
+        together = self._alike(c.CompleteLeases)
+        if together:
+            self.answers.update(zip(together, claiming.complete_all(self.tx, list(together.values())), strict=True))
+
+    def _alike(self, kind: type[T]) -> dict[int, T]:
+        """Take out what can be done together, if there are several of a kind: not what is about runs of which the batch has
+        more to say, for that keeps its order."""
+        found = {place: op for place in self.slow if isinstance(op := self.ops[place], kind)}
+        if len(found) < 2:
+            return {}
         names = Counter(run_id for op in self.ops for run_id in _written_by(op))
-        together = {
-            place: op for place in self.slow if isinstance(op := self.ops[place], c.AppendFrames) and names[op.run_id] == 1
-        }
-        if len(together) < 2:
-            return
-        self.slow = [place for place in self.slow if place not in together]
-        self.answers.update(zip(together, append_all(self.tx, list(together.values())), strict=True))
+        alike = {place: op for place, op in found.items() if all(names[run_id] == 1 for run_id in _written_by(op))}  # type: ignore[arg-type]
+        if len(alike) < 2:
+            return {}
+        self.slow = [place for place in self.slow if place not in alike]
+        return alike
 
     def _lock(self) -> None:
         """Lock the runs that are known to be touched before any is touched, if there are several. Who only starts or claims
@@ -102,6 +119,8 @@ class Attempt:
         harmless = all(isinstance(self.ops[place], c.StartRuns | c.Claim | c.SettleGraphs) for place in self.slow)
         if harmless and all(one.parent is None for one in self.drafts.values()):
             return
+        if not self.drafts and all(isinstance(op, c.CompleteLeases | c.ClaimLeases) for op in self.ops):
+            return  # what ends is locked in one statement, and what is claimed only if nobody has locked it
         known = {run_id for op in self.ops for run_id in _touched_by(op)}
         if len(known) > 1:
             self.tx.rows("lock_runs", ids=as_list(sorted(known)))
@@ -184,6 +203,8 @@ def _written_by(op: c.Transition) -> Iterator[str]:
         yield op.run_id
     elif isinstance(op, c.StartRuns):
         yield from (run.id for run in op.runs)
+    elif isinstance(op, c.CompleteLeases):
+        yield from (one.run_id for one in op.done)
 
 
 def _touched_by(op: c.Transition) -> Iterator[str]:
@@ -194,6 +215,8 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         yield from (cancel[0] for cancel in op.cancels)
         if op.parent is not None:
             yield op.parent[0]
+    elif isinstance(op, c.CompleteLeases):
+        yield from (one.run_id for one in op.done)
     elif isinstance(
         op,
         c.AppendFrames

@@ -29,6 +29,9 @@ from holdfast.store.sqlite.sql import SQL, as_list
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it says so."""
 
+FEW = 8
+"""So many rows are written one by one: that tells of each whether it is new."""
+
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
 
@@ -54,7 +57,16 @@ class SqliteTransaction:
         return self._db.many(SQL[query], values) if values else 0
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        return {str(row["id"]) for row in rows if self.change("insert_run", **row)}
+        if len(rows) < FEW or not self._insert_all(rows):
+            return {str(row["id"]) for row in rows if self.change("insert_run", **row)}
+        return {str(row["id"]) for row in rows}
+
+    def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
+        """Create all of these runs, or, when one of them is there already, none; say which."""
+        self._db.change("SAVEPOINT holdfast_many")
+        whole = self.many("insert_run", rows) == len(rows)
+        self._db.change("RELEASE holdfast_many" if whole else "ROLLBACK TO holdfast_many")
+        return whole
 
     def route_id(self, route: Route) -> int:
         known = self._known_routes.get(route) or self.new_routes.get(route)

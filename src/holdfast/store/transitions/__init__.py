@@ -44,7 +44,14 @@ from holdfast.store.transitions.graphs import (
     stage_graphs,
 )
 from holdfast.store.transitions.keys import need_key, rotate_key
-from holdfast.store.transitions.leases import claim_leases, expire_attempts, override_run, revoke_lease, set_priority
+from holdfast.store.transitions.leases import (
+    claim_leases,
+    complete_leases,
+    expire_attempts,
+    override_run,
+    revoke_lease,
+    set_priority,
+)
 from holdfast.store.transitions.operating import replay_run, resume_run, set_lane
 from holdfast.store.transitions.payloads import (
     copy_payloads,
@@ -104,6 +111,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
     c.ClaimLeases: claim_leases,
+    c.CompleteLeases: complete_leases,
     c.ExpireAttempts: expire_attempts,
     c.RevokeLease: revoke_lease,
     c.SetPriority: set_priority,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from holdfast.store.transitions.transaction import Row, Transaction, append_from
 
 def claim_leases(
     tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim,
-    lease: Callable[[Any, str, list[str]], list[Run]] = lease,
+    lease: Callable[[Any, str, list[str]], list[Run]] = lease, facts: Callable[[Any, list[Run]], Mapping[str, Row]] | None = None,
 ) -> list[c.Leased]:  # fmt: skip
     """Lease ready runs, and arm the attempts that may take only so long."""
     if op.run_id is None:
@@ -38,14 +38,19 @@ def claim_leases(
         runs = lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
     if not runs:
         return []
-    facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
-    leased = [_leased(run, facts[run.id]) for run in runs]
+    known = (facts or _facts)(tx, runs)
+    leased = [_leased(run, known[run.id]) for run in runs]
     for one in leased:
         if one.policy is not None or one.run.deadline is not None:
             _arm(tx, one)
     if op.judge is not None:
         _judge(tx, [one for one in leased if one.seq], op.judge)
     return leased
+
+
+def _facts(tx: Transaction, runs: list[Run]) -> Mapping[str, Row]:
+    """Where the histories of runs stand, and what was agreed."""
+    return {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
 
 
 def _leased(run: Run, row: Row) -> c.Leased:
@@ -68,6 +73,29 @@ def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
         change = judge(one, histories[one.run.id], partial(signals, one.run.id))
         if change is not None:
             advance(tx, change)
+
+
+def complete_leases(tx: Transaction, op: c.CompleteLeases) -> list[bool]:
+    """End leased runs well, as far as their leases stand."""
+    end: dict[str, Any] = {"status": Status.COMPLETED, "error": None, "now": tx.now}
+    stood = [
+        bool(tx.change("finish_run", run_id=one.run_id, generation=one.generation, result=one.result, **end)) for one in op.done
+    ]
+    done = [one for one, written in zip(op.done, stood, strict=True) if written]
+    if done:
+        _tell_of_completion(tx, done)
+    return stood
+
+
+def _tell_of_completion(tx: Transaction, done: Sequence[c.Completion]) -> None:
+    """Write the last line of each, and close what their attempts have put out."""
+    line: dict[str, object] = {
+        "kind": Kind.RUN_COMPLETED, "step": None, "attempt": 1, "data": None, "error": None, "started_at": None, "at": tx.now,
+    }  # fmt: skip
+    tx.many("append", [{"run_id": one.run_id, "seq": one.seq + 1, **line} for one in done])
+    ids = [one.run_id for one in done]
+    tx.change("close_streams_of", ids=tx.as_list(ids), now=tx.now, reason=Reason.COMPLETED)
+    tx.hints.finished.update(ids)
 
 
 def _arm(tx: Transaction, leased: c.Leased) -> None:

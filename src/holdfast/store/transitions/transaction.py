@@ -11,6 +11,7 @@ from holdfast.errors import RunNotFound
 from holdfast.store.contract import Hints, News
 
 Row = Any
+_STATUS = {status.value: status for status in Status}
 
 
 class Transaction(Protocol):
@@ -87,16 +88,23 @@ def last_seq(tx: Transaction, run_id: str) -> int:
     return found
 
 
+def as_dict(row: Row) -> dict[str, Any]:
+    """Return a row as a dict. SQLite's own rows look for each name from the first column on, which `dict` would ask them to."""
+    return dict(row) if isinstance(row, dict) else dict(zip(row.keys(), row, strict=True))
+
+
 def run_from(row: Row) -> Run:
     """Return the run that a row holds."""
-    values = dict(row)
-    values["status"] = Status(values["status"])
+    values = as_dict(row)
+    values["status"] = _STATUS[values["status"]]
     values["capabilities"] = tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
     values["key"] = values["key"].split("\n", 2)[2] if values["key"] else None
     values["on_parent_end"] = values["on_parent_end"] or "cancel"
     values["budgets"] = tuple(values["budgets"].split("\n")) if values["budgets"] else ()
     for name in ("input", "result", "error", "waits"):
-        values[name] = None if values[name] is None else bytes(values[name])
+        value = values[name]
+        if value is not None and type(value) is not bytes:
+            values[name] = bytes(value)
     return Run(**values)
 
 

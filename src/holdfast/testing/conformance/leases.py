@@ -10,6 +10,7 @@ import pytest
 from holdfast.core.leases import TaskPolicy
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Status
+from holdfast.core.streams import NewFrame, Output, StreamPart
 from holdfast.errors import LeaseLost, RunFinished, RunNotFound
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
@@ -84,6 +85,44 @@ class ExplicitLeases(Bench):
         assert self.do(store, c.ExpireAttempts(0.5)) == 0
         assert self.status(store) is Status.COMPLETED
         assert store.next_attempt_end() is None
+
+    def test_leases_that_are_completed_together_end_as_far_as_they_stand(self, store: c.Store) -> None:
+        for name in ("a", "b", "c"):
+            self.start(store, name)
+        runs = {one.run.id: one.run for one in self.lease(store)}
+        self.advance(store, runs["c"], output=Output([StreamPart("r", 1, 1)], [NewFrame(0, "event", "durable", b"1", 7)]))
+        self.revoke(store, "b")
+        store.hints()
+
+        done = [c.Completion(name, 1, len(store.history(name)), name.encode()) for name in ("c", "b", "a", "nobody")]
+        assert self.do(store, c.CompleteLeases(done)) == [True, False, True, False]
+        assert [(run.status, run.result, run.session_id) for name in "abc" if (run := self.get(store, name))] == [
+            (Status.COMPLETED, b"a", None), (Status.PENDING, None, None), (Status.COMPLETED, b"c", None),
+        ]  # fmt: skip
+        assert self.kinds(store, "a") == [Kind.RUN_COMPLETED]
+        assert self.kinds(store, "b") == [Kind.LEASE_REVOKED]
+        assert self.kinds(store, "c") == [Kind.MARKED, Kind.RUN_COMPLETED]
+        assert [stream.reason for stream in store.streams("c")] == ["completed"]
+        assert store.hints().finished == {"a", "c"}
+        assert self.do(store, c.CompleteLeases(done)) == [False] * 4
+
+    def test_what_several_complete_in_one_commit_is_answered_to_each(self, store: c.Store) -> None:
+        for number in range(8):
+            self.start(store, f"r{number}")
+        self.lease(store)
+        new = self.new("new")
+
+        def done(*numbers: int) -> c.CompleteLeases:
+            return c.CompleteLeases([c.Completion(f"r{number}", 1, 0, b"1") for number in numbers])
+
+        marked = c.Advance(run_id="r4", generation=1, events=[Event(Kind.MARKED, "m", seq=1)])
+        late = c.CompleteLeases([c.Completion("r4", 1, 1, b"1")])
+        answers = store.apply([done(0, 1), c.StartRuns([new]), done(2), marked, done(3, 2), late, done(7, 6)])
+
+        assert [answers[place] for place in (0, 2, 4, 5, 6)] == [[True] * 2, [True], [True, False], [True], [True] * 2]
+        assert [number for number in range(8) if self.status(store, f"r{number}") is not Status.COMPLETED] == [5]
+        assert self.kinds(store, "r2") == [Kind.RUN_COMPLETED]
+        assert self.kinds(store, "r4") == [Kind.MARKED, Kind.RUN_COMPLETED]
 
     def test_a_late_child_fails_and_its_parent_hears_of_it(self, store: c.Store, clock: HandClock) -> None:
         parent = self.hold(store, "p", "s0")

@@ -144,6 +144,14 @@ class Starting(Bench):
 
         assert [(answer.id, answer.created) for answer in answers] == [("r1", True), ("r1", False), ("r1", False)]
 
+    def test_of_many_that_are_started_those_that_are_there_are_recognised(self, store: c.Store) -> None:
+        self.start(store, "r05")
+
+        answers = self.do(store, c.StartRuns([self.new(f"r{number:02}") for number in range(20)]))
+
+        assert [answer.id for answer in answers if not answer.created] == ["r05"]
+        assert len(store.runs(c.Filter(limit=100))) == 20
+
     def test_a_run_that_is_born_leased_is_at_work(self, store: c.Store, clock: HandClock) -> None:
         self.open(store)
 

@@ -1,3 +1,17 @@
+-- name: lease_tasks
+-- `lease_runs` for those who hold explicit leases, with where the history stands, and what was agreed.
+UPDATE holdfast.run AS run
+   SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
+       started_at = COALESCE(started_at, :now)
+  FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
+ WHERE run.id = ANY(CAST(:ids AS TEXT[])) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+   AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
+RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
+          wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
+          forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share,
+          (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = run.id) AS seq,
+          (SELECT policy FROM holdfast.task AS task WHERE task.run_id = run.id) AS policy;
+
 -- name: lease_facts
 -- Differs from SQLite: lists travel as arrays.
 SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq,
@@ -20,6 +34,26 @@ SELECT task.run_id, task.policy, run.priority,
  WHERE task.attempt_until <= :now
  ORDER BY task.attempt_until LIMIT :limit FOR UPDATE SKIP LOCKED;
 
+-- name: complete_leases
+-- Differs from SQLite: all that ends well, its last lines and its streams in one statement, which checks the leases.
+WITH finished AS (
+    UPDATE holdfast.run AS run
+       SET status = 'completed', result = wanted.result, error = NULL, finished_at = :now, session_id = NULL, rank = NULL,
+           wake_at = NULL, waits = NULL
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:seq AS BIGINT[]), CAST(:result AS BYTEA[]))
+        AS wanted (run_id, generation, seq, result)
+     WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+    RETURNING run.id, wanted.seq
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
+    SELECT id, seq + 1, 'run_completed', 1, :now FROM finished
+), closed AS (
+    UPDATE holdfast.stream AS stream
+       SET closed_at = :now, reason = 'completed'
+      FROM finished
+     WHERE stream.run_id = finished.id AND stream.closed_at IS NULL AND stream.generation >= 1
+)
+SELECT id FROM finished;
 
 -- name: finish_leases
 -- `finish_runs` for those who hold explicit leases: whatever their attempts put out is closed with them. They are
