@@ -23,8 +23,8 @@ class ClaimLeases(msgspec.Struct):
     limit: int
     run_id: str | None = None
     judge: Judge | None = None
-    """Says what is written of a run that has a history, with the claim: what its wait came to, or that it waits on. It must not
-    raise, and may be asked again."""
+    """Says what is written of a run that has a history, with the claim: what its wait came to, or that it waits on. It is told
+    the history since the last wait, and before that how attempts failed. It must not raise, and may be asked again."""
 
 
 class Leased(msgspec.Struct):

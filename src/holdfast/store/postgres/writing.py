@@ -107,7 +107,7 @@ class Attempt:
         if len(found) < 2:
             return {}
         names = Counter(run_id for op in self.ops for run_id in _written_by(op))
-        alike = {place: op for place, op in found.items() if all(names[run_id] == 1 for run_id in _written_by(op))}  # type: ignore[arg-type]
+        alike: dict[int, T] = {place: op for place, op in found.items() if all(names[run_id] == 1 for run_id in _written_by(op))}
         if len(alike) < 2:
             return {}
         self.slow = [place for place in self.slow if place not in alike]

@@ -24,7 +24,7 @@ from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children
 from holdfast.store.transitions.suspending import error_of, look_at_the_clock
 from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, as_dict, last_seq
 
 
 def claim_leases(
@@ -62,8 +62,8 @@ def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
     if not leased:
         return
     histories: dict[str, list[Event]] = {one.run.id: [] for one in leased}
-    for row in tx.rows("histories", ids=tx.as_list(histories)):
-        values = dict(row)
+    for row in tx.rows("lease_histories", ids=tx.as_list(histories)):
+        values = as_dict(row)
         histories[values.pop("run_id")].append(Event(**values))
 
     def signals(run_id: str) -> list[Signal]:

@@ -128,3 +128,18 @@ WITH wanted AS (
      WHERE stream.run_id = wanted.run_id AND stream.closed_at IS NULL AND stream.generation >= 1
 )
 SELECT id FROM leased;
+
+-- name: lease_histories
+-- Of each run what its next holder must know: since its last wait, and how its attempts have failed. All of it when some of it
+-- may be void. Differs from SQLite: lists travel as arrays.
+WITH last AS MATERIALIZED (
+    SELECT wanted.id AS run_id,
+           (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
+                        ELSE MAX(CASE WHEN kind = 'wait_opened' THEN seq ELSE 0 END) END
+              FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS since
+      FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+)
+SELECT event.run_id, event.seq, event.kind, event.step, event.attempt, event.data, event.error, event.started_at, event.at
+  FROM last JOIN holdfast.event AS event ON event.run_id = last.run_id
+ WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost')
+ ORDER BY event.run_id, event.seq;

@@ -8,3 +8,18 @@ SELECT value AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE even
 -- Differs from Postgres: lists travel as JSON.
 UPDATE holdfast.stream SET closed_at = :now, reason = :reason
  WHERE run_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL AND generation >= 1;
+
+-- name: lease_histories
+-- Of each run what its next holder must know: since its last wait, and how its attempts have failed. All of it when some of it
+-- may be void. Differs from Postgres: lists travel as JSON.
+WITH last AS MATERIALIZED (
+    SELECT value AS run_id,
+           (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
+                        ELSE MAX(CASE WHEN kind = 'wait_opened' THEN seq ELSE 0 END) END
+              FROM holdfast.event AS event WHERE event.run_id = value) AS since
+      FROM json_each(:ids)
+)
+SELECT event.run_id, event.seq, event.kind, event.step, event.attempt, event.data, event.error, event.started_at, event.at
+  FROM last JOIN holdfast.event AS event ON event.run_id = last.run_id
+ WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost')
+ ORDER BY event.run_id, event.seq;
