@@ -104,6 +104,71 @@ def live(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -
     return died, done
 
 
+ACTIONS = ("continue", "fail", "cancel", "expire", "escalate")
+"""What can become of a task that waits in vain."""
+
+
+def work_in_vain(engine: Engine) -> None:
+    """Claim what can be claimed: let it wait for what never comes, as it says itself, or say what came of that."""
+    leases = engine.leases("mortal", workflows=["overdue"], ttl="10s")
+    for lease in leases.claim(10):
+        if lease.waited is None:
+            lease.suspend("never", timeout="1h", on_timeout=lease.input[0])
+        else:
+            lease.complete(lease.waited.how)
+    leases.close()
+
+
+def live_in_vain(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -> tuple[bool, dict[str, Any]]:
+    """Let five tasks wait in vain, and one see to them who dies at the n-th commit, and then others; return whether it died, and
+    what they came to."""
+    runs = {action: whole.start("overdue", action) for action in ACTIONS}
+    work_in_vain(whole)
+    clock.advance("1h")
+    store = open_store(database, clock=clock)
+    mortal, died = Engine(database, clock=clock, store=Mortal(store, n, side)), False
+    for _ in range(10):
+        try:
+            work_in_vain(mortal)
+        except Crash:
+            died, mortal = True, whole
+            clock.advance("11s")
+        if all(run.record.finished_at is not None for run in runs.values()):
+            break
+        for wait in whole.waits(escalated=True):
+            whole.release(wait.run_id, by="ann")
+    assert whole.check() == []
+    store.close()
+    return died, {action: _came_to(run) for action, run in runs.items()}
+
+
+def _came_to(run: Any) -> tuple[Any, ...]:
+    record, kinds = run.record, [event.kind for event in run.history()]
+    waits = tuple(sorted(kind for kind in kinds if kind.startswith("wait_")))
+    return record.status, record.result, record.error and b"WaitTimeout" in record.error, waits
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_what_becomes_of_a_wait_in_vain_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
+    clock, undisturbed, n = VirtualClock(), None, 0
+    with lend() as database:
+        whole = Engine(database, clock=clock)
+        while True:
+            died, done = live_in_vain(whole, database, clock, n, side)
+            undisturbed = undisturbed or done
+            assert done == undisturbed
+            if n and not died:
+                break
+            n += 1
+        whole.close()
+    assert {action: came[:3] for action, came in done.items()} == {
+        "continue": ("completed", b'"timeout"', None), "fail": ("failed", None, True), "cancel": ("cancelled", None, True),
+        "expire": ("expired", None, True), "escalate": ("completed", b'"release"', None),
+    }  # fmt: skip
+    assert done["escalate"][3] == ("wait_escalated", "wait_opened", "wait_released")
+    assert n > 7
+
+
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_leased_work_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
     clock, undisturbed, n = VirtualClock(), None, 0

@@ -206,6 +206,46 @@ def test_a_stale_proof_is_refused(idle, holder):
     assert second.complete(2) == Ended("completed")
 
 
+def test_why_counts_who_can_take_a_task(idle):
+    run = idle.start("render", 1, lane="gpu")
+    with idle.leases("elsewhere", lanes=["cpu"]):
+        assert "no live worker serves the lane gpu" in idle.why(run.id).reason
+        with idle.leases("render-7", workflows=[], lanes=["gpu"]) as leases:
+            assert idle.why(run.id).reason.startswith("it is ready: worker render-7 (a holder of leases on ")
+            assert [lease.run.id for lease in leases.claim()] == [run.id]
+
+
+def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
+    async def main() -> None:
+        engine = AsyncEngine(database)
+        for proof in ("", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7):
+            with pytest.raises(BadLease):
+                engine.lease(proof)
+        with pytest.raises(LeaseLost):
+            engine.lease("abc.1.s")
+        run = await engine.start("render", 1, policy={"retries": 1, "delay": "0s"})
+        async with engine.leases(workflows=["render"]) as leases:
+            (first,) = await leases.claim()
+            await first.fail("transient", "x")
+            (second,) = await leases.claim(wait="1m")
+            for stale in (first, engine.lease(first.proof)):
+                for write in (
+                    stale.complete(1), stale.fail("permanent", "x"), stale.delay("1h"), stale.suspend("go"), stale.cancel(),
+                    stale.create_wait("ok"), stale.progress(1), stale.emit("a"),
+                ):  # fmt: skip
+                    with pytest.raises(LeaseLost):
+                        await write
+            assert await second.complete(2) == Ended("completed")
+            assert await second.complete(2) == Ended("completed")
+            with pytest.raises(LeaseLost):
+                await second.complete(3)
+        assert engine.check() == []
+        assert await (engine.run(run.id)).result() == 2
+        await engine.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("proof", ["", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7])
 def test_a_partial_proof_is_refused_by_name(idle, proof):
     with pytest.raises(BadLease):

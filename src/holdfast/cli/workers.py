@@ -71,7 +71,7 @@ def serves(seen: Seen) -> str:
     """Write in one line what a worker serves."""
     offer = seen.offer
     parts = [
-        short(", ".join(sorted(offer.workflows)), 60) or "nothing",
+        "any workflow" if offer.workflows is None else short(", ".join(sorted(offer.workflows)), 60) or "nothing",
         f"in {', '.join(offer.lanes)}" if offer.lanes is not None else "",
         f"with {', '.join(offer.capabilities)}" if offer.capabilities else "",
         f"of namespace {offer.namespace}" if offer.namespace else "",

@@ -97,8 +97,10 @@ class LeaseDesk(Suspending):
 
     def _serves(self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str]) -> bytes:
         """Return what a holder offers, as those are told who ask why a run does not move."""
-        offer = {"workflows": dict.fromkeys(workflows or ()), "capabilities": list(capabilities), "namespace": self.namespace}
-        return msgspec.json.encode({**offer, "lanes": lanes and list(lanes), "concurrency": PLENTY})
+        offer = {"workflows": dict.fromkeys(workflows) if workflows else None, "lanes": list(lanes) if lanes else None}
+        return msgspec.json.encode(
+            {**offer, "capabilities": list(capabilities), "namespace": self.namespace, "concurrency": PLENTY}
+        )
 
     def routes(
         self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, fresh: bool = True
@@ -113,8 +115,8 @@ class LeaseDesk(Suspending):
         def fits(route: Route) -> bool:
             return (
                 route.namespace == self.namespace
-                and (workflows is None or route.workflow in workflows)
-                and (lanes is None or route.lane in lanes)
+                and (not workflows or route.workflow in workflows)
+                and (not lanes or route.lane in lanes)
                 and set(route.capabilities) <= set(capabilities)
             )
 

@@ -189,3 +189,20 @@ def test_a_deadline_is_told(bench):
     bench.start(deadline=bench.clock.now() + 60 * SECOND)
 
     assert bench.why().blockers[-1].text == "its deadline is 2026-01-01 00:01:00 UTC (in 1m)"
+
+
+def test_a_holder_that_names_lanes_alone_can_take_whatever_is_in_them(bench):
+    bench.start(lane="gpu")
+    bench.worker("render-1", workflows=None, lanes=["gpu"])
+
+    assert bench.why().reason == "it is ready: worker render-1 (pid 77 on elsewhere) claims it in a moment"
+
+
+def test_a_holder_of_another_lane_is_near(bench):
+    bench.start(lane="gpu", capabilities=("cuda",))
+    bench.worker("render-1", workflows=None, lanes=["cpu"], capabilities=["cuda"])
+
+    found = bench.why()
+
+    assert "no live worker serves the lane gpu" in found.reason
+    assert "it serves only cpu of the lanes" in found.blockers[1].text

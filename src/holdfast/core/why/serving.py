@@ -19,9 +19,9 @@ class Life(StrEnum):
 
 
 class Offer(msgspec.Struct, kw_only=True):
-    """What a worker serves, as its session says. None of the lanes, versions or namespaces named means all of them."""
+    """What a worker serves, as its session says. None for the workflows, lanes, versions or namespaces means all of them."""
 
-    workflows: dict[str, list[str] | None] = {}
+    workflows: dict[str, list[str] | None] | None = {}
     lanes: list[str] | None = None
     capabilities: list[str] = []
     namespace: str | None = None
@@ -42,7 +42,10 @@ class Seen(msgspec.Struct, kw_only=True):
 
     @property
     def place(self) -> str:
-        return f"worker {self.session.worker} (pid {self.session.pid} on {self.session.host})"
+        where = (
+            f"pid {self.session.pid} on {self.session.host}" if self.session.pid else f"a holder of leases on {self.session.host}"
+        )
+        return f"worker {self.session.worker} ({where})"
 
 
 def offer_of(session: Session) -> Offer:
@@ -65,10 +68,10 @@ def life_of(session: Session, *, process: bool | None, now: int) -> Life:
 
 def lacks(offer: Offer, route: Route) -> list[str]:
     """Say, in words, what keeps a worker from serving a route; nothing when it serves it."""
-    if route.workflow not in offer.workflows:
-        return [f"it does not know the workflow, only {_names(sorted(offer.workflows))}"]
+    if not _knows(offer, route):
+        return [f"it does not know the workflow, only {_names(sorted(offer.workflows or ()))}"]
     found = []
-    versions = offer.workflows[route.workflow]
+    versions = _versions(offer, route)
     if versions is not None and route.version not in versions:
         found.append(f"it serves only {_names(versions)} of the versions")
     if offer.lanes is not None and route.lane not in offer.lanes:
@@ -83,13 +86,11 @@ def lacks(offer: Offer, route: Route) -> list[str]:
 
 def unserved(offers: Sequence[Offer], route: Route) -> str:
     """Name what nobody of *offers* serves, given that none of them serves the whole route."""
-    knowing = [offer for offer in offers if route.workflow in offer.workflows]
+    knowing = [offer for offer in offers if _knows(offer, route)]
     if not knowing:
         return f"the workflow {route.workflow}"
     parts = {
-        f"version {route.version} of {route.workflow}": [
-            _any_or(offer.workflows[route.workflow], route.version) for offer in knowing
-        ],
+        f"version {route.version} of {route.workflow}": [_any_or(_versions(offer, route), route.version) for offer in knowing],
         f"the lane {route.lane}": [_any_or(offer.lanes, route.lane) for offer in knowing],
         f"the namespace {route.namespace}": [offer.namespace in (None, route.namespace) for offer in knowing],
         **{f"the capability {one}": [one in offer.capabilities for offer in knowing] for one in route.capabilities},
@@ -106,6 +107,15 @@ def start_command(offers: Sequence[Offer], route: Route) -> str:
     if route.capabilities:
         command += f" --capabilities {','.join(route.capabilities)}"
     return command
+
+
+def _knows(offer: Offer, route: Route) -> bool:
+    """Say whether the workflow is among those offered; a holder of leases may name lanes alone."""
+    return offer.workflows is None or route.workflow in offer.workflows
+
+
+def _versions(offer: Offer, route: Route) -> list[str] | None:
+    return None if offer.workflows is None else offer.workflows[route.workflow]
 
 
 def _any_or(allowed: Sequence[str] | None, one: str) -> bool:
