@@ -125,6 +125,24 @@ class Suspending(Bench):
         assert self.kinds(store) == [Kind.WAIT_OPENED, Kind.WAIT_SATISFIED]
         assert (self.status(store), store.signals("r1")) == (Status.RUNNING, [])
 
+    def test_whoever_judges_is_told_of_the_last_wait_and_of_failures_before_it(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.advance(store, run, events=[Event(Kind.ATTEMPT_FAILED, data=b"{}", seq=1), Event(Kind.MARKED, "m", seq=2)])
+        for number in range(2):
+            self.suspend(store, run, Named("a"))
+            self.do(store, c.SignalRun("r1", "a", b"7"))
+            told: list[list[str]] = []
+
+            def judge(leased: c.Leased, history: list[Event], _: object, told: list[list[str]] = told) -> None:
+                told.append([f"{event.kind} {event.seq}" for event in history])
+
+            (run,) = (one.run for one in self.take(store, judge))
+            assert told == [["attempt_failed 1", f"wait_opened {number + 3}"]]
+        self.finish(store, run)
+        self.do(store, c.ReplayRun("r1", [4, 5]))
+        self.take(store, judge)
+        assert told[-1] == [f"{event.kind} {event.seq}" for event in store.history("r1")]
+
     def test_one_very_run_is_leased(self, store: c.Store) -> None:
         for name in ("a", "b", "held"):
             self.start(store, name)
