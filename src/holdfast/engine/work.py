@@ -12,7 +12,7 @@ from holdfast.store.contract import Hints, Store
 SLOWEST = 0.05
 """Seconds between two looks at most: what becomes due by time alone is told by nobody."""
 
-PAUSES = ((1000, 0.001), (3000, 0.005))
+PAUSES = ((500, 0.0005), (1300, 0.001), (3300, 0.005))
 QUIET = 0.02
 """Seconds between two questions whether another process has committed: few at first, more when it has been quiet for so many."""
 

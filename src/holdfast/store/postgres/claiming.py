@@ -12,11 +12,13 @@ from typing import Any
 from holdfast.core import claims
 from holdfast.core.records import Lane, Run
 from holdfast.core.status import CLAIMABLE, Move, after
+from holdfast.errors import LeaseLost
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
+from holdfast.store.postgres.drafts import draft, write
 from holdfast.store.postgres.sql import SQL
-from holdfast.store.postgres.transaction import PostgresTransaction
+from holdfast.store.postgres.transaction import Later, PostgresTransaction
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
 from holdfast.store.transitions.sharing import Rooms, move_clocks
@@ -88,7 +90,22 @@ def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     def lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
         return _lease(tx, session_id, ids, facts)
 
-    return leases.claim_leases(tx, op, partial(claim, lease=lease), lease, lambda tx, runs: facts)
+    return leases.claim_leases(tx, op, leases.Ways(partial(claim, lease=lease), lease, lambda tx, runs: facts, _advance_all))
+
+
+def _advance_all(tx: PostgresTransaction, changes: Sequence[c.Advance]) -> None:
+    """Write what the holders of different runs have to say: together, if all of it is lines of their histories."""
+    plain = [one for change in changes if (one := draft(change, tx.now, {}, ())) is not None and one.head == "append_guarded"]
+    if not plain or len(plain) < len(changes):
+        leases.PLAIN.write(tx, changes)
+        return
+    if len(write(tx.db, plain)) < len(plain):
+        raise LeaseLost(why="it was leased in this very transaction")
+    later = Later(tx)
+    for query, values in (extra for one in plain for extra in one.extras):
+        for each in values:
+            later.change(query, **each)
+    later.make()
 
 
 def complete_leases(tx: PostgresTransaction, op: c.CompleteLeases) -> list[bool]:

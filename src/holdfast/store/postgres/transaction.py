@@ -123,6 +123,11 @@ class PostgresTransaction:
         self.news: list[c.News] = []
         self.new_routes: dict[Route, int] = {}
 
+    @property
+    def db(self) -> Connection:
+        """The connection that it is open on."""
+        return self._db
+
     def rows(self, query: str, **values: object) -> list[Any]:
         return self._db.rows(SQL[query], values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,7 @@ from holdfast.core.streams import Reason
 from holdfast.core.suspensions import ENDS
 from holdfast.errors import RunFinished, RunNotFound
 from holdfast.store.contract import leases as c
-from holdfast.store.contract.runs import Claim
+from holdfast.store.contract.runs import Advance, Claim
 from holdfast.store.transitions.advancing import advance
 from holdfast.store.transitions.budgets import settle_held, settle_run
 from holdfast.store.transitions.claiming import claim, lease
@@ -27,24 +27,33 @@ from holdfast.store.transitions.touching import free_schedule, knock, tell_graph
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, as_dict, last_seq
 
 
-def claim_leases(
-    tx: Transaction, op: c.ClaimLeases, claim: Callable[[Any, Claim], list[Run]] = claim,
-    lease: Callable[[Any, str, list[str]], list[Run]] = lease, facts: Callable[[Any, list[Run]], Mapping[str, Row]] | None = None,
-) -> list[c.Leased]:  # fmt: skip
+class Ways(NamedTuple):
+    """How a database claims: its own ways, where it has any."""
+
+    claim: Callable[[Any, Claim], list[Run]]
+    lease: Callable[[Any, str, list[str]], list[Run]]
+    facts: Callable[[Any, list[Run]], Mapping[str, Row]]
+    """Where the histories of runs stand, and what was agreed."""
+    write: Callable[[Any, Sequence[Advance]], None]
+    """Writes what the holders of different runs have to say."""
+
+
+def claim_leases(tx: Transaction, op: c.ClaimLeases, ways: Ways | None = None) -> list[c.Leased]:
     """Lease ready runs, and arm the attempts that may take only so long."""
+    ways = ways or PLAIN
     if op.run_id is None:
-        runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
+        runs = ways.claim(tx, Claim(op.session_id, op.routes, op.limit))
     else:
-        runs = lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
+        runs = ways.lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
     if not runs:
         return []
-    known = (facts or _facts)(tx, runs)
+    known = ways.facts(tx, runs)
     leased = [_leased(run, known[run.id]) for run in runs]
     for one in leased:
         if one.policy is not None or one.run.deadline is not None:
             _arm(tx, one)
     if op.judge is not None:
-        _judge(tx, [one for one in leased if one.seq], op.judge)
+        _judge(tx, [one for one in leased if one.seq], op.judge, ways.write)
     return leased
 
 
@@ -53,11 +62,20 @@ def _facts(tx: Transaction, runs: list[Run]) -> Mapping[str, Row]:
     return {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
 
 
+def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
+    for change in changes:
+        advance(tx, change)
+
+
+PLAIN = Ways(claim, lease, _facts, _advance_each)
+"""The ways that both databases understand."""
+
+
 def _leased(run: Run, row: Row) -> c.Leased:
     return c.Leased(run, row["seq"] or 0, None if row["policy"] is None else bytes(row["policy"]))
 
 
-def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
+def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge, write: Callable[[Any, Sequence[Advance]], None]) -> None:
     """Write what the waits of these runs came to, so that whoever holds them can be told."""
     if not leased:
         return
@@ -69,10 +87,8 @@ def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge) -> None:
     def signals(run_id: str) -> list[Signal]:
         return [Signal(**dict(row)) for row in tx.rows("signals", run_id=run_id)]
 
-    for one in leased:
-        change = judge(one, histories[one.run.id], partial(signals, one.run.id))
-        if change is not None:
-            advance(tx, change)
+    found = [judge(one, histories[one.run.id], partial(signals, one.run.id)) for one in leased]
+    write(tx, [change for change in found if change is not None])
 
 
 def complete_leases(tx: Transaction, op: c.CompleteLeases) -> list[bool]:
