@@ -55,8 +55,6 @@ def choose(
 ) -> tuple[list[Ready], dict[str, int]]:  # fmt: skip
     """Pick the best *limit* runs that their lanes admit, one suspect at most; also say until when each rate is spent.
     *shares* says how many more runs of a share may go, for those that have a limit and are not free of debt or load."""
-    if not lanes and not any(run.suspect for run in ready):
-        return sorted(ready)[:limit], {}
     chosen: list[Ready] = []
     suspected = False
     left_of = dict(shares or {})

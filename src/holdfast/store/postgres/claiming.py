@@ -5,7 +5,7 @@ The same three moves as in SQLite (promote what is due, choose, lease), each in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -90,7 +90,10 @@ def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     def lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
         return _lease(tx, session_id, ids, facts)
 
-    return leases.claim_leases(tx, op, leases.Ways(partial(claim, lease=lease), lease, lambda tx, runs: facts, _advance_all))
+    def known(tx: PostgresTransaction, runs: list[Run]) -> Mapping[str, Any]:
+        return facts if all(run.id in facts for run in runs) else leases.PLAIN.facts(tx, runs)
+
+    return leases.claim_leases(tx, op, leases.Ways(partial(claim, lease=lease), lease, known, _advance_all))
 
 
 def _advance_all(tx: PostgresTransaction, changes: Sequence[c.Advance]) -> None:

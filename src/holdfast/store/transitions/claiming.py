@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.core import claims
 from holdfast.core.records import Run
 from holdfast.core.status import CLAIMABLE, Move, Status, after
@@ -31,17 +29,14 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
             ready += rooms.ready(route_id, lane)
             continue
         rows = tx.rows("ready", route_id=route_id, limit=op.limit)
-        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane) for row in rows]
+        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
     ready += _suspects(tx, op)
     chosen, spent = claims.choose(ready, lanes, rooms.held, now=tx.now, limit=op.limit, shares=rooms.left)
     for name, free_at in spent.items():
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)
-    runs = lease(tx, op.session_id, [run.id for run in chosen])
-    if any(run.share is not None for run in runs):
-        shares = {run.id: run.share for run in runs}
-        move_clocks(tx, [msgspec.structs.replace(one, share=shares.get(one.id)) for one in chosen])
-    return runs
+    move_clocks(tx, chosen)
+    return lease(tx, op.session_id, [run.id for run in chosen])
 
 
 def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:

@@ -160,8 +160,7 @@ UPDATE holdfast.run
                ORDER BY wake_at LIMIT :limit);
 
 -- name: ready
--- Not whose share it is: that stands behind the input, which would have to be read for it.
-SELECT id, rank FROM holdfast.run
+SELECT id, rank, share FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2
  ORDER BY rank LIMIT :limit;
 
