@@ -94,6 +94,26 @@ def test_a_signal_is_one_round_trip_and_what_it_leads_to_is_the_next(told):
     assert min(found, key=len) == ["alone", "alone"], found  # nobody reads what was told
 
 
+def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(clock, "EVERY", 3_600_000_000)
+    with postgres_server.lend() as url:
+        engine = Engine(url)  # nobody works here
+        run = engine.start("thrifty_task", 1)
+        with engine.leases(workflows=["thrifty_task"]) as leases:
+            (lease,) = leases.claim()
+            lease.suspend("go", timeout="1h")
+        writer = engine._parts.store._writer
+        for name in ("rows", "change", "append", "alone", "many", "script"):
+            real = getattr(writer, name)
+            monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
+        for name, status in (("other", "waiting"), ("go", "pending")):
+            engine.signal(run.id, name)
+            assert run.status == status
+        assert said == ["alone"] * 2
+        engine.close()
+
+
 def test_a_run_is_one_round_trip_per_step_and_one_more(trips):
     for steps in (1, 2, 5):
         said, commits = trips(steps)

@@ -45,11 +45,14 @@ class Suspension(msgspec.Struct, kw_only=True):
 
     def waits(self, now: int, *, sealed: bool) -> bytes:
         """Return it as the row of its run tells it."""
-        return msgspec.json.encode([{
+        wait = {
             "kind": "wait", "step": self.step, "until": self.due(now), "gives_up": self.until,
             "condition": msgspec.to_builtins(self.condition), "on_timeout": self.on_timeout, "escalated_at": self.escalated_at,
             "sealed": sealed,
-        }])  # fmt: skip
+        }  # fmt: skip
+        if isinstance(self.condition, conditions.Named) and self.condition.payload is None:
+            wait["plain"] = self.condition.name  # nothing but its name decides: whoever sends it need not judge
+        return msgspec.json.encode([wait])
 
     def due(self, now: int) -> int | None:
         """Say when somebody must look, if nothing comes."""

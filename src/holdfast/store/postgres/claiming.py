@@ -5,9 +5,7 @@ The same three moves as in SQLite (promote what is due, choose, lease), each in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
 
 from holdfast.core import claims
 from holdfast.core.records import Lane, Run
@@ -24,8 +22,6 @@ from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
 from holdfast.store.transitions.sharing import Rooms, move_clocks
 from holdfast.store.transitions.transaction import lane_from
 
-Leasing = Callable[[PostgresTransaction, str, Sequence[str]], list[Run]]
-
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
 _COMPLETION = {"run_id": Texts, "generation": Numbers, "seq": Numbers, "result": Blobs}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
@@ -41,7 +37,7 @@ def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
     return {"session_id": op.session_id, "now": now, "route_ids": Numbers(number for number, _ in op.routes)}
 
 
-def claim(tx: PostgresTransaction, op: c.Claim, lease: Leasing | None = None) -> list[Run]:
+def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
     (found,) = tx.rows("look_for_work", **_question(op, tx.now))
     if not found["open"]:
@@ -62,7 +58,7 @@ def claim(tx: PostgresTransaction, op: c.Claim, lease: Leasing | None = None) ->
         tx.change("spend_rate", name=name, free_at=free_at)
     rooms.spend(chosen)
     move_clocks(tx, chosen)
-    return (lease or _lease)(tx, op.session_id, [run.id for run in chosen])
+    return _lease(tx, op.session_id, [run.id for run in chosen])
 
 
 def _claim_best(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
@@ -85,15 +81,7 @@ def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
 
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     """Lease ready runs to a program that is no Python function."""
-    facts: dict[str, Any] = {}
-
-    def lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
-        return _lease(tx, session_id, ids, facts)
-
-    def known(tx: PostgresTransaction, runs: list[Run]) -> Mapping[str, Any]:
-        return facts if all(run.id in facts for run in runs) else leases.PLAIN.facts(tx, runs)
-
-    return leases.claim_leases(tx, op, leases.Ways(partial(claim, lease=lease), lease, known, _advance_all))
+    return leases.claim_leases(tx, op, leases.Ways(claim, _lease, _advance_all))
 
 
 def _advance_all(tx: PostgresTransaction, changes: Sequence[c.Advance]) -> None:
@@ -140,13 +128,9 @@ def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool
     return ready + [claims.Ready(**row, suspect=True) for row in tx.rows("suspects_on_routes", **routes)]
 
 
-def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str], facts: dict[str, Any] | None = None) -> list[Run]:
-    """Lease these runs, as far as they can be claimed; note of each the *facts* that an explicit lease needs, if wanted."""
+def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
     if not ids:
         return []
     order = {run_id: place for place, run_id in enumerate(ids)}
-    query = "lease_runs" if facts is None else "lease_tasks"
-    found = tx.rows(query, ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
-    if facts is not None:
-        facts |= {row["id"]: {name: row.pop(name) for name in ("seq", "policy")} for row in found}
+    found = tx.rows("lease_runs", ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
     return sorted(map(run_from, found), key=lambda run: order[run.id])

@@ -32,8 +32,6 @@ class Ways(NamedTuple):
 
     claim: Callable[[Any, Claim], list[Run]]
     lease: Callable[[Any, str, list[str]], list[Run]]
-    facts: Callable[[Any, list[Run]], Mapping[str, Row]]
-    """Where the histories of runs stand, and what was agreed."""
     write: Callable[[Any, Sequence[Advance]], None]
     """Writes what the holders of different runs have to say."""
 
@@ -47,8 +45,8 @@ def claim_leases(tx: Transaction, op: c.ClaimLeases, ways: Ways | None = None) -
         runs = ways.lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
     if not runs:
         return []
-    known = ways.facts(tx, runs)
-    leased = [_leased(run, known[run.id]) for run in runs]
+    facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
+    leased = [_leased(run, facts[run.id]) for run in runs]
     for one in leased:
         if one.policy is not None or one.run.deadline is not None:
             _arm(tx, one)
@@ -57,17 +55,12 @@ def claim_leases(tx: Transaction, op: c.ClaimLeases, ways: Ways | None = None) -
     return leased
 
 
-def _facts(tx: Transaction, runs: list[Run]) -> Mapping[str, Row]:
-    """Where the histories of runs stand, and what was agreed."""
-    return {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
-
-
 def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
     for change in changes:
         advance(tx, change)
 
 
-PLAIN = Ways(claim, lease, _facts, _advance_each)
+PLAIN = Ways(claim, lease, _advance_each)
 """The ways that both databases understand."""
 
 

@@ -1,7 +1,7 @@
 -- Signals, as PostgreSQL leaves one alone: in one statement, which commits itself.
 
 -- name: leave_signal
--- `signal_run` for a run that is parked on no condition: nothing but the name decides then. Nothing is written, and no row told,
+-- `signal_run` for a run that is parked on no condition, or on one that is a name alone: nothing but the name decides then. Nothing is written, and no row told,
 -- when the run has ended or is not there, waits for a condition, has as many signals as it may have, or the key came before; nor
 -- when somebody else reached it while we waited for its lock, for then the number of its last signal is not the one that we see.
 -- Whoever holds the run in another process is told of it by name, and finds a knock; who may claim it now, that there is
@@ -19,9 +19,11 @@ WITH seen AS MATERIALIZED (
            session_id IS NOT NULL AND (waits IS NULL OR met) AS knocks,
            COALESCE(session_id IS NULL AND met AND (status IN ('waiting', 'blocked') OR status = 'cancelling'), FALSE) AS wakes
       FROM (SELECT found.*,
-                   waiting @> JSONB_BUILD_ARRAY(JSONB_BUILD_OBJECT('kind', 'signal', 'name', CAST(:name AS TEXT))) AS met
+                   waiting @> JSONB_BUILD_ARRAY(JSONB_BUILD_OBJECT('kind', 'signal', 'name', CAST(:name AS TEXT)))
+                   OR waiting @> JSONB_BUILD_ARRAY(JSONB_BUILD_OBJECT('kind', 'wait', 'plain', CAST(:name AS TEXT))) AS met
               FROM found
-             WHERE waiting IS NULL OR NOT waiting @> '[{"kind": "wait"}]') AS plain
+             WHERE waiting IS NULL OR NOT waiting @> '[{"kind": "wait"}]'
+                OR (JSONB_ARRAY_LENGTH(waiting) = 1 AND JSONB_EXISTS(waiting -> 0, 'plain'))) AS plain
 ), written AS (
     INSERT INTO holdfast.signal (run_id, name, payload, key, at, source, effect, number)
     SELECT judged.id, :name, :payload, :key, :at, :source, CASE WHEN judged.met THEN :satisfied ELSE :kept END, last.number + 1

@@ -1,17 +1,3 @@
--- name: lease_tasks
--- `lease_runs` for those who hold explicit leases, with where the history stands, and what was agreed.
-UPDATE holdfast.run AS run
-   SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
-       started_at = COALESCE(started_at, :now)
-  FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
- WHERE run.id = ANY(CAST(:ids AS TEXT[])) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
-   AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
-          wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-          forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share,
-          (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = run.id) AS seq,
-          (SELECT policy FROM holdfast.task AS task WHERE task.run_id = run.id) AS policy;
-
 -- name: lease_facts
 -- Differs from SQLite: lists travel as arrays.
 SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq,
