@@ -56,6 +56,21 @@ def test_only_what_a_holder_offers_is_leased(idle):
         assert [lease.run.id for lease in leases.claim(10)] == [wanted.id]
 
 
+@pytest.mark.parametrize("wrong", ["a,b", ["a,b"], ["a b"], [""], [7], ["\n"], [f"c{n}" for n in range(257)], ["x" * 4097]])
+def test_capabilities_that_could_not_be_told_apart_are_refused(idle, wrong):
+    with pytest.raises(BadOption):
+        idle.start("render", 1, capabilities=wrong)
+    with pytest.raises(BadOption):
+        idle.leases(workflows=["render"], capabilities=wrong)
+    assert idle.runs() == []
+
+
+def test_a_capability_may_be_a_word_alone(idle):
+    run = idle.start("render", 1, capabilities="cuda")
+    with idle.leases(workflows=["render"], capabilities="cuda") as leases:
+        assert [lease.run.id for lease in leases.claim()] == [run.id]
+
+
 def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
     other = Engine(database, namespace="other", clock=idle._parts.clock)
     run = idle.start("render", 1)

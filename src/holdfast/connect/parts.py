@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.code import registry
-from holdfast.authoring.code.children import checked_capabilities
 from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import current_step
 from holdfast.connect.store import open_store
 from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_capabilities
 from holdfast.core.records import NewRun, Route, Run
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client

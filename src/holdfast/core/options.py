@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.errors import BadOption
@@ -32,3 +32,18 @@ def priority_of(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -1000 <= value <= 1000:
         raise BadOption(option="priority", value=value, why="it is a whole number from -1000 to 1000")
     return value
+
+
+MOST_CAPABILITIES, LONGEST_CAPABILITIES = 256, 4096
+
+
+def checked_capabilities(capabilities: str | Iterable[str]) -> tuple[str, ...]:
+    """Return them sorted, each once; refuse what could not be stored, and more than anybody needs."""
+    found = {capabilities} if isinstance(capabilities, str) else set(capabilities)
+    for one in found:
+        if not isinstance(one, str) or not one or "," in one or any(letter <= " " or letter == "\x7f" for letter in one):
+            raise BadOption(option="capabilities", value=one, why="a capability is a word without commas")
+    if len(found) > MOST_CAPABILITIES or len(",".join(found).encode()) > LONGEST_CAPABILITIES:
+        why = f"there may be {MOST_CAPABILITIES} of them, and {LONGEST_CAPABILITIES} bytes in all"
+        raise BadOption(option="capabilities", value=f"{len(found)} capabilities", why=why)
+    return tuple(sorted(found))

@@ -15,7 +15,7 @@ from holdfast.core import budgets, duration
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
-from holdfast.core.options import checked_tags, checked_text, priority_of
+from holdfast.core.options import checked_capabilities, checked_tags, checked_text, priority_of
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
@@ -145,7 +145,7 @@ class Client:
             name,
             str(options.get("version") or version),
             checked_text("lane", options.get("lane")) or lane,
-            tuple(capabilities) if wanted is None else tuple(sorted(set(wanted))),
+            tuple(capabilities) if wanted is None else checked_capabilities(wanted),
         )
 
     def input_of(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

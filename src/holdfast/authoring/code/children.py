@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.authoring.code.wish import Wish, fulfil
 from holdfast.core import duration
 from holdfast.core.budgets import read_option
+from holdfast.core.options import checked_capabilities
 from holdfast.core.program import AwaitChild, StartChild, StartMap
 from holdfast.core.records import ErrorInfo, Event, Route
 from holdfast.core.signature import Signature
@@ -27,15 +28,6 @@ class Child(Protocol):
     lane: str
     capabilities: tuple[str, ...]
     signature: Signature
-
-
-def checked_capabilities(capabilities: Iterable[str]) -> tuple[str, ...]:
-    """Return them sorted; refuse those that could not be stored."""
-    found = tuple(sorted({capabilities} if isinstance(capabilities, str) else set(capabilities)))
-    for one in found:
-        if not isinstance(one, str) or not one or "," in one or one.strip() != one:
-            raise BadOption(option="capabilities", value=one, why="a capability is a word without commas")
-    return found
 
 
 OPTIONS = ("id", "lane", "priority", "delay", "deadline", "tags", "capabilities", "budget", "share", "on_parent_end")

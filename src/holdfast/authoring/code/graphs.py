@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from holdfast.authoring.code import registry
-from holdfast.authoring.code.children import checked_capabilities
 from holdfast.authoring.code.program import CodeProgram
 from holdfast.authoring.code.wish import Wish
 from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
 from holdfast.core.graphs.drawing import Graph
 from holdfast.core.graphs.records import graph_of, run_of
+from holdfast.core.options import checked_capabilities
 from holdfast.core.program import GrowGraph
 from holdfast.core.records import Event, Route
 from holdfast.errors import BadGraph, UnknownWorkflow

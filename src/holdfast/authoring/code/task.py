@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring.code import registry
-from holdfast.authoring.code.children import checked_capabilities
 from holdfast.authoring.code.step import Step
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_capabilities
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption

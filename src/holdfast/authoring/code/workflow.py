@@ -10,11 +10,12 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from holdfast.authoring.code import registry
 from holdfast.authoring.code.async_program import AsyncProgram
-from holdfast.authoring.code.children import call_child, checked_capabilities
+from holdfast.authoring.code.children import call_child
 from holdfast.authoring.code.program import CodeProgram, current_program
 from holdfast.authoring.code.step import Step, current_step
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.core.codec import Codec, same
+from holdfast.core.options import checked_capabilities
 from holdfast.core.records import Run
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption

@@ -13,6 +13,7 @@ from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.connect.areas.lease import AsyncDo, AsyncLease, Do, Lease
 from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_capabilities
 from holdfast.core.status import Status
 from holdfast.engine.client import Request
 from holdfast.engine.completing import Answer, Completions, is_trouble
@@ -50,7 +51,7 @@ class Leases:
         lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
     ) -> None:  # fmt: skip
         self._desk, self._do, self._do_all, self._work = desk, do, do_all, work
-        self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
+        self._workflows, self._lanes, self._capabilities = workflows, lanes, checked_capabilities(capabilities)
         session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
         self.session_id = session.id
         self._claiming, self._guard = threading.Lock(), threading.Lock()
@@ -197,7 +198,7 @@ class AsyncLeases:
         lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
     ) -> None:  # fmt: skip
         self._desk, self._do, self._work = desk, do, work
-        self._workflows, self._lanes, self._capabilities = workflows, lanes, tuple(capabilities)
+        self._workflows, self._lanes, self._capabilities = workflows, lanes, checked_capabilities(capabilities)
         self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
         self.session_id = self._session.id
         self._claiming = asyncio.Lock()
