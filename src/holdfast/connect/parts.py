@@ -74,7 +74,7 @@ class Parts:
         self.writer.listeners.append(self.news.hinted)
         self.work = Work(self.store)
         self.writer.listeners.append(self.work.hinted)
-        self.frames = Frames(self.store, self.codec)
+        self.frames = Frames(self.store, self.codec, self.vault)
         self.subscriptions = Subscriptions(self.store, self.vault)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
         self.schedules = Schedules(self.client)

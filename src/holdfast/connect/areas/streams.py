@@ -41,7 +41,7 @@ class _Looks:
 
     def progress(self, run_id: str) -> Progress | None:
         """Return how far a run says that it is; None when it never said anything."""
-        return self._parts.store.progress(self._parts.client.get(run_id).id)
+        return self._parts.frames.progress(self._parts.client.get(run_id).id)
 
     def _follower(self, run_id: str, after: int, step: str | None, *, best_effort: bool) -> Follower:
         return Follower(self._parts.frames, self._parts.client.get(run_id).id, after, step, best_effort=best_effort)
