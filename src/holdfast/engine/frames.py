@@ -10,7 +10,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.status import FINAL
 from holdfast.core.streams import Frame, FrameKind, Progress, Stream
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadOption, RunNotFound
+from holdfast.errors import BadCursor, BadOption, RunNotFound
 from holdfast.store.contract import Store, StoredFrame
 
 PAGE = 1000
@@ -30,9 +30,17 @@ class Frames:
         """Return the frames of a run in order. Raises KeyMissing; where no key is known at all there are words instead."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
             raise BadOption(option="limit", value=limit, why=f"it is a number of frames from 1 to {MOST}")
+        if until is not None:
+            check_cursor("until", until)
         found = self.store.frames(run_id, after, until=until, limit=limit, step=step, best_effort=best_effort)
         by_number = {stream.number: stream for stream in self.store.streams(run_id)} if found else {}
         return [self._frame(one, by_number[one.stream]) for one in found if one.stream in by_number]
+
+    def check(self, run_id: str, after: int) -> None:
+        """Refuse a place that the output of a run has not come to. Raises BadOption, BadCursor."""
+        check_cursor("after", after)
+        if after and after > (last := sum(stream.frames for stream in self.store.streams(run_id))):
+            raise BadCursor(cursor=str(after), why=f"the run has put out {last} frames: it is from another run")
 
     def _frame(self, one: StoredFrame, stream: Stream) -> Frame:
         return Frame(
@@ -72,8 +80,7 @@ class Follower:
     """One who reads on from a place: page after page, and then whether that was the end."""
 
     def __init__(self, frames: Frames, run_id: str, after: int, step: str | None, *, best_effort: bool) -> None:
-        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-            raise BadOption(option="after", value=after, why="it is the seq of the last frame that was seen")
+        frames.check(run_id, after)
         self._frames, self._run_id, self._after, self._step, self._best_effort = frames, run_id, after, step, best_effort
         self._ended = False
 
@@ -93,6 +100,12 @@ class Follower:
     def is_over(self) -> bool:
         """Whether nothing can come any more: the run has ended, and all that it put out was read."""
         return self._ended
+
+
+def check_cursor(option: str, seq: object) -> None:
+    """Refuse what is no place in the output of a run. Raises BadOption."""
+    if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**62:
+        raise BadOption(option=option, value=seq, why="it is the seq of a frame, such as the last one that was seen")
 
 
 def as_json(frame: Frame) -> dict[str, Any]:

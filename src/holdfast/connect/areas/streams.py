@@ -27,6 +27,7 @@ class _Looks:
         """Return what a run has put out, in order: the frames above *after*, and not above *until*; of one step only, or without
         those of best effort, if so asked."""
         run = self._parts.client.get(run_id)
+        self._parts.frames.check(run.id, after)
         return self._parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
 
     def streams(self, run_id: str) -> list[Stream]:
