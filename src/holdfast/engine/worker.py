@@ -311,10 +311,8 @@ class Worker:
                 return
             if self.store.overlaps and len(runs) == BATCH:
                 asked = self._ask(besides=BATCH)  # the next ones come while these begin
-            known = [run.id for run in runs if run.generation > 1 or run.forked_from]
-            touched = [run.id for run in runs if run.revision]  # else nothing has ever reached it
-            histories = self.store.histories(known) if known else {}
-            signals = self.store.signals_of(touched) if touched else {}
+            histories = self.store.histories([run.id for run in runs if run.generation > 1 or run.forked_from])
+            signals = self.store.signals_of([run.id for run in runs if run.revision])  # else nothing has ever reached it
             for run in runs:
                 self.hold(run, histories.get(run.id, []), signals.get(run.id, []))
             await asyncio.sleep(0)

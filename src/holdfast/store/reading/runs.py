@@ -39,7 +39,7 @@ class RunReader(Asking):
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
-        for row in self._rows("histories", ids=self._as_list(run_ids)):
+        for row in self._rows("histories", ids=self._as_list(run_ids)) if run_ids else []:
             found[row["run_id"]].append(_event(row))
         return found
 
