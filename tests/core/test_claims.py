@@ -18,9 +18,12 @@ def ready(*lanes):
     return [Ready(rank=place, id=f"r{place}", lane=lane) for place, lane in enumerate(lanes)]
 
 
-def chosen(runs, lanes=(), held=None, limit=10):
-    picked, spent = claims.choose(runs, {lane.name: lane for lane in lanes}, held or {}, now=NOW, limit=limit)
-    return [run.id for run in picked], spent
+def chosen(runs, lanes=(), held=None, limit=10, begins=None):
+    left = claims.places(lanes, held or {}) | {
+        (claims.BEGIN, lane, share): room for (lane, share), room in (begins or {}).items()
+    }
+    picked, taken = claims.choose(runs, {lane.name: lane for lane in lanes}, left, now=NOW, limit=limit)
+    return [run.id for run in picked], {account[1:]: count for account, count in taken.items() if account[0] == claims.BEGIN}
 
 
 def test_a_point_of_priority_is_worth_a_minute_of_waiting():
@@ -68,25 +71,19 @@ def test_a_paused_lane_admits_none():
 def test_a_rate_is_spent_by_what_is_claimed_and_by_nothing_else():
     lane = Lane(name="x", rate_limit=4, rate_per=SECOND, concurrency=2)
 
-    ids, spent = chosen(ready(*"xxxx"), [lane])
-
-    assert (ids, spent) == (["r0", "r1"], {"x": NOW + SECOND // 2})
+    assert chosen(ready(*"xxxx"), [lane], begins={("x", ""): 4}) == (["r0", "r1"], {("x", ""): 2})
+    assert chosen(ready(*"xyxx"), [lane], begins={("x", ""): 1}) == (["r0", "r1"], {("x", ""): 1})
     assert chosen(ready("y"), [lane])[1] == {}
 
 
-@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, SECOND), st.integers(0, 9)), max_size=30))
-def test_a_rate_is_never_exceeded(limit, claims_made):
-    lane = Lane(name="x", rate_limit=limit, rate_per=SECOND)
-    now, went = NOW, []
-    for pause, wanted in claims_made:
-        now += pause
-        picked, spent = claims.choose(ready(*"x" * wanted), {"x": lane}, {}, now=now, limit=100)
-        lane.free_at = spent.get("x", lane.free_at)
-        went += [now] * len(picked)
+def test_a_run_that_comes_back_within_the_window_is_not_counted_again():
+    lane = Lane(name="x", rate_limit=1, rate_per=SECOND, share_rate_limit=1, share_rate_per=60 * SECOND)
+    begun = [("new", None), ("back", NOW - SECOND + 1), ("late", NOW - SECOND), ("old", NOW - 60 * SECOND)]
+    runs = [Ready(place, name, "x", share="a", started_at=at) for place, (name, at) in enumerate(begun)]
 
-    for first, instant in enumerate(went):
-        for last in range(first, len(went)):
-            assert last - first + 1 <= limit + (went[last] - instant) * limit / SECOND
+    assert chosen(runs, [lane], begins={("x", ""): 0, ("x", "a"): 0}) == (["back"], {})
+    assert chosen(runs[2:], [lane], begins={("x", ""): 2, ("x", "a"): 0}) == (["late"], {("x", ""): 1})
+    assert chosen(runs[3:], [lane], begins={("x", ""): 2, ("x", "a"): 1}) == (["old"], {("x", ""): 1, ("x", "a"): 1})
 
 
 @given(st.lists(st.sampled_from("xyz"), max_size=30), st.integers(0, 10), st.integers(0, 10), st.integers(0, 12))
@@ -100,14 +97,6 @@ def test_no_lane_gets_more_than_it_has_places_and_none_keeps_another_waiting(nam
     assert got.count("y") == 0
     assert len(ids) == min(limit, names.count("z") + min(names.count("x"), max(places - held, 0)))
     assert ids == sorted(ids, key=lambda run_id: int(run_id[1:]))
-
-
-def test_the_next_admission_is_when_the_first_spent_rate_lets_one_go():
-    spent = Lane(name="x", rate_limit=1, rate_per=SECOND, free_at=NOW + SECOND)
-    sooner = Lane(name="y", rate_limit=4, rate_per=SECOND, free_at=NOW + SECOND)
-
-    assert claims.next_admission([spent, sooner], NOW) == NOW + SECOND // 4
-    assert claims.next_admission([Lane(name="z"), Lane(name="w", rate_limit=1, rate_per=SECOND)], NOW) is None
 
 
 def test_places_are_counted_only_where_a_lane_limits_them():

@@ -1,4 +1,4 @@
-"""Rate limits: the guarantee of `admit`, checked over every span of random traffic."""
+"""Rate limits: how they are written, and what a window holds."""
 
 from __future__ import annotations
 
@@ -8,98 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.rate import Rate, admit, next_at, parse_rate, show
+from holdfast.core.rate import Rate, Window, is_within, parse_rate, show
 from holdfast.errors import BadOption
 
 SECOND = 1_000_000
 
-rates = st.builds(Rate, limit=st.integers(1, 20), per=st.integers(1, 500))
-traffic = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 30)), max_size=60)
+
+@pytest.mark.parametrize(("began", "room"), [(Window(), 3), (Window(10, 9), 2), (Window(10, 7), 0), (Window(10, 0), 0)])
+def test_a_window_has_room_for_what_has_not_begun_in_it(began: Window, room: int) -> None:
+    assert began.room(3) == room
 
 
-def played(rate: Rate, arrivals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Let traffic of (pause, wanted) arrive; give (instant, admitted)."""
-    now, free_at, gone = 1_000_000, 0, []
-    for pause, wanted in arrivals:
-        now += pause
-        count, free_at = admit(rate, free_at, now, wanted)
-        gone.append((now, count))
-    return gone
+def test_what_begins_is_never_noted_before_what_began_already() -> None:
+    assert (Window(1, 0, last_at=100).at(90), Window(1, 0, last_at=100).at(110)) == (100, 110)
 
 
-@given(rates, traffic)
-def test_no_span_lets_more_go_than_one_burst_and_what_the_rate_earns_in_it(rate: Rate, arrivals: list[tuple[int, int]]) -> None:
-    gone = played(rate, arrivals)
-
-    for first, (start, _) in enumerate(gone):
-        total = 0
-        for end, count in gone[first:]:
-            total += count
-            assert total <= rate.limit + (end - start) * rate.limit // rate.per
-
-
-@given(rates, traffic)
-def test_no_window_holds_twice_the_limit(rate: Rate, arrivals: list[tuple[int, int]]) -> None:
-    gone = played(rate, arrivals)
-
-    for start, _ in gone:
-        assert sum(count for at, count in gone if start <= at < start + rate.per) <= 2 * rate.limit - 1
-
-
-@given(rates, traffic)
-def test_an_idle_limit_lets_a_whole_burst_go(rate: Rate, arrivals: list[tuple[int, int]]) -> None:
-    now, free_at = 1_000_000, 0
-    for pause, wanted in arrivals:
-        now += pause
-        _, free_at = admit(rate, free_at, now, wanted)
-
-    count, _ = admit(rate, free_at, max(now, free_at), rate.limit + 5)
-    assert count == rate.limit
-
-
-@given(rates, st.integers(0, 10_000), st.integers(0, 10_000))
-def test_one_more_may_go_at_the_next_instant_and_not_before(rate: Rate, free_at: int, now: int) -> None:
-    at = next_at(rate, free_at, now)
-
-    assert at >= now
-    assert admit(rate, free_at, at, 1)[0] == 1
-    if at > now:
-        assert admit(rate, free_at, at - 1, 1) == (0, free_at)
-
-
-@given(st.integers(1, 20), st.integers(1, 50), st.integers(1, 100))
-def test_a_busy_limit_gives_exactly_its_rate_when_it_divides(limit: int, each: int, rounds: int) -> None:
-    rate, now, free_at, total = Rate(limit, limit * each), 0, 0, 0
-    for _ in range(rounds):
-        now = next_at(rate, free_at, now)
-        count, free_at = admit(rate, free_at, now, limit)
-        total += count
-
-    assert total == limit + now // each
-
-
-@given(rates, st.integers(0, 1_000), st.integers(0, 1_000), st.integers(-5, 0))
-def test_wanting_nothing_changes_nothing(rate: Rate, free_at: int, now: int, wanted: int) -> None:
-    assert admit(rate, free_at, now, wanted) == (0, free_at)
-
-
-def test_going_one_by_one_is_as_good_as_going_together() -> None:
-    rate, free_at = Rate(5, SECOND), 0
-    together = admit(rate, 0, 100, 5)
-
-    for _ in range(5):
-        count, free_at = admit(rate, free_at, 100, 1)
-        assert count == 1
-
-    assert together == (5, free_at)
-    assert admit(rate, free_at, 100, 1) == (0, free_at)
-
-
-def test_a_clock_that_goes_back_lets_nothing_more_go() -> None:
-    rate = Rate(2, SECOND)
-    _, free_at = admit(rate, 0, 10 * SECOND, 2)
-
-    assert admit(rate, free_at, 9 * SECOND, 2) == (0, free_at)
+def test_what_began_a_whole_window_ago_has_left_it() -> None:
+    assert [is_within(SECOND, 0, now) for now in (0, SECOND - 1, SECOND)] == [True, True, False]
+    assert not is_within(SECOND, None, 0)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,18 @@ from holdfast.testing.postgres import _WIPE
 
 
 def narrow(store):
-    store.apply([c.SetLane(Lane(name="narrow", concurrency=2, per_share=1, share_rate_limit=5, share_rate_per=60_000_000))])
+    limits = {"rate_limit": 3, "rate_per": 90_000_000, "share_rate_limit": 1, "share_rate_per": 60_000_000}
+    store.apply([c.SetLane(Lane(name="narrow", concurrency=2, per_share=1, **limits))])
     return store
+
+
+def keeps_its_rates(lab):
+    """In no window did more begin than may."""
+    runs = [run for run in lab.engine.runs() if run.lane == "narrow" and run.started_at is not None]
+    for began, limit, per in [([run.started_at for run in runs], 3, 90_000_000)] + [
+        ([run.started_at for run in runs if run.share == share], 1, 60_000_000) for share in "ab"
+    ]:
+        assert all(late - early >= per for early, late in zip(sorted(began), sorted(began)[limit:], strict=False))
 
 
 @step
@@ -40,8 +50,8 @@ async def many_of_two_shares() -> int:
     return sum(await gather(*(handle.result() for handle in handles)))
 
 
-def test_places_come_back_and_every_run_gets_its_turn(crashing):
-    report = crashing(many_of_two_shares, wrap=narrow)
+def test_places_come_back_and_every_run_gets_its_turn_within_the_rates(crashing):
+    report = crashing(many_of_two_shares, wrap=narrow, check=keeps_its_rates)
 
     assert report.boundaries > 5
 

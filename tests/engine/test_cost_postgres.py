@@ -7,7 +7,7 @@ import threading
 import pytest
 from psycopg import pq
 
-from holdfast import Engine, step, wait_signal, workflow
+from holdfast import Engine, spend, step, wait_signal, workflow
 from holdfast.store.postgres import clock, messenger
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
@@ -29,6 +29,19 @@ async def thrifty(steps: int) -> int:
 @workflow
 async def attentive() -> int:
     return await wait_signal("go")
+
+
+@step
+async def costly(n: int) -> int:
+    spend(tokens=1)
+    return n
+
+
+@workflow
+async def generous(steps: int) -> int:
+    for n in range(steps):
+        await costly(n)
+    return steps
 
 
 @pytest.fixture
@@ -133,6 +146,20 @@ def test_runs_at_once_share_their_round_trips(trips):
 
     assert len(said) < 50
     assert commits < 30
+
+
+def test_what_steps_spend_travels_with_them(told):
+    engine, said = told
+    engine.budget("team", {"tokens": 10**6})
+
+    def trips(count: int) -> int:
+        said.clear()
+        for one in engine.start_many(generous, [5] * count, budget="team"):
+            one.result(timeout=20)
+        return len([one for one in said if not one.startswith("asked")])
+
+    assert min(trips(1) for _ in range(3)) <= 6 + 5 + 1  # the start, which looks for the budget; each step; the end
+    assert min(trips(50) for _ in range(3)) < 60  # 250 steps
 
 
 def test_the_writer_waits_in_no_transaction(trips, postgres_server):

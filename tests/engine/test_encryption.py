@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from holdfast import Compressed, Encrypted, Engine, Fail, step, version, wait_signal, workflow
+from holdfast import Compressed, Encrypted, Engine, Fail, emit, null, progress, step, stream, version, wait_signal, workflow
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
@@ -19,6 +19,9 @@ TABLES = {
     "event": "data, error",
     "signal": "payload",
     "payload_part": "data",
+    "frame": "data, nulls",
+    "stream": "summary",
+    "output": "message",
 }
 
 
@@ -38,6 +41,22 @@ async def tell(text: str) -> str:
 @step
 async def refuse(text: str) -> str:
     raise Fail(text)
+
+
+@step
+async def show(text: str) -> None:
+    emit(text)
+    stream().write(text.encode())
+    stream("summary").patch({"text": text, text: null})
+    progress(50, text)
+
+
+@workflow(name="encryption.showing")
+async def showing(text: str) -> None:
+    await show(text)
+    stream("summary").patch({"said": text})
+    await wait_signal("more")
+    stream("summary").patch({"more": text})
 
 
 @workflow(name="encryption.keeping")
@@ -75,7 +94,7 @@ def stored(database) -> bytes:
     found = b""
     for table, columns in TABLES.items():
         for row in execute(database, f"SELECT {columns} FROM holdfast.{table}"):
-            found += b"".join(bytes(value) for value in row if value is not None)
+            found += b"".join(value.encode() if isinstance(value, str) else bytes(value) for value in row if value is not None)
     return found
 
 
@@ -94,6 +113,45 @@ def test_nothing_is_readable_in_the_database(database, size):
     found = stored(database)
     assert b"crown" not in found
     assert base64.b64encode(b"crown")[:6] not in found
+
+
+def test_output_is_sealed_read_and_put_under_another_key(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(showing, SECRET)
+        wait_for(engine, run, "waiting")
+    assert b"crown" not in stored(database)
+    with Engine(database, codec=k2()) as engine:
+        engine.signal(run.id, "more")
+        engine.run(run.id).result(timeout=20)
+        values = [frame.value for frame in engine.read(run.id)]
+        assert values == [SECRET, SECRET.encode(), {"text": SECRET, SECRET: None}, {"said": SECRET}, {"more": SECRET}]
+        assert engine.summary(run.id) == {"said": SECRET, "more": SECRET}
+        assert engine.summary(run.id, step="show") == {"text": SECRET, SECRET: None}
+        assert engine.progress(run.id).message == SECRET
+        assert engine._parts.store.keys_in_use().keys() == {"k1", "k2"}
+        assert engine.rekey().unreadable == {}
+        assert engine._parts.store.keys_in_use().keys() == {"k2"}
+        assert [frame.value for frame in engine.read(run.id)] == values
+        assert (engine.progress(run.id).message, engine.rekey().values, engine.check()) == (SECRET, 0, [])
+    assert b"crown" not in stored(database)
+    with Engine(database, codec=k1()) as engine:
+        for read in (engine.read, engine.summary):
+            with pytest.raises(KeyMissing, match="k2"):
+                read(run.id)
+        assert engine.progress(run.id).message == "<encrypted with key k2, which is not known here>"
+
+
+def test_output_that_was_put_out_in_clear_is_put_under_a_key(database):
+    with Engine(database) as engine:
+        run = engine.start(showing, SECRET)
+        run.signal("more")
+        run.result(timeout=20)
+        values = [frame.value for frame in engine.read(run.id)]
+    with Engine(database, codec=k1()) as engine:
+        assert [frame.value for frame in engine.read(run.id)] == values
+        engine.rekey()
+        assert [frame.value for frame in engine.read(run.id)] == values
+    assert b"crown" not in stored(database)
 
 
 def test_runs_go_on_after_a_restart(database):

@@ -66,6 +66,29 @@ def test_why_names_who_has_the_places_of_a_share_and_since_when(lab):
     assert run.why().remedy == "holdfast lanes set shared --per-share 1"
 
 
+def test_a_rate_holds_in_every_window_and_why_says_when_one_more_may_begin(lab):
+    lab.engine.lane("shared", rate="5/2m", rate_per_share="2/1m")
+    runs = [lab.start(noted, f"{share}{n}", share=share) for n in range(4) for share in "ab"]
+    lab.settle()
+
+    assert began == ["a0", "b0", "a1", "b1"]
+    why = runs[-1].why()
+    assert why.reason.startswith("the share b in the lane shared has used its rate of 2/m; one more may begin at ")
+    assert why.reason.endswith("(in 1m)")
+    assert why.remedy == "holdfast lanes set shared --rate-per-share 4/m"
+
+    lab.advance("1m")
+    lab.settle()
+
+    assert began[4:] == ["a2"]
+    why = runs[-1].why()
+    assert why.reason.startswith("the lane shared has used its rate of 5/2m; one more may begin at ")
+    assert why.remedy == "holdfast lanes set shared --rate 10/2m"
+    assert [lab.finish(run) for run in runs] == [f"{share}{n}" for n in range(4) for share in "ab"]
+    times = sorted(run.started_at for run in lab.engine.runs())
+    assert all(late - early >= 120_000_000 for early, late in zip(times, times[5:], strict=False))
+
+
 def test_starts_that_come_in_a_rush_are_one_run_with_the_last_input(lab):
     runs = [lab.start(noted, f"draft {n}", key="doc 7", debounce="5s", max_wait="1m") for n in range(5)]
 

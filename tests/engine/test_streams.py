@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncEngine, Engine, Fail, Retry, emit, null, progress, sleep, step, stream, sync, wait_signal, workflow
 from holdfast.core.streams import LARGEST
-from holdfast.errors import BadOption, BadPatch, FrameTooBig, LeaseLost, ResultTimeout, RunNotFound, StreamClosed
+from holdfast.errors import BadCursor, BadOption, BadPatch, FrameTooBig, LeaseLost, ResultTimeout, RunNotFound, StreamClosed
 from holdfast.testing.crash import crash_everywhere
 from tests.engine.waiting import wait_for, wait_until
 
@@ -60,6 +60,11 @@ def busy(n: int) -> None:
     out.write(b"\x00\xff")
     out.error("oh")
     emit({"n": n})
+
+
+@workflow(name="streams_placeless")
+async def placeless() -> None:
+    emit("once")
 
 
 @workflow(name="streams_busy")
@@ -471,3 +476,25 @@ def test_a_blocking_workflow_says_everything_once_whatever_crashes():
         assert values(lab.engine.read(run.id)) == ["begins", "ends"]
 
     crash_everywhere(speaking_plainly, 3, engine={"stream_window": "0s"}, check=judge_code, doubles=3)
+
+
+@pytest.mark.parametrize("place", [-1, "7", True, 1.5, 2**70])
+def test_what_is_no_place_in_the_output_of_a_run_is_refused(database, place):
+    with Engine(database) as engine:
+        run = engine.start(placeless)
+        run.result(timeout=20)
+        for read in (lambda: engine.read(run.id, after=place), lambda: engine.tail(run.id, after=place)):
+            with pytest.raises(BadOption, match="seq"):
+                read()
+        with pytest.raises(BadOption, match="seq"):
+            engine.read(run.id, until=place)
+
+
+def test_a_place_from_the_output_of_another_run_is_refused(database):
+    with Engine(database) as engine:
+        run = engine.start(placeless)
+        run.result(timeout=20)
+        assert [frame.seq for frame in engine.read(run.id, after=1)] == []
+        for read in (engine.read, engine.tail):
+            with pytest.raises(BadCursor, match="1 frames"):
+                read(run.id, after=2)

@@ -12,7 +12,7 @@ from holdfast.cli.runs import as_data, with_iso
 from holdfast.cli.timeline import CHILDREN, trees
 from holdfast.core.records import Event, Kind, Run
 from holdfast.engine.past import valid
-from holdfast.store.contract import Filter, Store
+from holdfast.store.contract import Filter
 
 EPILOG = """\b
 Examples:
@@ -42,7 +42,7 @@ def _as_data(office: Office, run: Run) -> dict[str, Any]:
     children = [{"id": child.id, "step": child.parent_step, "status": child.status.value} for child in store.children(run.id)]
     return {
         **as_data(store, office.vault.shown(run, large=True)),
-        "progress": _progress_data(store, run),
+        "progress": _progress_data(office, run),
         "children": children,
         "history": [_event(event, void=event.seq not in counted) for event in history],
     }
@@ -65,14 +65,15 @@ def _event(event: Event, *, void: bool) -> dict[str, Any]:
 
 def _print_run(office: Office, run: Run) -> None:
     store, now = office.store, office.store.now()
-    print_fields(_header(store, office.vault.shown(run), now))
+    print_fields(_header(office, office.vault.shown(run), now))
     history = office.vault.shown_events(valid(store.history(run.id)))
     lines = trees(run, history, now, lambda run_id, step: _children_of(office, run_id, step))
     print()
     print_tree("history", lines)
 
 
-def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
+def _header(office: Office, run: Run, now: int) -> list[tuple[str, str]]:
+    store = office.store
     worker = next((session.worker for session in store.sessions() if session.id == run.session_id), "")
     taken = took(run, now)
     return [
@@ -82,7 +83,7 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
         ("created", seconds(run.created_at)),
         ("started", seconds(run.started_at)),
         ("finished", seconds(run.finished_at)),
-        ("progress", _progress(store, run)),
+        ("progress", _progress(office, run)),
         ("wakes", seconds(run.wake_at)),
         ("deadline", seconds(run.deadline)),
         ("worker", worker),
@@ -99,17 +100,19 @@ def _header(store: Store, run: Run, now: int) -> list[tuple[str, str]]:
     ]
 
 
-def _progress_data(store: Store, run: Run) -> dict[str, Any] | None:
-    found = store.progress(run.id)
-    return None if found is None else {"percent": found.percent, "message": found.message, "at": iso(found.at)}
+def _progress_data(office: Office, run: Run) -> dict[str, Any] | None:
+    found = office.store.progress(run.id)
+    if found is None:
+        return None
+    return {"percent": found.percent, "message": office.vault.text_shown(found.message), "at": iso(found.at)}
 
 
-def _progress(store: Store, run: Run) -> str:
-    found = store.progress(run.id)
+def _progress(office: Office, run: Run) -> str:
+    found = _progress_data(office, run)
     if found is None:
         return ""
-    percent = "" if found.percent is None else f"{found.percent:g} %"
-    return " ".join(part for part in (percent, found.message or "") if part)
+    percent = "" if found["percent"] is None else f"{found['percent']:g} %"
+    return " ".join(part for part in (percent, found["message"] or "") if part)
 
 
 def _lane(run: Run) -> str:

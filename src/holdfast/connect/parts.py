@@ -74,7 +74,7 @@ class Parts:
         self.writer.listeners.append(self.news.hinted)
         self.work = Work(self.store)
         self.writer.listeners.append(self.work.hinted)
-        self.frames = Frames(self.store, self.codec)
+        self.frames = Frames(self.store, self.codec, self.vault)
         self.subscriptions = Subscriptions(self.store, self.vault)
         self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
         self.schedules = Schedules(self.client)
@@ -173,8 +173,8 @@ class Parts:
         """Go on, here, with the runs that were born leased to this engine's worker."""
         worker = self.worker
         born = [(run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased]
-        if len(born) > 1:
-            self.results.expect(run.id for run, _ in born)
+        if worker is not None and len(runs) > 1:  # those that are not born leased may be claimed here in a moment
+            self.results.expect(answer.id for answer in answers if answer.created)
         if worker is not None and born:
             worker.loop.call_soon_threadsafe(worker.adopt_all, born)
 

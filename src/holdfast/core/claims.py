@@ -6,6 +6,7 @@ old run outranks a new one in the end, so nothing starves.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,12 @@ PRIORITY_STEP = 60_000_000
 """One point of priority is worth as much as having waited a minute longer."""
 
 
+PLACE, BEGIN = "place", "begin"
+
+Account = tuple[str, str, str]
+"""What a claimed run takes from: a place or a beginning, of a lane, and of which of its shares, if not of the lane as a whole."""
+
+
 class Ready(msgspec.Struct, order=True):
     """A run that can be claimed."""
 
@@ -27,6 +34,7 @@ class Ready(msgspec.Struct, order=True):
     lane: str
     suspect: bool = False
     share: str | None = None
+    started_at: int | None = None
 
 
 class Fate(msgspec.Struct):
@@ -49,54 +57,52 @@ def count_needed(lanes: Iterable[Lane]) -> bool:
     return any(lane.concurrency is not None for lane in lanes)
 
 
+def accounts(run: Ready, lane: Lane | None, now: int) -> list[Account]:
+    """Say what a claimed run takes from: places, and beginnings. One that began within the window is not counted again when it
+    comes back, as after the death of its worker."""
+    if lane is None:
+        return []
+    found = [(PLACE, run.lane, "")]
+    if lane.rate_per is not None and not rate.is_within(lane.rate_per, run.started_at, now):
+        found.append((BEGIN, run.lane, ""))
+    if run.share is None:
+        return found
+    if lane.per_share is not None:
+        found.append((PLACE, run.lane, run.share))
+    if lane.share_rate_per is not None and not rate.is_within(lane.share_rate_per, run.started_at, now):
+        found.append((BEGIN, run.lane, run.share))
+    return found
+
+
 def choose(
-    ready: list[Ready], lanes: Mapping[str, Lane], held: Mapping[str, int], *, now: int, limit: int,
-    shares: Mapping[tuple[str, str], int] | None = None,
-) -> tuple[list[Ready], dict[str, int]]:  # fmt: skip
-    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say until when each rate is spent.
-    *shares* says how many more runs of a share may go, for those that have a limit and are not free of debt or load."""
+    ready: list[Ready], lanes: Mapping[str, Lane], left: Mapping[Account, int], *, now: int, limit: int
+) -> tuple[list[Ready], Counter[Account]]:
+    """Pick the best *limit* runs that their lanes admit, one suspect at most; also say what they take. *left* says how much
+    there is, where that is limited."""
     chosen: list[Ready] = []
+    taken = Counter[Account]()
     suspected = False
-    left_of = dict(shares or {})
-    room = {name: _room(lane, held.get(name, 0), now, limit) for name, lane in lanes.items()}
     for run in sorted(ready):
         if len(chosen) == limit:
             break
-        left = min(room.get(run.lane, limit), _share_room(run, lanes, left_of, limit))
-        if left > 0 and not (run.suspect and suspected):
-            room[run.lane] = room.get(run.lane, limit) - 1
-            chosen.append(run)
-            suspected = suspected or run.suspect
-    return chosen, _spent(chosen, lanes, now)
+        wanted = accounts(run, lanes.get(run.lane), now)
+        if (run.suspect and suspected) or any(account in left and taken[account] >= left[account] for account in wanted):
+            continue
+        taken.update(wanted)
+        chosen.append(run)
+        suspected = suspected or run.suspect
+    return chosen, taken
 
 
-def _room(lane: Lane, held: int, now: int, limit: int) -> int:
-    if lane.paused:
-        return 0
-    room = limit if lane.concurrency is None else min(limit, lane.concurrency - held)
-    limits = rate_of(lane)
-    if limits is not None and room > 0:
-        room, _ = rate.admit(limits, lane.free_at, now, room)
-    return max(room, 0)
+def places(lanes: Iterable[Lane], held: Mapping[str, int]) -> dict[Account, int]:
+    """Say how many places lanes have left, of which so many are held."""
+    left = {(PLACE, lane.name, ""): lane.concurrency - held.get(lane.name, 0) for lane in lanes if lane.concurrency is not None}
+    return left | {(PLACE, lane.name, ""): 0 for lane in lanes if lane.paused}
 
 
-def _share_room(run: Ready, lanes: Mapping[str, Lane], left_of: dict[tuple[str, str], int], limit: int) -> int:
-    """Say how many more of a run's share may go, and count on this one."""
-    lane = lanes.get(run.lane)
-    if run.share is None or lane is None or not lane.by_share:
-        return limit
-    left = left_of.get((run.lane, run.share), share_room(lane, 0, 0, 0, limit))
-    left_of[run.lane, run.share] = left - 1
-    return left
-
-
-def share_room(lane: Lane, held: int, free_at: int, now: int, limit: int) -> int:
-    """Say how many more runs of a share may go that has so many at work, and whose rate is spent until *free_at*."""
-    room = limit if lane.per_share is None else min(limit, lane.per_share - held)
-    limits = share_rate_of(lane)
-    if limits is not None and room > 0:
-        room, _ = rate.admit(limits, free_at, now, room)
-    return max(room, 0)
+def most_of_a_share(lane: Lane, limit: int) -> int:
+    """Say how many runs of one share may go at most, when none is at work."""
+    return min(limit, *(most for most in (lane.per_share, lane.share_rate_limit) if most is not None))
 
 
 def share_rate_of(lane: Lane) -> rate.Rate | None:
@@ -106,27 +112,11 @@ def share_rate_of(lane: Lane) -> rate.Rate | None:
     return rate.Rate(lane.share_rate_limit, lane.share_rate_per)
 
 
-def _spent(chosen: list[Ready], lanes: Mapping[str, Lane], now: int) -> dict[str, int]:
-    spent: dict[str, int] = {}
-    for name, lane in lanes.items():
-        limits = rate_of(lane)
-        taken = sum(1 for run in chosen if run.lane == name) if limits is not None else 0
-        if limits is not None and taken:
-            _, spent[name] = rate.admit(limits, lane.free_at, now, taken)
-    return spent
-
-
 def rate_of(lane: Lane) -> rate.Rate | None:
     """Return the rate limit of a lane, if it has one."""
     if lane.rate_limit is None or lane.rate_per is None:
         return None
     return rate.Rate(lane.rate_limit, lane.rate_per)
-
-
-def next_admission(lanes: Iterable[Lane], now: int) -> int | None:
-    """Say when the first of these lanes, whose rates are spent, admits a run again."""
-    instants = [rate.next_at(limits, lane.free_at, now) for lane in lanes if (limits := rate_of(lane)) is not None]
-    return min((instant for instant in instants if instant > now), default=None)
 
 
 def waits_for_signal(waits: bytes | None, name: str) -> bool:

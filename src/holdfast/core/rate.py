@@ -1,6 +1,7 @@
-"""Rate limits by the generic cell rate algorithm: the whole state of a limit is one instant, `free_at`.
+"""Rate limits by a sliding window: in any span of `per` at most `limit` begin, wherever the span begins.
 
-`free_at` is when all that was let go has been paid for, at `per / limit` each; it is 0 for a limit that was never used.
+What has begun is numbered. So how many began within the window is the last number less the last one that has left it, and one
+more may begin as soon as the one leaves that came `limit` before it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _RATE = re.compile(r"\s*([0-9]{1,12})\s*/\s*(\S.*?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most *limit* at once, and *limit* more in each *per* microseconds. Raises BadOption."""
+    """At most *limit* in any *per* microseconds. Raises BadOption."""
 
     limit: int
     per: int
@@ -46,26 +47,23 @@ def show(rate: Rate) -> str:
     return f"{rate.limit}/{'' if count == 1 else count}{unit}"
 
 
-def admit(rate: Rate, free_at: int, now: int, wanted: int) -> tuple[int, int]:
-    """Say how many of *wanted* may go *now*, and what `free_at` is once they have gone.
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What began of late: the number of the last one and its time, and the last number that has left the window."""
 
-    The guarantee, as long as *now* never goes back: in any span of d microseconds, both ends included, at most
-    `limit + d * limit / per` go. So a burst of `limit` may go at once, any window `[t, t + per)` holds at most
-    `2 * limit - 1`, and in the long run no more than `limit` go in each `per`. (At most `limit` in every window would
-    need to remember each of the last `limit` instants, or to slow down steady traffic that is below the rate.)
+    total: int = 0
+    base: int = 0
+    last_at: int = 0
 
-    After a change to a faster rate pass `min(free_at, now + rate.per)`, or the old debt is paid at the old pace.
-    """
-    start = max(free_at, now)
-    room = (now + rate.per - start) * rate.limit // rate.per
-    count = max(0, min(wanted, room))
-    return count, (start + _cost(rate, count) if count else free_at)
+    def room(self, limit: int) -> int:
+        """Say how many more may begin."""
+        return max(limit - (self.total - self.base), 0)
 
-
-def next_at(rate: Rate, free_at: int, now: int) -> int:
-    """Say when one more may go: *now*, or the first instant after it at which `admit` lets one go."""
-    return max(now, free_at - rate.per + _cost(rate, 1))
+    def at(self, now: int) -> int:
+        """Say at what time what begins now is noted: never before what began already, whatever clocks say."""
+        return max(now, self.last_at)
 
 
-def _cost(rate: Rate, count: int) -> int:
-    return -(-count * rate.per // rate.limit)  # rounded up, so that rounding never lets more go
+def is_within(per: int, instant: int | None, now: int) -> bool:
+    """Say whether what began then is still within the window."""
+    return instant is not None and instant > now - per

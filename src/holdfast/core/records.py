@@ -330,6 +330,7 @@ class Lane(msgspec.Struct, kw_only=True):
     rate_limit: int | None = None
     rate_per: int | None = None
     free_at: int = 0
+    """When its rate lets one more begin; past or 0 when it does now."""
     paused: bool = False
     per_share: int | None = None
     share_rate_limit: int | None = None

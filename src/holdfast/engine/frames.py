@@ -8,8 +8,9 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.status import FINAL
-from holdfast.core.streams import Frame, FrameKind, Stream
-from holdfast.errors import BadOption, RunNotFound
+from holdfast.core.streams import Frame, FrameKind, Progress, Stream
+from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import BadCursor, BadOption, RunNotFound
 from holdfast.store.contract import Store, StoredFrame
 
 PAGE = 1000
@@ -22,37 +23,64 @@ MOST = 10_000
 class Frames:
     """Reads frames, and says what they hold."""
 
-    def __init__(self, store: Store, codec: Codec) -> None:
-        self.store, self.codec = store, codec
+    def __init__(self, store: Store, codec: Codec, vault: Vault) -> None:
+        self.store, self.codec, self.vault = store, codec, vault
 
     def read(self, run_id: str, after: int, until: int | None, limit: int, step: str | None, *, best_effort: bool) -> list[Frame]:
-        """Return the frames of a run in order."""
+        """Return the frames of a run in order. Raises KeyMissing; where no key is known at all there are words instead."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
             raise BadOption(option="limit", value=limit, why=f"it is a number of frames from 1 to {MOST}")
+        if until is not None:
+            check_cursor("until", until)
         found = self.store.frames(run_id, after, until=until, limit=limit, step=step, best_effort=best_effort)
         by_number = {stream.number: stream for stream in self.store.streams(run_id)} if found else {}
         return [self._frame(one, by_number[one.stream]) for one in found if one.stream in by_number]
 
+    def check(self, run_id: str, after: int) -> None:
+        """Refuse a place that the output of a run has not come to. Raises BadOption, BadCursor."""
+        check_cursor("after", after)
+        if after and after > (last := sum(stream.frames for stream in self.store.streams(run_id))):
+            raise BadCursor(cursor=str(after), why=f"the run has put out {last} frames: it is from another run")
+
     def _frame(self, one: StoredFrame, stream: Stream) -> Frame:
-        kind: Any = bytes if one.kind == FrameKind.BLOB else Any
         return Frame(
             seq=one.seq, stream=one.stream, step=stream.step, attempt=stream.attempt, generation=stream.generation,
-            kind=one.kind, mode=one.mode, at=one.at, value=self.codec.decode(one.data, kind, what="a frame"), name=one.name,
-            nulls=None if one.nulls is None else self.codec.decode(one.nulls, what="paths"), version=one.version,
+            kind=one.kind, mode=one.mode, at=one.at, value=self._value(one, stream.run_id), name=one.name,
+            nulls=self._opened(one.nulls, f"frame {one.seq} of run {stream.run_id}"), version=one.version,
             supersedes=stream.supersedes, superseded_by=stream.superseded_by,
         )  # fmt: skip
 
+    def _value(self, one: StoredFrame, run_id: str) -> Any:
+        plain = self.vault.output(one.data, f"frame {one.seq} of run {run_id}")
+        if plain is None:
+            return self.vault.hidden(one.data)
+        return self.codec.decode(plain, bytes if one.kind == FrameKind.BLOB else Any, what="a frame")
+
+    def _opened(self, data: bytes | None, what: str) -> Any:
+        plain = None if data is None else self.vault.output(data, what)
+        return None if plain is None else self.codec.decode(plain, what=what)
+
     def summary(self, stream: Stream) -> Any:
-        """Return the document that the patches of a stream have come to; None when there were none."""
-        return None if stream.summary is None else self.codec.decode(stream.summary, what="a summary")
+        """Return the document that the patches of a stream have come to; None when there were none. Raises KeyMissing."""
+        plain = None if stream.summary is None else self.vault.output(stream.summary, f"the summary of run {stream.run_id}")
+        if plain is None:
+            return None if stream.summary is None else self.vault.hidden(stream.summary)
+        return self.codec.decode(plain, what="a summary")
+
+    def progress(self, run_id: str) -> Progress | None:
+        """Return how far a run says that it is; None when it never said anything. There are words instead of what cannot be
+        read here."""
+        found = self.store.progress(run_id)
+        if found is None or found.message is None:
+            return found
+        return Progress(found.percent, self.vault.text_shown(found.message), found.at)
 
 
 class Follower:
     """One who reads on from a place: page after page, and then whether that was the end."""
 
     def __init__(self, frames: Frames, run_id: str, after: int, step: str | None, *, best_effort: bool) -> None:
-        if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-            raise BadOption(option="after", value=after, why="it is the seq of the last frame that was seen")
+        frames.check(run_id, after)
         self._frames, self._run_id, self._after, self._step, self._best_effort = frames, run_id, after, step, best_effort
         self._ended = False
 
@@ -72,6 +100,12 @@ class Follower:
     def is_over(self) -> bool:
         """Whether nothing can come any more: the run has ended, and all that it put out was read."""
         return self._ended
+
+
+def check_cursor(option: str, seq: object) -> None:
+    """Refuse what is no place in the output of a run. Raises BadOption."""
+    if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**62:
+        raise BadOption(option=option, value=seq, why="it is the seq of a frame, such as the last one that was seen")
 
 
 def as_json(frame: Frame) -> dict[str, Any]:

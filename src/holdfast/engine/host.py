@@ -7,7 +7,7 @@ from typing import Protocol
 
 from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
-from holdfast.core.records import NewRun, Route
+from holdfast.core.records import Allowance, NewRun, Route
 from holdfast.engine.alarms import Alarms
 from holdfast.engine.hands import Hands
 from holdfast.engine.payloads.vault import Vault
@@ -33,6 +33,8 @@ class Host(Protocol):
     """Microseconds for which a waiting run stays in memory."""
     stream_window: float
     """Seconds for which output waits for company."""
+    seen_lines: dict[tuple[str, ...], list[Allowance]]
+    """How budgets stand, as somebody saw it in this turn of the loop."""
     captures: bool
     """Whether what steps print and log is part of their output."""
 

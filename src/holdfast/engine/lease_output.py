@@ -18,7 +18,7 @@ class Frames:
     """Turns what a holder shows into transitions."""
 
     def __init__(self, client: Client) -> None:
-        self._store, self._codec = client.store, client.codec
+        self._store, self._codec, self._vault = client.store, client.codec, client.vault
 
     def progress(self, held: Holding, percent: float | None, message: str | None) -> Request:
         """Say how far the run is; what is not said stays as it was."""
@@ -28,7 +28,8 @@ class Frames:
             raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
         if message is not None and (not isinstance(message, str) or len(message) > 1000):
             raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
-        told = Progress(None if percent is None else float(percent), message, self._store.now())
+        words = None if message is None else self._vault.text(message)
+        told = Progress(None if percent is None else float(percent), words, self._store.now())
         return self._request(held, Output([], [], told))
 
     def append(
@@ -54,7 +55,9 @@ class Frames:
         version = 0
         if stored:
             version = stored[0].version
-            document = {} if stored[0].summary is None else self._codec.decode(stored[0].summary, what="a summary")
+            if stored[0].summary is not None:
+                plain = self._vault.open(stored[0].summary, f"the summary of run {held.run.id}")
+                document = self._codec.decode(plain, what="a summary")
         part.since = version
         frames = []
         for value in values:
@@ -62,17 +65,17 @@ class Frames:
             document = streams.merge(document, changes, nulls)
             version += 1
             frame = self._frame(held, FrameKind.EVENT, Mode.SUMMARY, changes, now, None)
-            frame.nulls = self._codec.encode(nulls, what="paths") if nulls else None
+            frame.nulls = self._vault.inline(self._codec.encode(nulls, what="paths")) if nulls else None
             frame.version = version
             frames.append(frame)
-        part.summary, part.version = self._codec.encode(document, what="a summary"), version
+        part.summary, part.version = self._vault.inline(self._codec.encode(document, what="a summary")), version
         return frames
 
     def _frame(self, held: Holding, kind: str, mode: str, value: Any, now: int, name: str | None) -> NewFrame:
         data = self._codec.encode(value, what="a frame")
         if len(data) > streams.LARGEST:
             raise FrameTooBig(bytes=len(data), run=held.run.id)
-        return NewFrame(0, kind, mode, data, now, name)
+        return NewFrame(0, kind, mode, self._vault.inline(data), now, name)
 
     def _request(self, held: Holding, output: Output) -> Request:
         return Request(c.AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq)

@@ -49,6 +49,8 @@ class _Stream:
         self.silent = 0
         """How often the code will say what it has said before."""
         self.document: dict[str, Any] = {}
+        self.stored: bytes | None = None
+        """The document as it was stored, as long as nobody needs it."""
         self.version = 0
         self.patched = False
         self.close: str | None = None
@@ -101,7 +103,9 @@ class Outlet:
         data = codec.encode(value, what="a frame")
         if len(data) > streams.LARGEST:
             raise FrameTooBig(bytes=len(data), run=self._run_id, step=step or None)
-        frame = NewFrame(0, kind, mode, data, self._host.store.now(), name, codec.encode(nulls, what="paths") if nulls else None)
+        seal = self._host.vault.inline
+        paths = seal(codec.encode(nulls, what="paths")) if nulls else None
+        frame = NewFrame(0, kind, mode, seal(data), self._host.store.now(), name, paths)
         self._make_room(mode)
         with self._guard:
             stream = self._open(step, attempt, code=code)
@@ -116,7 +120,8 @@ class Outlet:
             stream = self._open(step, attempt, code=code)
             if self._is_said(stream, code):
                 return
-            self._add(stream, Progress(percent, message, self._host.store.now()), code)
+            told = None if message is None else self._host.vault.text(message)
+            self._add(stream, Progress(percent, told, self._host.store.now()), code)
 
     def _open(self, step: str, attempt: int, *, code: bool) -> _Stream:
         if self._lost is not None:
@@ -139,8 +144,7 @@ class Outlet:
             if stored.generation == 0:
                 stream = found[(stored.step, stored.attempt, 0)] = _Stream(stored.step, stored.attempt, 0)
                 stream.silent, stream.version = stored.said, stored.version
-                if stored.summary is not None:
-                    stream.document = self._host.codec.decode(stored.summary, what="a summary")
+                stream.stored = stored.summary
         return found
 
     def _is_said(self, stream: _Stream, code: bool) -> bool:
@@ -154,6 +158,7 @@ class Outlet:
 
     def _count(self, stream: _Stream, frame: NewFrame, value: Any, nulls: list[list[str]], keep: int | None, ttl: int) -> None:
         if frame.mode == Mode.SUMMARY:
+            self._recall(stream)
             stream.document = streams.merge(stream.document, value, nulls)
             stream.version += 1
             stream.patched = True
@@ -163,6 +168,12 @@ class Outlet:
             stream.keep[frame.mode] = stream.rate.came(frame.at, ttl)
         else:
             stream.keep[frame.mode] = keep or streams.KEEP_DURABLE
+
+    def _recall(self, stream: _Stream) -> None:
+        """Open the document that the code of a run that comes from elsewhere has made. Raises KeyMissing."""
+        if stream.stored is not None:
+            host, what = self._host, f"the summary of run {self._run_id}"
+            stream.document, stream.stored = host.codec.decode(host.vault.open(stream.stored, what), what="a summary"), None
 
     def _add(self, stream: _Stream, said: NewFrame | Progress, code: bool) -> None:
         (self._later if code and self.speculative else self._frames).append((stream, said))
@@ -276,7 +287,7 @@ class Outlet:
         part = StreamPart(stream.step, stream.attempt, stream.generation, said, dict(stream.keep), close=stream.close)
         if stream.patched:
             stream.patched = False
-            part.summary = self._host.codec.encode(stream.document, what="a summary")
+            part.summary = self._host.vault.inline(self._host.codec.encode(stream.document, what="a summary"))
             part.version = stream.version
         return part
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core import budgets
 from holdfast.core import program as p
-from holdfast.core.records import Breach, Event, Kind, Spending
+from holdfast.core.records import Allowance, Breach, Event, Kind, Spending
 from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
 from holdfast.engine.listening import Listening
@@ -152,6 +152,18 @@ class Spender(Listening):
         self._lines = self.host.store.allowances(self.run.budgets)
         self._dimensions = frozenset(line.dimension for line in self._lines)
 
+    def _see_lines(self) -> list[Allowance]:
+        """Look how the budgets stand, together with all who look in this turn of the loop."""
+        host, names = self.host, tuple(self.run.budgets)
+        found = host.seen_lines.get(names)
+        if found is None:
+            if not host.seen_lines:
+                host.loop.call_soon(host.seen_lines.clear)
+            found = host.seen_lines[names] = host.store.allowances(names)
+        self._lines = [msgspec.structs.replace(line) for line in found]
+        self._dimensions = frozenset(line.dimension for line in found)
+        return self._lines
+
     def seems_short(self, more: Mapping[str, int]) -> bool:
         """Say whether there is no room for so much, as far as is known here: others spend, too."""
         now = self.now()
@@ -214,7 +226,7 @@ class Spender(Listening):
         """See, when the run is taken up, whether it may go on."""
         if self.run.budgets:
             store = self.host.store
-            lines = store.allowances(self.run.budgets)
+            lines = self._see_lines()
             if any(line.hard is not None and line.used > line.hard for line in lines):
                 known = {name: found for name in self.run.budgets if (found := store.budget(name)) is not None}
                 self._stop_for(budgets.excess(lines, known, self.now()))
@@ -266,6 +278,7 @@ class Spender(Listening):
         blocked = [want for want in self.wants.values() if isinstance(want, Step | Paying) and want.blocked is not None]
         if blocked:
             self._stop_for(None)
+            self.host.seen_lines.clear()
             self.look_at_budgets()
         for want in blocked:
             want.blocked = None

@@ -89,6 +89,7 @@ def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vau
         signals=frozenset(signal.name for signal in heard if signal.wait_id is None and signal.step is None),
         children={str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault) for wait in waits},
         gates=_gates(store, waits),
+        share_free_at=store.share_free_at(run.lane, run.share) if lane is not None and run.share is not None else 0,
     )  # fmt: skip
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
         _count(store, facts, workers)

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
-from holdfast.core.records import Event, NewRun, Route, Run, Session, Signal
+from holdfast.core.records import Allowance, Event, NewRun, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.bell import Bell
@@ -86,6 +86,7 @@ class Worker:
         self.session_id = ""
         self.stopping = False
         self.linger = settings.linger
+        self.seen_lines: dict[tuple[str, ...], list[Allowance]] = {}
         self.stream_window, self.captures = settings.stream_window / 1_000_000, settings.capture
         self.drivers: dict[str, Driver] = {}
         self.watchers: list[Callable[[], None]] = []

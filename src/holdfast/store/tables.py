@@ -78,6 +78,7 @@ STANDING: tuple[Table, ...] = (
     Table("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
     Table("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
     Table("share", ("lane", "share", "free_at", "vtime"), "lane, share"),
+    Table("admission", ("lane", "share", "at", "number", "count"), "lane, share, at"),
     Table(
         "flow",
         (

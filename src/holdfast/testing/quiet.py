@@ -91,5 +91,4 @@ def next_instant(worker: Worker) -> int | None:
     """Return when something will happen by the mere passing of time, if anything will."""
     now = worker.clock.now()
     times = [worker.store.next_wake(), *(driver._due for driver in worker.drivers.values())]
-    times += [lane.free_at for lane in worker.store.lanes() if lane.rate_limit is not None]
     return min((time for time in times if time is not None and time > now), default=None)

@@ -27,6 +27,7 @@ class _Looks:
         """Return what a run has put out, in order: the frames above *after*, and not above *until*; of one step only, or without
         those of best effort, if so asked."""
         run = self._parts.client.get(run_id)
+        self._parts.frames.check(run.id, after)
         return self._parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
 
     def streams(self, run_id: str) -> list[Stream]:
@@ -41,7 +42,7 @@ class _Looks:
 
     def progress(self, run_id: str) -> Progress | None:
         """Return how far a run says that it is; None when it never said anything."""
-        return self._parts.store.progress(self._parts.client.get(run_id).id)
+        return self._parts.frames.progress(self._parts.client.get(run_id).id)
 
     def _follower(self, run_id: str, after: int, step: str | None, *, best_effort: bool) -> Follower:
         return Follower(self._parts.frames, self._parts.client.get(run_id).id, after, step, best_effort=best_effort)

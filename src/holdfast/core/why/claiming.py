@@ -75,13 +75,19 @@ def _lane(facts: Facts) -> list[Blocker]:
         found.append(_full(facts, lane, lane.concurrency))
     if lane.per_share is not None:
         found += _full_share(facts, lane, lane.per_share)
-    limits = claims.rate_of(lane)
-    free_at = None if limits is None else rate.next_at(limits, min(lane.free_at, facts.now + limits.per), facts.now)
-    if limits is not None and free_at is not None and free_at > facts.now:
-        text = f"the lane {lane.name} has used its rate of {rate.show(limits)}; one more may begin at {until(free_at, facts.now)}"
-        remedy = f"holdfast lanes set {lane.name} --rate {limits.limit * 2}/{rate.show(limits).split('/')[1]}"
-        found.append(Blocker(kind="lane", text=text, holder=lane.name, until=free_at, remedy=remedy))
+    found += _spent(facts, lane, claims.rate_of(lane), lane.free_at, f"the lane {lane.name}", "--rate")
+    if facts.run.share is not None:
+        named = f"the share {facts.run.share} in the lane {lane.name}"
+        found += _spent(facts, lane, claims.share_rate_of(lane), facts.share_free_at, named, "--rate-per-share")
     return found
+
+
+def _spent(facts: Facts, lane: Lane, limits: rate.Rate | None, free_at: int, named: str, option: str) -> list[Blocker]:
+    if limits is None or free_at <= facts.now or rate.is_within(limits.per, facts.run.started_at, facts.now):
+        return []
+    text = f"{named} has used its rate of {rate.show(limits)}; one more may begin at {until(free_at, facts.now)}"
+    remedy = f"holdfast lanes set {lane.name} {option} {limits.limit * 2}/{rate.show(limits).split('/')[1]}"
+    return [Blocker(kind="lane", text=text, holder=lane.name, until=free_at, remedy=remedy)]
 
 
 def _full(facts: Facts, lane: Lane, limit: int) -> Blocker:

@@ -58,6 +58,8 @@ class Facts(msgspec.Struct, kw_only=True):
     workers: Sequence[Seen]
     waits: Sequence[Mapping[str, Any]] = ()
     lane: Lane | None = None
+    share_free_at: int = 0
+    """When the rate of its lane lets one more run of its share begin."""
     slots: Sequence[Slot] = ()
     signals: frozenset[str] = frozenset()
     heard: Sequence[Signal] = ()

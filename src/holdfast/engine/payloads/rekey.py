@@ -10,15 +10,19 @@ import msgspec
 
 from holdfast.core.records import PRIVATE, Dossier, Payload
 from holdfast.core.sealed import is_sealed, split
-from holdfast.engine.payloads.vault import Vault, is_about_keys
+from holdfast.engine.payloads.vault import MARK, Vault, is_about_keys
 from holdfast.errors import BadOption, KeyMissing
 from holdfast.store.contract import Change, Reseal, ResealMember, Store
+from holdfast.store.tables import BELOW_RUNS
 
 RUNS, BYTES = 200, 8 * 1024 * 1024
 """How many runs are looked at at once, and about how much of them is in memory."""
 
 MOST = 32 * 1024 * 1024
 """How much is written in one transaction, about."""
+
+MESSAGE = "output_message"
+TABLES = {table.name: table for table in BELOW_RUNS}
 
 Write = Callable[[Reseal | ResealMember], Any]
 Progress = Callable[[int], None]
@@ -73,7 +77,8 @@ def _operations(vault: Vault, one: Dossier, done: Rekeyed) -> Iterator[Reseal]:
     payloads: list[Payload] = []
     for column, seq, old in _values(one):
         try:
-            new = _renewed(vault, old, payloads, f"{column.replace('_', ' ')} of run {one.run.id}")
+            what = f"{column.replace('_', ' ')} of run {one.run.id}"
+            new = _renewed_text(vault, old, what) if column == MESSAGE else _renewed(vault, old, _place(column, payloads), what)
         except KeyMissing as missing:
             key = str(missing.facts.get("key", ""))
             done.unreadable[key] = done.unreadable.get(key, 0) + 1
@@ -97,14 +102,44 @@ def _values(one: Dossier) -> Iterator[tuple[str, int, bytes]]:
         found.append(("event_data", event.seq, event.data if event.kind in PRIVATE else None))
         found.append(("event_error", event.seq, event.error))
     found += [("signal_payload", signal.id, signal.payload) for signal in one.signals]
+    found += _put_out(one)
     for column, seq, value in found:
         if value is not None and not is_about_keys(value):
             yield column, seq, value
 
 
-def _renewed(vault: Vault, old: bytes, payloads: list[Payload], what: str) -> bytes | None:
+def _put_out(one: Dossier) -> Iterator[tuple[str, int, bytes | None]]:
+    """Yield what a run has put out. What is kept of it stays in its row."""
+    for name, column, key in (("stream", "summary", "number"), ("frame", "data", "seq"), ("frame", "nulls", "seq")):
+        table = TABLES[name]
+        at, which = table.columns.index(column), table.columns.index(key)
+        for cells in one.below.get(name, ()):
+            value, number = cells[at], cells[which]
+            if isinstance(value, bytes) and isinstance(number, int):
+                yield f"{name}_{column}", number, value
+    for cells in one.below.get("output", ()):
+        message = cells[TABLES["output"].columns.index("message")]
+        if isinstance(message, str):
+            yield MESSAGE, 0, message.encode()
+
+
+def _renewed(vault: Vault, old: bytes, payloads: list[Payload] | None, what: str) -> bytes | None:
     """Return a value under the current key; None when it is."""
     assert vault.cipher is not None
     if is_sealed(old) and split(old).key == vault.cipher.current:
         return None
-    return vault.value(vault.open(old, what), payloads)
+    plain = vault.open(old, what)
+    return vault.inline(plain) if payloads is None else vault.value(plain, payloads)
+
+
+def _place(column: str, payloads: list[Payload]) -> list[Payload] | None:
+    """Return where what is large in a column is kept apart, if it may be."""
+    return None if column.startswith(("frame_", "stream_")) else payloads
+
+
+def _renewed_text(vault: Vault, old: bytes, what: str) -> bytes | None:
+    assert vault.cipher is not None
+    text = old.decode()
+    if text.startswith(f"{MARK}{vault.cipher.current}{MARK}"):
+        return None
+    return vault.text(vault.text_opened(text, what)).encode()

@@ -6,6 +6,7 @@ and not encrypted passes untouched, and costs one comparison.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +39,9 @@ SAMPLE = 64 * 1024
 
 FAST = 1
 """How hard values are compressed that are kept apart, unless told otherwise."""
+
+MARK = "\x01"
+"""How a text begins that is sealed; the id of its key is between two of them."""
 
 UNREADABLE = "Unreadable"
 """The type of an error that stands for one that cannot be read here."""
@@ -188,6 +192,36 @@ class Vault:
         if self.cipher is not None:
             return begin + self.cipher.encrypt(body, begin)
         return begin + body if form == PACKED or is_sealed(data) else data
+
+    def text(self, message: str) -> str:
+        """Return what stands in a column for text for *message*: with the id of its key, so that it can be found. Raises
+        KeyMissing."""
+        if self.cipher is None and not self._locked and not message.startswith(MARK):
+            return message
+        sealed = self.inline(message.encode())
+        key = "" if self.cipher is None else self.cipher.current
+        return f"{MARK}{key}{MARK}{base64.b64encode(sealed).decode()}"
+
+    def text_opened(self, message: str, what: str) -> str:
+        """Undo ``text``. Raises KeyMissing, BadData."""
+        if not message.startswith(MARK):
+            return message
+        return self.open(base64.b64decode(message.split(MARK, 2)[2]), what).decode()
+
+    def text_shown(self, message: str | None) -> str | None:
+        """The same, with words instead of what could not be opened."""
+        try:
+            return None if message is None else self.text_opened(message, "text")
+        except HoldfastError as unreadable:
+            return f"<{_why(unreadable)}>"
+
+    def output(self, data: bytes, what: str) -> bytes | None:
+        """Return what a run has put out, opened; None where no key is known at all. Raises KeyMissing, BadData."""
+        return None if self._locked and is_sealed(data) and split(data).key else self.open(data, what)
+
+    def hidden(self, data: bytes) -> str:
+        """Say in words why a value is not shown."""
+        return str(msgspec.json.decode(self._seen(data, large=False)))
 
     def new_run_opened(self, run: NewRun) -> NewRun:
         """Return a run that was just started as whoever holds it needs it: with its input opened."""

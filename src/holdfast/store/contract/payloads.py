@@ -16,7 +16,8 @@ class CopyPayloads(msgspec.Struct):
 
 
 class Change(msgspec.Struct):
-    """A value in another seal: what stood in a column, and what is to stand there. ``seq`` names the event or the signal."""
+    """A value in another seal: what stood in a column, and what is to stand there. ``seq`` names the event, the signal, the
+    stream or the frame."""
 
     column: str
     old: bytes

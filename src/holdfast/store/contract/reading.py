@@ -179,6 +179,9 @@ class Reader(Protocol):
     def lanes(self) -> list[Lane]:
         """All lanes with settings."""
 
+    def share_free_at(self, lane: str, share: str) -> int:
+        """When one more run of a share may begin by the rate of its lane; past or 0 when one may now."""
+
     def budgets(self) -> list[Budget]:
         """All budgets, with their lines. One whose time to be reset has come has used nothing."""
 

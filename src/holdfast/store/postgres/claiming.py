@@ -52,11 +52,7 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
         return _claim_best(tx, op)
     lanes = _lock_lanes(tx) if found["limited"] else {}
     rooms = Rooms(tx, lanes, op.limit)
-    ready = _ready(tx, op, rooms, suspects=suspects)
-    chosen, spent = claims.choose(ready, lanes, rooms.held, now=tx.now, limit=op.limit, shares=rooms.left)
-    for name, free_at in spent.items():
-        tx.change("spend_rate", name=name, free_at=free_at)
-    rooms.spend(chosen)
+    chosen = rooms.choose(_ready(tx, op, rooms, suspects=suspects))
     move_clocks(tx, chosen)
     return _lease(tx, op.session_id, [run.id for run in chosen])
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Route
+from holdfast.core.records import Route, Spending
 from holdfast.core.status import FINAL, Status
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
@@ -38,8 +38,12 @@ _CLOSE: Kinds = {"reason": Texts, "closed_at": Numbers}
 _CLOSING = {"release_run": "release_lease", "finish_run": "finish_lease"}
 """How a head is called that also closes the streams of the attempt."""
 
+SPENDING = "spend_guarded"
+"""How `append_guarded` is called where what is recorded spends something."""
+
 HEADS: dict[str, tuple[str, Kinds]] = {
     "insert_run": ("insert_runs", RUN_COLUMNS),
+    SPENDING: ("spend_guarded_many", {"run_id": Texts, "generation": Numbers}),
     "append_guarded": ("append_guarded_many", {"run_id": Texts, "generation": Numbers}),
     "move_run": ("move_runs", {**_PLACE, "seen": Numbers}),
     "release_run": ("release_runs", {**_PLACE, "ready_at": Numbers, "step": Numbers, "error": Blobs}),
@@ -66,11 +70,13 @@ LINES: Kinds = {
 
 
 _RICH = attrgetter(
-    "body", "children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows", "spends",
+    "body", "children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows",
     "settles", "settles_all", "demands",
 )  # fmt: skip
 """What makes an advance more than a few lines and a place."""
 
+_PAID: Kinds = {"run_id": Texts, "dimension": Texts, "amount": Numbers}
+_SOURCE: Kinds = {"run_id": Texts, "budget": Texts}
 _BORN: Kinds = {"id": Texts, "created_at": Numbers, "input": Blobs}
 _WRITTEN: Kinds = {"run_id": Texts, "seq": Numbers, "kind": Texts, "at": Numbers}
 _ENDED: Kinds = {"run_id": Texts, "step": Texts, "children": Numbers}
@@ -83,7 +89,7 @@ class NotSimple(Exception):
 class Draft:
     """What one transition would write: a guarded head, events, and what follows from them."""
 
-    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "news", "now", "op", "row", "taken")
+    __slots__ = ("_routes", "answer", "extras", "head", "hints", "lines", "news", "now", "op", "row", "spending", "taken")
 
     def __init__(self, op: c.Transition, now: int, routes: dict[Route, int]) -> None:
         self.op, self.now, self._routes = op, now, routes
@@ -96,6 +102,7 @@ class Draft:
         self.taken: list[object] = []
         """The signals that its events tell of."""
         self.extras: list[tuple[str, Sequence[dict[str, object]]]] = []
+        self.spending: Spending | None = None
 
     @property
     def run_id(self) -> str:
@@ -159,9 +166,11 @@ class Draft:
 def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
     """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
     if type(op) is c.Advance:
-        if op.run_id in taken or op.output is not None or any(_RICH(op)):
+        if op.run_id in taken or op.output is not None or any(_RICH(op)) or (op.spends and not _spends_simply(op)):
             return None
-        alone: c.Transition = op if op.parent is None else msgspec.structs.replace(op, parent=None)
+        alone: c.Transition = op
+        if op.parent is not None or op.spends:
+            alone = msgspec.structs.replace(op, parent=None, spends=())
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
         alone = op
     else:
@@ -171,7 +180,18 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
         found.answer = APPLY[type(op)](found, alone)
     except Exception:  # it must look first, or it is faulty: either way it goes the long way
         return None
+    if type(op) is c.Advance and op.spends:
+        if found.head != "append_guarded" or found.taken:
+            return None
+        found.head, found.spending = SPENDING, op.spends[0]
     return found
+
+
+def _spends_simply(op: c.Advance) -> bool:
+    """Say whether all it spends is one thing that is there or not, and nothing was noted or set aside for it before. What is a
+    fact may pass a limit, so it is simple only where there is none."""
+    (first, *more) = op.spends
+    return not more and op.status is None and first.key is None and first.under is None and first.fact is not bool(op.budgets)
 
 
 def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
@@ -184,7 +204,7 @@ def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
 def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str, Any]], list[Any]] | None = None) -> set[int]:
     """Write drafts that have the same head, in one statement; return the places of those whose guard let them pass."""
     head = drafts[0].head
-    if len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken:
+    if head != SPENDING and len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken:
         return {0} if db.change(SQL[head], drafts[0].row) else set()
     query, kinds = HEADS[head]
     values = columns(kinds, [draft.row for draft in drafts])
@@ -192,8 +212,21 @@ def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str,
         values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
     if head in HEARING:
         values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)
+    if head == SPENDING:
+        values |= _payments(drafts)
     passed = {row["id"] for row in (ask(query, values) if ask is not None else db.rows(SQL[query], values))}
     return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
+
+
+def _payments(drafts: Sequence[Draft]) -> dict[str, object]:
+    """Say what is paid by whom, and from which budgets."""
+    paid, sources = [], []
+    for one in drafts:
+        assert one.spending is not None and type(one.op) is c.Advance
+        amounts, run_id = one.spending.amounts, one.run_id
+        paid += [{"run_id": run_id, "dimension": name, "amount": amount} for name, amount in amounts.items()]
+        sources += [{"run_id": run_id, "budget": name} for name in one.op.budgets]
+    return {"now": drafts[0].now, **columns(_PAID, paid, "paid_"), **columns(_SOURCE, sources, "source_")}
 
 
 def found_again(db: Connection, drafts: Sequence[Draft]) -> list[Draft]:

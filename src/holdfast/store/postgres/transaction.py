@@ -48,6 +48,8 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
             "nulls": Blobs, "version": Numbers, "at": Numbers,
         },
     ),
+    "admit": ("admit_all", {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}),
+    "set_share_clock": ("set_share_clocks", {"lane": Texts, "share": Texts, "vtime": Numbers}),
     "insert_graph": (
         "insert_graphs",
         {

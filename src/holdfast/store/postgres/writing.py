@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import contract as c
 from holdfast.store.postgres import claiming, pruning
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import Draft, draft, tell_parents, write
+from holdfast.store.postgres.drafts import SPENDING, Draft, draft, tell_parents, write
 from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
@@ -32,7 +32,7 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
 }
 T = TypeVar("T")
 _ABOUT_ONE = (c.SignalRun, c.RequestCancel, c.ResumeRun, c.ReplayRun, c.RevokeLease, c.SetPriority, c.OverrideRun)
-_ORDER = ("insert_run", "append_guarded", "move_run", "release_run", "finish_run", "release_lease", "finish_lease")
+_ORDER = ("insert_run", SPENDING, "append_guarded", "move_run", "release_run", "finish_run", "release_lease", "finish_lease")
 
 
 class Attempt:

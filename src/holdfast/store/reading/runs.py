@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core import claims, rate
 from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
 from holdfast.core.status import Status
 from holdfast.store import contract as c
@@ -83,6 +82,9 @@ class RunReader(Asking):
     def lanes(self) -> list[Lane]:
         return [lane_from(row) for row in self._rows("lanes")]
 
+    def share_free_at(self, lane: str, share: str) -> int:
+        return next((row["free_at"] for row in self._rows("free_at", lane=lane, share=share)), 0)
+
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
         return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
 
@@ -100,15 +102,13 @@ class RunReader(Asking):
 
     def _next_admission(self) -> int | None:
         """When a spent rate, of a lane or of one of its shares, lets the next run go."""
-        lanes, now = [lane_from(row) for row in self._rows("lanes_with_work")], self.now()
-        debts = [
-            (limits, row["free_at"])
-            for lane in lanes
-            if (limits := claims.share_rate_of(lane)) is not None
-            for row in self._rows("shares", lane=lane.name, now=now)
-        ]
-        times = [claims.next_admission(lanes, now), *(rate.next_at(limits, free_at, now) for limits, free_at in debts)]
-        return min((time for time in times if time is not None and time > now), default=None)
+        now = self.now()
+        lanes = [lane_from(row) for row in self._rows("lanes_with_work")]
+        times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
+        for lane in lanes:
+            if lane.share_rate_limit is not None:
+                times += [row["free_at"] for row in self._rows("spent_shares", lane=lane.name, now=now)]
+        return min((time for time in times if time > now), default=None)
 
     def counts(self) -> dict[str, int]:
         return {row["status"]: row["runs"] for row in self._rows("counts")}

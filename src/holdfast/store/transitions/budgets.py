@@ -39,18 +39,24 @@ def _count(tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[
         amounts=tx.as_list(amounts.values()),
     )  # fmt: skip
     lines = [Allowance(**dict(row)) for row in rows]
+    due = sorted({line.budget for line in lines if budgets.is_due(line, tx.now)})
+    if due:
+        lines = _begin_anew(tx, due, lines, amounts)
     soft = budgets.crossed(lines, amounts)
-    due = [line for line in lines if budgets.is_due(line, tx.now)]
     passed = [line for line in lines if line.hard is not None and line.used > line.hard]
-    if not (soft or due or passed):
+    if not (soft or passed):
         return None
-    for name in sorted({line.budget for line in due}):
-        _reset(tx, _load(tx, [name])[name])
-        tx.many("add_used", [_amount(line, amounts[line.dimension]) for line in lines if line.budget == name])
-    soft, passed = _without(soft, due), _without(passed, due)
     _note(tx, soft, hard=0)
     _note(tx, passed, hard=1)
     return budgets.excess(passed, _load(tx, [line.budget for line in passed]), tx.now) if passed else None
+
+
+def _begin_anew(tx: Transaction, due: Sequence[str], lines: list[Allowance], amounts: Mapping[str, int]) -> list[Allowance]:
+    """Reset budgets whose time has come, and count for them what was just counted. Returns all lines as they stand then."""
+    for name in due:
+        _reset(tx, _load(tx, [name])[name])
+        tx.many("add_used", [_amount(line, amounts[line.dimension]) for line in lines if line.budget == name])
+    return [line for line in lines if line.budget not in due] + _lines(tx, due, amounts)
 
 
 def take(tx: Transaction, op: c.Advance) -> Breach | None:
@@ -89,11 +95,6 @@ def _take(tx: Transaction, op: c.Advance, asked: Sequence[Spending]) -> Breach |
         return breach
     count(tx, op.run_id, op.budgets, [Spending(one.amounts, None, one.under) for one in new])
     return None
-
-
-def _without(lines: list[Allowance], due: list[Allowance]) -> list[Allowance]:
-    names = {line.budget for line in due}
-    return [line for line in lines if line.budget not in names]
 
 
 def spend(tx: Transaction, op: c.Spend) -> c.Spent | c.Refused:

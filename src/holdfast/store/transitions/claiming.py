@@ -6,7 +6,7 @@ from holdfast.core import claims
 from holdfast.core.records import Run
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.store import contract as c
-from holdfast.store.transitions.sharing import Rooms, move_clocks
+from holdfast.store.transitions.sharing import Rooms, move_clocks, ready_from
 from holdfast.store.transitions.transaction import Transaction, lane_from, run_from
 
 WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
@@ -28,13 +28,8 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
         if lane in rooms.lanes:
             ready += rooms.ready(route_id, lane)
             continue
-        rows = tx.rows("ready", route_id=route_id, limit=op.limit)
-        ready += [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
-    ready += _suspects(tx, op)
-    chosen, spent = claims.choose(ready, lanes, rooms.held, now=tx.now, limit=op.limit, shares=rooms.left)
-    for name, free_at in spent.items():
-        tx.change("spend_rate", name=name, free_at=free_at)
-    rooms.spend(chosen)
+        ready += ready_from(tx.rows("ready", route_id=route_id, limit=op.limit), lane)
+    chosen = rooms.choose(ready + _suspects(tx, op))
     move_clocks(tx, chosen)
     return lease(tx, op.session_id, [run.id for run in chosen])
 
@@ -43,8 +38,8 @@ def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:
     """What may have killed its worker is tried alone, so that its neighbours are not blamed for it again and again."""
     if not tx.rows("any_suspect") or tx.rows("held_suspect", session_id=op.session_id):
         return []
-    found = [(lane, row) for route_id, lane in op.routes for row in tx.rows("ready_suspect", route_id=route_id)]
-    return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, suspect=True, share=row["share"]) for lane, row in found]
+    found = [(lane, tx.rows("ready_suspect", route_id=route_id)) for route_id, lane in op.routes]
+    return [run for lane, rows in found for run in ready_from(rows, lane, suspect=True)]
 
 
 def _promote(tx: Transaction) -> None:

@@ -10,6 +10,7 @@ from holdfast.core.status import Move, Status, after
 from holdfast.errors import IllegalMove, NotReclaimable, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
+from holdfast.store.transitions.admitting import apply_new_rate
 from holdfast.store.transitions.payloads import collect, digests_used
 from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq, load
 
@@ -96,6 +97,5 @@ def set_lane(tx: Transaction, op: c.SetLane) -> None:
         paused=int(lane.paused), per_share=lane.per_share, share_rate_limit=lane.share_rate_limit,
         share_rate_per=lane.share_rate_per, weights=lane.weights, draining=int(lane.draining),
     )  # fmt: skip
-    if lane.rate_per is not None:  # what is owed at the old rate is at most one period of the new one
-        tx.change("forgive_rate", name=lane.name, latest=tx.now + lane.rate_per)
+    apply_new_rate(tx, lane)
     tx.hints.ready = True

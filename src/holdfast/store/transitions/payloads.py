@@ -98,6 +98,10 @@ _RESEAL = frozenset(
         "reseal_event_data",
         "reseal_event_error",
         "reseal_signal_payload",
+        "reseal_stream_summary",
+        "reseal_frame_data",
+        "reseal_frame_nulls",
+        "reseal_output_message",
     }
 )
 
@@ -111,8 +115,12 @@ def reseal(tx: Transaction, op: c.Reseal) -> int:
         query = f"reseal_{change.column}"
         if query not in _RESEAL:
             raise BadOption(option="column", value=change.column)
-        which = {} if change.column.startswith("run_") else {"seq": change.seq}
-        done += tx.change(query, run_id=op.run_id, old=change.old, new=change.new, **which)
+        values: dict[str, object] = {"run_id": op.run_id, "old": change.old, "new": change.new}
+        if change.column == "output_message":  # a text
+            values |= {"old": change.old.decode(), "new": change.new.decode()}
+        elif not change.column.startswith("run_"):
+            values["seq"] = change.seq
+        done += tx.change(query, **values)
     keep(tx, op.run_id, op.payloads)
     _settle_uses(tx, op.run_id)
     return done

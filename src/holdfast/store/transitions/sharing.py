@@ -5,46 +5,58 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from holdfast.core import claims, rate, shares
+from holdfast.core import claims, shares
 from holdfast.core.records import Lane, NewRun
+from holdfast.store.transitions.admitting import Windows
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
 class Rooms:
-    """What the shares of limited lanes have left, and how many runs of each lane are at work."""
+    """What limited lanes and their shares have left."""
 
     def __init__(self, tx: Transaction, lanes: Mapping[str, Lane], limit: int) -> None:
-        self.tx, self.limit = tx, limit
+        self.tx, self.limit, self._all = tx, limit, lanes
         self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
-        self.debts: dict[tuple[str, str], int] = {}
-        held, self.held = held_places(tx, lanes)
+        self._held, held = held_places(tx, lanes)
+        self._places = claims.places(lanes.values(), held)
+        self._full = {key for key, count in self._held.items() if count >= (self.lanes[key[0]].per_share or count + 1)}
         for name, lane in self.lanes.items():
-            rows = tx.rows("shares", lane=name, now=tx.now) if lane.share_rate_limit is not None else ()
-            self.debts |= {(name, row["share"]): row["free_at"] for row in rows}
-        self.left = {
-            key: claims.share_room(self.lanes[key[0]], held.get(key, 0), self.debts.get(key, 0), tx.now, limit)
-            for key in {*held, *self.debts}
-        }
+            if lane.share_rate_limit is not None:
+                self._full |= {(name, row["share"]) for row in tx.rows("spent_shares", lane=name, now=tx.now)}
 
     def ready(self, route_id: int, lane: str) -> list[claims.Ready]:
         """Return the best of a route, some of each share that is not full."""
-        full = self.tx.as_list([share for (name, share), left in self.left.items() if name == lane and left <= 0])
-        each = claims.share_room(self.lanes[lane], 0, 0, 0, self.limit)
+        full = self.tx.as_list([share for name, share in self._full if name == lane])
+        each = claims.most_of_a_share(self.lanes[lane], self.limit)
         rows = list(self.tx.rows("ready_by_share", route_id=route_id, each=each, full=full, limit=self.limit)) if each > 0 else []
         rows += self.tx.rows("ready_unshared", route_id=route_id, limit=self.limit)
-        return [claims.Ready(rank=row["rank"], id=row["id"], lane=lane, share=row["share"]) for row in rows]
+        return ready_from(rows, lane)
 
-    def spend(self, chosen: Sequence[claims.Ready]) -> None:
-        """Charge the rates of the shares whose runs were chosen."""
-        spent: list[dict[str, object]] = []
-        for name, lane in self.lanes.items():
-            limits = claims.share_rate_of(lane)
-            taken = [run.share for run in chosen if run.lane == name and run.share is not None]
-            for share in sorted(set(taken)) if limits is not None else ():
-                assert limits is not None
-                _, free_at = rate.admit(limits, self.debts.get((name, share), 0), self.tx.now, taken.count(share))
-                spent.append({"lane": name, "share": share, "free_at": free_at})
-        self.tx.many("spend_share", spent)
+    def choose(self, ready: list[claims.Ready]) -> list[claims.Ready]:
+        """Choose what may go, and take for it what is limited by time."""
+        windows = Windows(self.tx, self._all)
+        left = {**self._places, **self._shares_left(ready), **windows.look(ready)}
+        chosen, taken = claims.choose(ready, self._all, left, now=self.tx.now, limit=self.limit)
+        windows.admit(taken)
+        return chosen
+
+    def _shares_left(self, ready: list[claims.Ready]) -> dict[claims.Account, int]:
+        """Say how many places the shares have left of which something is ready."""
+        keys = {(run.lane, run.share) for run in ready if run.share is not None and run.lane in self.lanes}
+        most = [(lane, share, self.lanes[lane].per_share) for lane, share in keys]
+        return {
+            (claims.PLACE, lane, share): limit - self._held.get((lane, share), 0)
+            for lane, share, limit in most
+            if limit is not None
+        }
+
+
+def ready_from(rows: Sequence[Row], lane: str, *, suspect: bool = False) -> list[claims.Ready]:
+    """Return what rows of a lane say that can be claimed."""
+    return [
+        claims.Ready(row["rank"], row["id"], lane, suspect=suspect, share=row["share"], started_at=row["started_at"])
+        for row in rows
+    ]
 
 
 def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> tuple[dict[tuple[str, str], int], Counter[str]]:

@@ -36,6 +36,7 @@ from holdfast.testing.conformance.runs import (
 )
 from holdfast.testing.conformance.schedules import Ticking
 from holdfast.testing.conformance.shares import Gathering, Shares
+from holdfast.testing.conformance.spending import SpendingAtOnce
 from holdfast.testing.conformance.streams import Streaming
 from holdfast.testing.conformance.subscriptions import Subscribing
 from holdfast.testing.conformance.suspensions import Suspending
@@ -61,6 +62,7 @@ class StoreContract(
     Batches,
     Looking,
     Time,
+    SpendingAtOnce,
     Budgets,
     Shares,
     Gathering,
@@ -113,6 +115,7 @@ __all__ = [
     "Sessions",
     "Shares",
     "Signals",
+    "SpendingAtOnce",
     "Starting",
     "StartingWithin",
     "StoreContract",

@@ -414,15 +414,71 @@ class Lanes(Bench):
 
         assert self.claimed(store, limit=2) == ["r000", "z"]
 
-    def test_a_rate_lets_a_burst_go_and_then_one_by_one(self, store: c.Store, clock: HandClock) -> None:
-        self.set(store, rate_limit=4, rate_per=SECOND)
-        self.start_many(store, 20)
+    def test_no_window_wherever_it_begins_holds_more_than_the_rate(self, store: c.Store, clock: HandClock) -> None:
+        self.set(store, rate_limit=5, rate_per=SECOND)
+        self.start_many(store, 100)
+        went: list[int] = []
+        for pause, wanted in [
+            (0, 2),
+            (300, 2),
+            (1, 9),
+            (698, 9),
+            (1, 9),
+            (0, 9),
+            (299, 1),
+            (2000, 3),
+            (999, 9),
+            (1, 9),
+            (999, 9),
+        ]:
+            clock.move(pause * 1000)
+            went += [clock.now()] * len(self.claim(store, limit=wanted))
 
-        assert [len(self.claim(store, limit=3)), len(self.claim(store, limit=3)), len(self.claim(store, limit=3))] == [3, 1, 0]
-        clock.move(SECOND // 4)
-        assert [len(self.claim(store)), len(self.claim(store))] == [1, 0]
+        assert all(late - early >= SECOND for early, late in zip(went, went[5:], strict=False))
+        assert len(went) == 2 + 2 + 1 + 0 + 2 + 0 + 0 + 3 + 2 + 3 + 2
+
+    def test_a_run_that_comes_back_within_the_window_is_not_counted_again(self, store: c.Store, clock: HandClock) -> None:
+        self.set(store, rate_limit=2, rate_per=MINUTE)
+        self.start_many(store, 3)
+        assert self.claimed(store) == ["r000", "r001"]
         clock.move(SECOND)
-        assert [len(self.claim(store)), len(self.claim(store))] == [4, 0]
+        self.do(store, c.EndSession("s1", crashed=True))
+
+        assert self.claimed(store, "s2") == ["r000", "r001"]
+        clock.move(MINUTE)
+        self.do(store, c.EndSession("s2", crashed=False))
+
+        assert len(self.claimed(store, "s3")) == 2
+        assert self.claimed(store, "s3") == []
+
+    def test_a_process_whose_clock_is_behind_lets_nothing_more_begin(
+        self, store: c.Store, reopen: OpenStore, clock: HandClock
+    ) -> None:
+        behind = HandClock()
+        other = reopen(behind)
+        self.set(store, rate_limit=2, rate_per=SECOND)
+        self.start_many(store, 9)
+        clock.move(SECOND // 2)
+        assert len(self.claim(store, limit=1)) == 1
+
+        assert [len(self.claim(other, "s2")), len(self.claim(other, "s2"))] == [1, 0]
+        behind.move(SECOND)
+
+        assert len(self.claim(other, "s2")) == 0
+        assert other.next_wake() == behind.now() + SECOND // 2
+
+    def test_a_lower_rate_counts_what_began_before_it(self, store: c.Store, clock: HandClock) -> None:
+        self.set(store, rate_limit=4, rate_per=SECOND)
+        self.start_many(store, 9)
+        for _ in range(4):
+            assert len(self.claim(store, limit=1)) == 1
+            clock.move(1000)
+
+        self.set(store, rate_limit=2, rate_per=SECOND)
+
+        assert store.next_wake() == clock.now() + SECOND - 2000
+        clock.move(SECOND - 2000)
+        assert [len(self.claim(store)), len(self.claim(store))] == [1, 0]
 
     def test_it_is_told_when_a_spent_rate_lets_the_next_run_go(self, store: c.Store, clock: HandClock) -> None:
         self.set(store, rate_limit=2, rate_per=SECOND)
@@ -430,9 +486,9 @@ class Lanes(Bench):
         assert store.next_wake() is None
 
         assert len(self.claim(store)) == 2
-        assert store.next_wake() == clock.now() + SECOND // 2
+        assert store.next_wake() == clock.now() + SECOND
 
-        clock.move(SECOND // 2)
+        clock.move(SECOND)
         assert (store.next_wake(), len(self.claim(store)), store.next_wake()) == (None, 1, None)
 
     def test_what_is_not_claimed_is_not_spent(self, store: c.Store) -> None:
@@ -2087,6 +2143,9 @@ BROKEN = {
     "a_tag_belongs_to_a_run": "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('a', 'b', 'none')",
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
+    ),
+    "what_began_of_late_is_numbered_one_after_another": (
+        "INSERT INTO holdfast.admission (lane, share, at, number, count) VALUES ('x', '', 1, 1, 1), ('x', '', 2, 3, 1)"
     ),
     "a_gate_belongs_to_a_run": GATE.format("'none'", "'open'", "NULL", "NULL"),
     "an_open_gate_belongs_to_a_run_that_has_not_ended": GATE.format("'completed'", "'open'", "NULL", "NULL"),

@@ -84,10 +84,11 @@ class Shares(Bench):
 
         assert sorted(self.claimed(store)) == ["a0", "a1", "b0"]
         assert self.claimed(store) == []
-        assert store.next_wake() == store.now() + MINUTE // 2
-        clock.move(MINUTE // 2)
+        assert store.next_wake() == store.share_free_at("default", "a") == store.now() + MINUTE
+        assert store.share_free_at("default", "b") <= store.now()
+        clock.move(MINUTE)
 
-        assert self.claimed(store) == ["a2"]
+        assert self.claimed(store) == ["a2", "a3"]
 
     def test_a_run_is_not_born_leased_where_its_share_is_limited(self, store: c.Store) -> None:
         self.lane(store, per_share=1)

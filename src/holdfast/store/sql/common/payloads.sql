@@ -64,6 +64,18 @@ UPDATE holdfast.event SET error = :new WHERE run_id = :run_id AND seq = :seq AND
 -- name: reseal_signal_payload
 UPDATE holdfast.signal SET payload = :new WHERE run_id = :run_id AND id = :seq AND payload = :old;
 
+-- name: reseal_stream_summary
+UPDATE holdfast.stream SET summary = :new WHERE run_id = :run_id AND number = :seq AND summary = :old;
+
+-- name: reseal_frame_data
+UPDATE holdfast.frame SET data = :new WHERE run_id = :run_id AND seq = :seq AND data = :old;
+
+-- name: reseal_frame_nulls
+UPDATE holdfast.frame SET nulls = :new WHERE run_id = :run_id AND seq = :seq AND nulls = :old;
+
+-- name: reseal_output_message
+UPDATE holdfast.output SET message = :new WHERE run_id = :run_id AND message = :old;
+
 -- name: used_bytes
 -- What the data itself takes: what a deletion makes less, whatever the database does with the room.
 SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)

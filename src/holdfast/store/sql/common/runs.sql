@@ -160,7 +160,7 @@ UPDATE holdfast.run
                ORDER BY wake_at LIMIT :limit);
 
 -- name: ready
-SELECT id, rank, share FROM holdfast.run
+SELECT id, rank, share, started_at FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2
  ORDER BY rank LIMIT :limit;
 
@@ -169,7 +169,7 @@ SELECT id, rank, share FROM holdfast.run
 SELECT 1 AS suspect FROM holdfast.run WHERE rank IS NOT NULL AND crashes >= 2 LIMIT 1;
 
 -- name: ready_suspect
-SELECT id, rank, share FROM holdfast.run
+SELECT id, rank, share, started_at FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes >= 2
  ORDER BY rank LIMIT 1;
 
@@ -208,9 +208,6 @@ VALUES (:name, :concurrency, :rate_limit, :rate_per, :paused, :per_share, :share
    SET concurrency = excluded.concurrency, rate_limit = excluded.rate_limit, rate_per = excluded.rate_per, paused = excluded.paused,
        per_share = excluded.per_share, share_rate_limit = excluded.share_rate_limit, share_rate_per = excluded.share_rate_per,
        weights = excluded.weights, draining = excluded.draining;
-
--- name: forgive_rate
-UPDATE holdfast.lane SET free_at = :latest WHERE name = :name AND free_at > :latest;
 
 -- name: spend_rate
 UPDATE holdfast.lane SET free_at = :free_at WHERE name = :name;

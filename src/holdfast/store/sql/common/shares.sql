@@ -7,12 +7,45 @@ SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
  WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane, run.share;
 
--- name: shares
-SELECT lane, share, free_at, vtime FROM holdfast.share WHERE lane = :lane AND (free_at > :now OR share = '');
+-- name: spent_shares
+-- Those of which none may begin for now.
+SELECT share, free_at FROM holdfast.share WHERE lane = :lane AND free_at > :now;
 
--- name: spend_share
-INSERT INTO holdfast.share AS share (lane, share, free_at) VALUES (:lane, :share, :free_at)
+-- name: free_at
+-- When one more run of a share may begin, as far as it is known.
+SELECT free_at FROM holdfast.share WHERE lane = :lane AND share = :share;
+
+-- name: admit
+INSERT INTO holdfast.admission AS admission (lane, share, at, number, count) VALUES (:lane, :share, :at, :number, :count)
+    ON CONFLICT (lane, share, at) DO UPDATE SET number = excluded.number, count = admission.count + excluded.count;
+
+-- name: forget_admissions
+DELETE FROM holdfast.admission WHERE lane = :lane AND share = '' AND at <= :before;
+
+-- name: forget_share_admissions
+DELETE FROM holdfast.admission WHERE lane = :lane AND share <> '' AND at <= :before;
+
+-- name: free_lane
+-- One more may begin when the one leaves the window that came before as many as may begin in it; if there is none, at once.
+UPDATE holdfast.lane
+   SET free_at = COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admission AS gone
+                            WHERE gone.lane = :lane AND gone.share = ''
+                              AND gone.number > :edge AND gone.number - gone.count <= :edge), 0)
+ WHERE name = :lane;
+
+-- name: free_share
+INSERT INTO holdfast.share AS share (lane, share, free_at)
+VALUES (:lane, :share, COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admission AS gone
+                                  WHERE gone.lane = :lane AND gone.share = :share
+                                    AND gone.number > :edge AND gone.number - gone.count <= :edge), 0))
     ON CONFLICT (lane, share) DO UPDATE SET free_at = excluded.free_at;
+
+-- name: admitted_shares
+-- What began of late, by share: the number of the last one.
+SELECT share, MAX(number) AS number FROM holdfast.admission WHERE lane = :lane GROUP BY share ORDER BY share;
+
+-- name: free_shares
+UPDATE holdfast.share SET free_at = 0 WHERE lane = :lane AND free_at > 0;
 
 -- name: set_share_clock
 INSERT INTO holdfast.share AS share (lane, share, vtime) VALUES (:lane, :share, :vtime)
@@ -31,7 +64,7 @@ SELECT (SELECT vtime FROM holdfast.share WHERE lane = :lane AND share = '') AS l
                 WHERE route.lane = :lane AND run.rank IS NOT NULL AND run.share IS NOT NULL AND run.crashes < 2) AS busy;
 
 -- name: ready_unshared
-SELECT id, rank, share FROM holdfast.run
+SELECT id, rank, share, started_at FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes < 2 AND share IS NULL
  ORDER BY rank LIMIT :limit;
 

@@ -80,3 +80,9 @@ SELECT DISTINCT run_id FROM holdfast.tag AS tag
 SELECT fanout.run_id FROM holdfast.fanout AS fanout
  WHERE fanout.remaining <> (SELECT COUNT(*) FROM holdfast.run AS run
                              WHERE run.parent_id = fanout.run_id AND run.parent_step = fanout.step AND run.finished_at IS NULL);
+
+-- name: what_began_of_late_is_numbered_one_after_another
+SELECT lane || ' ' || share AS id
+  FROM (SELECT lane, share, number, count, LAG(number) OVER (PARTITION BY lane, share ORDER BY at) AS before
+          FROM holdfast.admission) AS admission
+ WHERE count < 1 OR number < count OR number - count <> COALESCE(before, number - count);

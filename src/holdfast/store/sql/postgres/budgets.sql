@@ -44,6 +44,75 @@ SELECT budget, dimension, run_id, amount
     ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
+-- name: spend_guarded_many
+-- Steps of many runs that are recorded with what they spend, in one statement: each is recorded and counted, or neither. The
+-- answer is who was. The others did not hold their leases, or there is not room for all that this asks of one of their budgets, or
+-- that is due to begin anew: they are decided one by one.
+WITH leased AS MATERIALIZED (
+    SELECT run.id
+      FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
+      JOIN holdfast.run AS run ON run.id = wanted.id AND run.generation = wanted.generation
+     WHERE run.session_id IS NOT NULL
+     ORDER BY run.id
+       FOR NO KEY UPDATE OF run
+), paid AS MATERIALIZED (
+    SELECT run_id, dimension, amount
+      FROM UNNEST(CAST(:paid_run_id AS TEXT[]), CAST(:paid_dimension AS TEXT[]), CAST(:paid_amount AS BIGINT[]))
+        AS paid (run_id, dimension, amount)
+), source AS MATERIALIZED (
+    SELECT run_id, budget
+      FROM UNNEST(CAST(:source_run_id AS TEXT[]), CAST(:source_budget AS TEXT[])) AS source (run_id, budget)
+), known AS MATERIALIZED (
+    SELECT known.budget, known.dimension, known.run_id, known.hard, known.used, known.reserved, known.reset_at
+      FROM holdfast.allowance AS known
+     WHERE known.budget = ANY(CAST(:source_budget AS TEXT[])) AND EXISTS (SELECT 1 FROM leased)
+     ORDER BY known.budget, known.dimension
+       FOR NO KEY UPDATE OF known
+), asked AS (
+    SELECT source.budget, paid.dimension, SUM(paid.amount) AS amount
+      FROM source JOIN paid ON paid.run_id = source.run_id
+     GROUP BY source.budget, paid.dimension
+), short AS MATERIALIZED (
+    SELECT known.budget
+      FROM known LEFT JOIN asked ON asked.budget = known.budget AND asked.dimension = known.dimension
+     WHERE known.reset_at <= :now OR known.used > known.hard
+        OR (asked.amount > 0 AND known.used + known.reserved + asked.amount > known.hard)
+), passed AS MATERIALIZED (
+    SELECT id FROM leased
+     WHERE id NOT IN (SELECT source.run_id FROM source WHERE source.budget IN (SELECT budget FROM short))
+), added AS MATERIALIZED (
+    SELECT budget, dimension, run_id, CAST(SUM(amount) AS BIGINT) AS amount
+      FROM (SELECT ('run:' || passed.id) COLLATE "C" AS budget, paid.dimension, passed.id AS run_id, paid.amount
+              FROM passed JOIN paid ON paid.run_id = passed.id
+             UNION ALL
+            SELECT known.budget, known.dimension, known.run_id, paid.amount
+              FROM passed JOIN source ON source.run_id = passed.id JOIN paid ON paid.run_id = passed.id
+              JOIN known ON known.budget = source.budget AND known.dimension = paid.dimension) AS line
+     GROUP BY budget, dimension, run_id
+), counted AS (
+    INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
+    SELECT budget, dimension, run_id, amount FROM added ORDER BY budget, dimension
+        ON CONFLICT (budget, dimension) DO UPDATE SET used = allowance.used + excluded.used
+    RETURNING budget, dimension, soft, used
+), noted AS (
+    UPDATE holdfast.budget AS budget
+       SET soft_breaches = soft_breaches + crossed.lines, breached_at = :now, breached = crossed.dimension
+      FROM (SELECT counted.budget, COUNT(*) AS lines, MAX(counted.dimension) AS dimension
+              FROM counted JOIN added ON added.budget = counted.budget AND added.dimension = counted.dimension
+             WHERE counted.used > counted.soft AND counted.soft >= counted.used - added.amount
+             GROUP BY counted.budget) AS crossed
+     WHERE budget.name = crossed.budget
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN passed ON passed.id = line.run_id
+)
+SELECT id FROM passed;
+
 -- name: lock_allowances
 -- Differs from SQLite: the lines are locked.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at

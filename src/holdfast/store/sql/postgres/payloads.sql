@@ -26,8 +26,15 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substring(error FROM 1 FOR 80) FROM holdfast.event WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(payload FROM 1 FOR 80) FROM holdfast.signal
                            WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex')
+                UNION ALL SELECT substring(summary FROM 1 FOR 80) FROM holdfast.stream
+                           WHERE substring(summary FROM 1 FOR 1) = decode('00', 'hex')
+                UNION ALL SELECT substring(data FROM 1 FOR 80) FROM holdfast.frame
+                           WHERE substring(data FROM 1 FOR 1) = decode('00', 'hex')
+                UNION ALL SELECT substring(nulls FROM 1 FOR 80) FROM holdfast.frame
+                           WHERE substring(nulls FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(input FROM 1 FOR 80) FROM holdfast.graph_member
-                           WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')) AS cut) AS sealed
+                           WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')) AS cut
+         UNION ALL SELECT split_part(message, chr(1), 2) FROM holdfast.output WHERE substring(message FROM 1 FOR 1) = chr(1)) AS sealed
  WHERE key <> ''
  GROUP BY key ORDER BY key;
 

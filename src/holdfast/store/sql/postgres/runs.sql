@@ -319,9 +319,9 @@ SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, shar
 
 -- name: ready_on_routes
 -- Differs from SQLite: all routes at once, and what another process is claiming is left to it.
-SELECT found.id, found.rank, found.share, wanted.lane
+SELECT found.id, found.rank, found.share, found.started_at, wanted.lane
   FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share
+ CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share, run.started_at
                        FROM holdfast.run AS run
                       WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
                       ORDER BY run.rank, run.id LIMIT :limit
@@ -329,9 +329,9 @@ SELECT found.id, found.rank, found.share, wanted.lane
 
 -- name: suspects_on_routes
 -- The same for those whose workers died.
-SELECT found.id, found.rank, found.share, wanted.lane
+SELECT found.id, found.rank, found.share, found.started_at, wanted.lane
   FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share
+ CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share, run.started_at
                        FROM holdfast.run AS run
                       WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
                       ORDER BY run.rank, run.id LIMIT 1

@@ -17,7 +17,12 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substr(data, 1, 80) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
                 UNION ALL SELECT substr(error, 1, 80) FROM holdfast.event WHERE substr(error, 1, 1) = x'00'
                 UNION ALL SELECT substr(payload, 1, 80) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00'
-                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.graph_member WHERE substr(input, 1, 1) = x'00')) AS sealed
+                UNION ALL SELECT substr(summary, 1, 80) FROM holdfast.stream WHERE substr(summary, 1, 1) = x'00'
+                UNION ALL SELECT substr(data, 1, 80) FROM holdfast.frame WHERE substr(data, 1, 1) = x'00'
+                UNION ALL SELECT substr(nulls, 1, 80) FROM holdfast.frame WHERE substr(nulls, 1, 1) = x'00'
+                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.graph_member WHERE substr(input, 1, 1) = x'00')
+        UNION ALL SELECT substr(message, 2, instr(substr(message, 2), char(1)) - 1) FROM holdfast.output
+                   WHERE substr(message, 1, 1) = char(1)) AS sealed
  WHERE key <> ''
  GROUP BY key ORDER BY key;
 

@@ -11,7 +11,7 @@ WITH RECURSIVE wanted (share) AS (
                AND run.share > wanted.share)
       FROM wanted WHERE wanted.share IS NOT NULL
 )
-SELECT run.id, run.rank, run.share
+SELECT run.id, run.rank, run.share, run.started_at
   FROM wanted JOIN holdfast.run AS run
     ON run.id IN (SELECT best.id FROM holdfast.run AS best
                    WHERE best.route_id = :route_id AND best.share = wanted.share AND best.rank IS NOT NULL
@@ -19,3 +19,14 @@ SELECT run.id, run.rank, run.share
                    ORDER BY best.rank LIMIT :each)
  WHERE wanted.share NOT IN (SELECT value FROM json_each(:full))
  ORDER BY run.rank LIMIT :limit;
+
+-- name: windows
+-- Differs from Postgres: lists travel as JSON. Of shares: what began last, and what has left the window.
+SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
+       (SELECT oldest.number - oldest.count FROM holdfast.admission AS oldest
+         WHERE oldest.lane = :lane AND oldest.share = wanted.value AND oldest.at > :since
+         ORDER BY oldest.at LIMIT 1) AS base
+  FROM json_each(:shares) AS wanted
+  JOIN holdfast.admission AS newest
+    ON newest.lane = :lane AND newest.share = wanted.value
+   AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
