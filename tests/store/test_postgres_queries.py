@@ -10,7 +10,7 @@ import pytest
 from holdfast.store import contract, queries, reports
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
-from holdfast.store.postgres.drafts import HEADS, HEARING, LINES
+from holdfast.store.postgres.drafts import HEADS, HEARING, LINES, SPENDING, _payments
 from holdfast.store.postgres.sql import SQL, spelled
 
 STORE = Path(queries.__file__).parent
@@ -62,7 +62,8 @@ def test_a_draft_tells_all_that_its_query_asks():
     for head, (query, kinds) in HEADS.items():
         lines = {} if query == "insert_runs" else {f"line_{name}" for name in LINES}
         heard = {"taken"} if head in HEARING else set()
-        assert set(queries.parameters(OWN[query])) == set(kinds) | set(lines) | heard, query
+        paid = set(_payments([])) if head == SPENDING else set()
+        assert set(queries.parameters(OWN[query])) == set(kinds) | set(lines) | heard | paid, query
 
 
 def test_a_list_is_put_together_from_parts_that_can_be_planned(db):

@@ -226,7 +226,11 @@ def _payments(drafts: Sequence[Draft]) -> dict[str, object]:
         amounts, run_id = one.spending.amounts, one.run_id
         paid += [{"run_id": run_id, "dimension": name, "amount": amount} for name, amount in amounts.items()]
         sources += [{"run_id": run_id, "budget": name} for name in one.op.budgets]
-    return {"now": drafts[0].now, **columns(_PAID, paid, "paid_"), **columns(_SOURCE, sources, "source_")}
+    return {
+        "now": max((one.now for one in drafts), default=0),
+        **columns(_PAID, paid, "paid_"),
+        **columns(_SOURCE, sources, "source_"),
+    }
 
 
 def found_again(db: Connection, drafts: Sequence[Draft]) -> list[Draft]:
