@@ -212,6 +212,22 @@ def test_a_missing_key_is_named_and_loses_nothing(database):
         assert engine.check() == []
 
 
+def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(showing, SECRET)
+        wait_for(engine, run, "waiting")
+    with Engine(database, codec=k2()) as engine:
+        summary = engine._parts.vault.inline(b'{"said":"nothing"}')
+        execute(database, "UPDATE holdfast.stream SET summary = :summary WHERE summary IS NOT NULL", summary=summary)
+    with Engine(database, codec=k1()) as engine:
+        engine.signal(run.id, "more", "?")
+        wait_for(engine, engine.run(run.id), "stuck")
+        assert "key k2" in engine.why(run.id).reason
+    with Engine(database, codec=k2()) as engine:
+        engine.run(run.id).result(timeout=20)
+        assert engine.check() == []
+
+
 def test_a_worker_that_learns_a_key_later_goes_on_with_what_waited_for_it(database):
     known = {"k2": K2}
     with Engine(database, codec=k1()) as engine:

@@ -17,6 +17,7 @@ from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.listening import Listening
 from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer
+from holdfast.errors import KeyMissing
 from holdfast.store.contract import ExtendGraph
 
 
@@ -210,6 +211,8 @@ def _settle(held: Held, command: p.Settle) -> Event:
 
 
 def _finish(held: Held, command: p.Finish) -> None:
+    if isinstance(command.error, KeyMissing):
+        raise command.error  # no fault of the workflow's: it goes on when the key is there
     held.batch.finish = command
 
 
