@@ -36,9 +36,8 @@ def insert(place: Place, db: Any, rows: list[tuple[Any, ...]]) -> None:
 
 
 def settle(place: Place) -> None:
-    """After a large load: let a server write down and look at what it would in time by itself."""
-    if place.store == "postgres":
-        db = connect(place)
-        db.execute("VACUUM ANALYZE")
-        db.execute("CHECKPOINT")
-        db.close()
+    """After a large load: let a database write down and look at what it would in time by itself."""
+    db = connect(place)
+    for statement in ("VACUUM ANALYZE", "CHECKPOINT") if place.store == "postgres" else ("PRAGMA wal_checkpoint(TRUNCATE)",):
+        db.execute(statement)
+    db.close()

@@ -24,12 +24,14 @@ SCENARIO = Scenario(
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
+    from bench.peers import raw as driver
     from holdfast import Engine
 
     empty = dataclasses.replace(place, url=_beside(place))
     with Engine(place.url) as engine:
         run_at_once(engine, ours.steps, 1000, place.steps)
     multiply(place, place.n // 1000)
+    driver.settle(place)
     ratios, cpu = [], {"full": [], "empty": []}
     with Engine(place.url) as full, Engine(empty.url) as other:
         for turn in range(6):  # in turn, so that both see the same machine
@@ -67,8 +69,6 @@ def multiply(place: Place, times: int) -> None:
                 "AS n(i)", "AS n(i)" if place.store == "postgres" else "AS n"
             )
         )
-    if place.store == "postgres":
-        db.execute("ANALYZE")
     db.close()
 
 

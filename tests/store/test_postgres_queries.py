@@ -145,6 +145,37 @@ def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     assert "Seq Scan on run" not in plan, plan
 
 
+ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, created_at, finished_at)
+    SELECT number, 1, 'completed', 0, 1, '', 1, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
+
+
+@pytest.fixture(scope="module")
+def archive(postgres_server):
+    """The same with a database in which all have ended, as far as the planner knows."""
+    with closing(PostgresStore(postgres_server.new_store())) as store:
+        store._writer.script(f"{ENDED}; SET plan_cache_mode TO force_generic_plan")
+        yield store._writer
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "append_guarded",
+        "append_guarded_many",
+        "finish_run",
+        "finish_runs",
+        "move_run",
+        "move_runs",
+        "release_run",
+        "release_runs",
+    ],
+)
+def test_to_write_about_held_runs_does_not_go_through_all_that_are_held(archive, name):
+    plan = explained(archive, name)
+
+    assert "run_pkey" in plan and "run_held" not in plan and "Seq Scan on run" not in plan, plan
+
+
 @pytest.mark.parametrize(
     ("items", "kind"),
     [

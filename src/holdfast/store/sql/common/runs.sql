@@ -36,7 +36,7 @@ VALUES (:namespace, :workflow, :version, :lane, :capabilities)
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
   FROM holdfast.run
- WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL;
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '';
 
 -- name: append
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
@@ -46,13 +46,13 @@ VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
 UPDATE holdfast.run
    SET status = :status, result = :result, error = :error, finished_at = :now,
        session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
- WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL;
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '';
 
 -- name: move_run
 -- Where a held run stands; its holder keeps it in memory. It is not written over a status that the holder does not know of.
 UPDATE holdfast.run
    SET status = :status, waits = :waits, wake_at = :wake_at, seen_revision = :seen
- WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL AND status <> :unless
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' AND status <> :unless
    AND (revision = :revision OR :revision < 0);
 
 -- name: release_run
@@ -60,7 +60,7 @@ UPDATE holdfast.run
 UPDATE holdfast.run
    SET status = :status, waits = :waits, wake_at = :wake_at, rank = :ready_at - priority * :step, error = :error,
        session_id = NULL
- WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL AND status <> :unless
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' AND status <> :unless
    AND (revision = :revision OR :revision < 0);
 
 -- name: lease_of

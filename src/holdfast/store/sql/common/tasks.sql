@@ -35,7 +35,7 @@ UPDATE holdfast.run SET waits = :waits WHERE id = :run_id;
 -- Whoever holds it holds nothing now.
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = NULL, session_id = NULL, generation = generation + 1
- WHERE id = :run_id AND session_id IS NOT NULL;
+ WHERE id = :run_id AND COALESCE(session_id, '') <> '';
 
 -- name: save_priority
 UPDATE holdfast.run SET priority = :priority, rank = rank + :shift WHERE id = :run_id;

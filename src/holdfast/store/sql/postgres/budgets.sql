@@ -18,7 +18,7 @@ RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 -- name: take_spending
 -- Differs from SQLite: the run is locked, then the lines in order; what is decided is decided by what they say once locked.
 WITH leased AS (
-    SELECT id FROM holdfast.run WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL FOR NO KEY UPDATE
+    SELECT id FROM holdfast.run WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' FOR NO KEY UPDATE
 ), line AS (
     SELECT dimension, amount
       FROM UNNEST(CAST(:dimensions AS TEXT[]), CAST(:amounts AS BIGINT[])) AS line (dimension, amount)
@@ -52,7 +52,7 @@ WITH leased AS MATERIALIZED (
     SELECT run.id
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
       JOIN holdfast.run AS run ON run.id = wanted.id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL
+     WHERE COALESCE(run.session_id, '') <> ''
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
 ), paid AS MATERIALIZED (

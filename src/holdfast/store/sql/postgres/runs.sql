@@ -6,16 +6,17 @@
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
   FROM holdfast.run
- WHERE id = :run_id AND generation = :generation AND session_id IS NOT NULL
+ WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> ''
    FOR NO KEY UPDATE;
 
 -- name: append_guarded_many
 -- The same for many runs: all that is written about them travels as arrays, in one statement. The answer is who held the lease.
+-- (COALESCE hides from the planner that few runs are held: it would go through all of those, for each that is wanted.)
 WITH leased AS (
     SELECT run.id
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
       JOIN holdfast.run AS run ON run.id = wanted.id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL
+     WHERE COALESCE(run.session_id, '') <> ''
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
 ), heard AS (
@@ -40,17 +41,17 @@ WITH wanted AS (
                   CAST(:error AS BYTEA[]), CAST(:now AS BIGINT[]))
         AS wanted (run_id, generation, status, result, error, finished_at)
 ), leased AS (
-    SELECT run.id
+    SELECT run.id, wanted.*
       FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL
+     WHERE COALESCE(run.session_id, '') <> ''
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
 ), finished AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, result = wanted.result, error = wanted.error, finished_at = wanted.finished_at,
            session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
-      FROM wanted JOIN leased ON leased.id = wanted.run_id
-     WHERE run.id = wanted.run_id
+      FROM leased AS wanted
+     WHERE run.id = wanted.id
 ), heard AS (
     UPDATE holdfast.signal SET taken = 1
      WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
@@ -73,17 +74,17 @@ WITH wanted AS (
                   CAST(:unless AS TEXT[]), CAST(:waits AS BYTEA[]), CAST(:wake_at AS BIGINT[]), CAST(:seen AS BIGINT[]))
         AS wanted (run_id, generation, revision, status, unless, waits, wake_at, seen)
 ), leased AS (
-    SELECT run.id
+    SELECT run.id, wanted.*
       FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
+     WHERE COALESCE(run.session_id, '') <> '' AND run.status <> wanted.unless
        AND (run.revision = wanted.revision OR wanted.revision < 0)
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
 ), moved AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, seen_revision = wanted.seen
-      FROM wanted JOIN leased ON leased.id = wanted.run_id
-     WHERE run.id = wanted.run_id
+      FROM leased AS wanted
+     WHERE run.id = wanted.id
 ), heard AS (
     UPDATE holdfast.signal SET taken = 1
      WHERE id = ANY (CAST(:taken AS BIGINT[])) AND run_id IN (SELECT id FROM leased)
@@ -107,9 +108,9 @@ WITH wanted AS (
                   CAST(:step AS BIGINT[]), CAST(:error AS BYTEA[]))
         AS wanted (run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error)
 ), leased AS (
-    SELECT run.id
+    SELECT run.id, wanted.*
       FROM wanted JOIN holdfast.run AS run ON run.id = wanted.run_id AND run.generation = wanted.generation
-     WHERE run.session_id IS NOT NULL AND run.status <> wanted.unless
+     WHERE COALESCE(run.session_id, '') <> '' AND run.status <> wanted.unless
        AND (run.revision = wanted.revision OR wanted.revision < 0)
      ORDER BY run.id
        FOR NO KEY UPDATE OF run
@@ -117,8 +118,8 @@ WITH wanted AS (
     UPDATE holdfast.run AS run
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
            rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
-      FROM wanted JOIN leased ON leased.id = wanted.run_id
-     WHERE run.id = wanted.run_id
+      FROM leased AS wanted
+     WHERE run.id = wanted.id
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at

@@ -28,7 +28,7 @@ WITH finished AS (
            wake_at = NULL, waits = NULL
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:seq AS BIGINT[]), CAST(:result AS BYTEA[]))
         AS wanted (run_id, generation, seq, result)
-     WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+     WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
     RETURNING run.id, wanted.seq
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
@@ -53,7 +53,7 @@ WITH wanted AS (
     SELECT run.id
       FROM (SELECT run_id, generation FROM wanted ORDER BY run_id COLLATE "C") AS wanted
      CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
-                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
                             FOR NO KEY UPDATE) AS run
 ), finished AS (
     UPDATE holdfast.run AS run
@@ -90,7 +90,7 @@ WITH wanted AS (
     SELECT run.id
       FROM (SELECT run_id, generation, revision, unless FROM wanted ORDER BY run_id COLLATE "C") AS wanted
      CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
-                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND run.session_id IS NOT NULL
+                          WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
                             AND run.status <> wanted.unless AND (run.revision = wanted.revision OR wanted.revision < 0)
                             FOR NO KEY UPDATE) AS run
 ), released AS (
