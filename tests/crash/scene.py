@@ -59,7 +59,7 @@ class Stage:
                 self.script[self.done](lab)
                 lab.settle()
                 self.done += not (store.dead or store.lost)
-        if store.dead:
+        if not store.spare():
             lab.abandon()
             self._notice()
         elif store.lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from holdfast.testing.ledger import Ledger
 
 BEFORE, WITHIN, AFTER, ZOMBIE = "before", "within", "after", "zombie"
 
-_OF_THE_DEAD = frozenset({"url", "close", "free_slot", "hints", "now"})
+_OF_THE_DEAD = frozenset({"url", "close", "free_slot", "hints", "now", "overlaps"})
 """What may still be called when the process is dead: what the system itself would do."""
 
 
@@ -41,6 +42,7 @@ class Boundaries:
         self.count = 0
         self.dead = False
         self.lost = False
+        self._fate = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
         if self.dead and name not in _OF_THE_DEAD:
@@ -69,9 +71,11 @@ class Boundaries:
         answers = iter(self._store.apply([op for op in batch if not isinstance(op, c.Beat)]))
         return [True if isinstance(op, c.Beat) else next(answers) for op in batch]
 
-    def spare(self) -> None:
-        """It is over: let nothing happen to this engine any more."""
-        self._plan = None
+    def spare(self) -> bool:
+        """It is over: let nothing happen to this engine any more; False if it has happened already."""
+        with self._fate:
+            self._plan = None
+            return not self.dead
 
     def _prepare(self, batch: Sequence[c.Transition], side: str | None) -> None:
         for op in batch:
@@ -88,15 +92,18 @@ class Boundaries:
 
     def _fatal(self, body: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
         def die_in_the_transaction(connection: Any) -> bytes:
-            body(connection)
+            result = body(connection)
             self._die()
-            raise AssertionError("the dead do not return")
+            return result
 
         return die_in_the_transaction
 
     def _die(self) -> None:
-        self.dead = True
-        raise Crash(f"{self._plan}")
+        with self._fate:
+            if self._plan is None:
+                return  # spared at the last moment
+            self.dead = True
+            raise Crash(f"{self._plan}")
 
 
 def has_effect(batch: Sequence[c.Transition], answers: Sequence[Any]) -> bool:

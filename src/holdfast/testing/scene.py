@@ -99,14 +99,13 @@ class Scene:
         lab = self._open(store, number)
         if lab is None:
             return None
-        if not self._performed(lab, store):
+        if not (self._performed(lab, store) and store.spare()):
             if store.dead:
                 lab.abandon()
                 self._bury()
             else:
                 self._zombies.append(lab)
             return None
-        store.spare()
         try:
             return self._end(lab)
         finally:
