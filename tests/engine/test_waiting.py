@@ -254,3 +254,52 @@ def test_a_run_that_has_ended_leaves_memory_without_the_garbage_collector(databa
             furniture.wait_until(lambda: driver() is None, 20)
         finally:
             gc.enable()
+
+
+# What follows from a signal
+
+
+SEEN_BY_STEP: dict[str, list[str]] = {}
+
+
+@step
+async def look_at_own_history(database: str) -> None:
+    engine = Engine(database)
+    run_id = holdfast.info().run_id
+    SEEN_BY_STEP[run_id] = [event.kind for event in engine.history(run_id)]
+    engine.close()
+
+
+@workflow
+async def after_a_lone_signal(database: str) -> None:
+    await wait_signal("go", timeout="1h")
+    await look_at_own_history(database)
+
+
+@workflow
+async def after_signal_or_timer(database: str) -> None:
+    await first(wait_signal("go"), sleep("1h"))
+    await look_at_own_history(database)
+
+
+@workflow
+async def after_signal_with_a_wait_to_hand_out(database: str) -> None:
+    await wait_signal("go")
+    await holdfast.create_wait("payment")
+    await look_at_own_history(database)
+
+
+@pytest.mark.parametrize(
+    ("shape", "at_once"),
+    [(after_a_lone_signal, True), (after_signal_or_timer, False), (after_signal_with_a_wait_to_hand_out, False)],
+    ids=lambda given: getattr(given, "name", ""),
+)  # fmt: skip
+def test_a_step_waits_for_the_commit_unless_a_signal_alone_leads_to_it(engine, database, shape, at_once):
+    run = engine.start(shape, database)
+    wait_for(engine, run, "waiting")
+    engine.signal(run.id, "go")
+    run.result(timeout=20)
+
+    assert ("signal_received" not in SEEN_BY_STEP[run.id]) == at_once
+    kinds = [event.kind for event in engine.history(run.id)]
+    assert kinds.index("signal_received") < kinds.index("step_completed")

@@ -2,7 +2,9 @@
 
 A turn takes what has happened, feeds it to the program, does what the program then wants, and commits all of it at once: the
 outcomes, what they led to, and where the run stands. Only then are new steps launched. Feeding before the commit is safe
-because a program does nothing by itself; a program that does (``speculative`` is false) is fed after it.
+because a program does nothing by itself; a program that does (``speculative`` is false) is fed after it. One thing need not
+wait for the commit: a step that follows from a signal alone. The signal is written already, so whoever takes the run up
+after a crash is led to the very same step.
 """
 
 from __future__ import annotations
@@ -132,7 +134,15 @@ class Driver(Happening):
         if outcomes and not self._program.speculative:
             await self._commit(rest=False)
         outcomes = [*paid, *outcomes]
-        await self._do(await self._program.feed(outcomes) if outcomes else [])
+        follows = self._follows_from_a_signal(events)
+        commands = await self._program.feed(outcomes) if outcomes else []
+        await self._do(commands, at_once=follows)
+
+    def _follows_from_a_signal(self, events: list[Event]) -> bool:
+        """Say whether a signal is all that has happened, and nothing else was waited for that could have come first."""
+        assert self._program is not None
+        alone = len(events) == 1 and events[0].kind == Kind.SIGNAL_RECEIVED and len(self.batch.events) == 1
+        return alone and not self.wants and not self.launches and self._program.speculative
 
     async def _take_payments(self, events: list[Event]) -> list[Event]:
         """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that
@@ -176,8 +186,9 @@ class Driver(Happening):
         self.note_breach(answer.breach)
         return None
 
-    async def _do(self, commands: list[Command]) -> None:
-        """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch."""
+    async def _do(self, commands: list[Command], *, at_once: bool = False) -> None:
+        """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch. *at_once*:
+        launch before that if nothing else is wanted."""
         assert self._program is not None
         while commands:
             if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
@@ -190,8 +201,18 @@ class Driver(Happening):
             if answers and not self._program.speculative:
                 await self._commit(rest=False)
             commands = await self._program.feed(answers) if answers else []
+        if at_once and self._wants_steps_only():
+            await self._launch()
         await self._commit(rest=True)
         await self._launch()
+
+    def _wants_steps_only(self) -> bool:
+        """Say whether all that the next commit has to say is the signal, and all that is to be launched is plain steps."""
+        batch = self.batch
+        if batch.finish is not None or len(batch.events) > 1 or any(getattr(batch, name) for name in LISTS if name != "taken"):
+            return False
+        plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
+        return plain and self.breach is None and not self.host.stopping
 
     def _stamp(self, events: list[Event]) -> None:
         """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
