@@ -15,9 +15,6 @@ from holdfast.engine.wants import Step
 from holdfast.errors import StepTimeout
 from holdfast.store.contract import Advance
 
-NOTE_AFTER = 1_000_000
-"""Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
-
 
 class _Limit:
     """Cancels the current task when its time is up."""
@@ -39,7 +36,6 @@ async def attempt(held: Spender, want: Step) -> None:
     if not host.is_sure():  # the process was stopped: the run may have gone on elsewhere, and this step may be done
         await host.make_sure()
     want.started_at = host.store.now()
-    note = host.alarms.at(want.started_at + NOTE_AFTER, partial(held.note_started, want))
     limit = None if command.timeout is None else _Limit(held, want.started_at + command.timeout)
     value, error = None, None
     purse = want.purse = held.new_purse(command.id, command.under)
@@ -53,7 +49,8 @@ async def attempt(held: Spender, want: Step) -> None:
     except BaseException as raised:  # a step must not take its worker along
         error = RuntimeError(f"the step raised {type(raised).__name__}: {raised}")
     finally:
-        note.cancel()
+        if want.note is not None:
+            want.note.cancel()
         if limit is not None:
             limit.alarm.cancel()
     if limit is not None and limit.passed:

@@ -54,6 +54,9 @@ log = logging.getLogger("holdfast")
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """What a write of a run is refused with when what it wants cannot be."""
 
+NOTE_AFTER = 1_000_000
+"""Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
+
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
@@ -134,15 +137,9 @@ class Driver(Happening):
         if outcomes and not self._program.speculative:
             await self._commit(rest=False)
         outcomes = [*paid, *outcomes]
-        follows = self._follows_from_a_signal(events)
+        follows = self.follows_from_a_signal(events)
         commands = await self._program.feed(outcomes) if outcomes else []
         await self._do(commands, at_once=follows)
-
-    def _follows_from_a_signal(self, events: list[Event]) -> bool:
-        """Say whether a signal is all that has happened, and nothing else was waited for that could have come first."""
-        assert self._program is not None
-        alone = len(events) == 1 and events[0].kind == Kind.SIGNAL_RECEIVED and len(self.batch.events) == 1
-        return alone and not self.wants and not self.launches and self._program.speculative
 
     async def _take_payments(self, events: list[Event]) -> list[Event]:
         """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that
@@ -201,18 +198,10 @@ class Driver(Happening):
             if answers and not self._program.speculative:
                 await self._commit(rest=False)
             commands = await self._program.feed(answers) if answers else []
-        if at_once and self._wants_steps_only():
+        if at_once and self.wants_steps_only():
             await self._launch()
         await self._commit(rest=True)
         await self._launch()
-
-    def _wants_steps_only(self) -> bool:
-        """Say whether all that the next commit has to say is the signal, and all that is to be launched is plain steps."""
-        batch = self.batch
-        if batch.finish is not None or len(batch.events) > 1 or any(getattr(batch, name) for name in LISTS if name != "taken"):
-            return False
-        plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
-        return plain and self.breach is None and not self.host.stopping
 
     def _stamp(self, events: list[Event]) -> None:
         """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
@@ -407,6 +396,8 @@ class Driver(Happening):
                 await self._transact(want)
             else:
                 want.task = self.host.hands.start(attempt(self, want))
+                if want.task is not None:
+                    want.note = self.host.alarms.at(self.now() + NOTE_AFTER, partial(self.note_started, want))
 
     async def _hand_back(self) -> None:
         """The worker stops: let another one go on from here."""

@@ -11,6 +11,7 @@ from holdfast.core.records import Event, Kind, Run
 from holdfast.core.status import Status
 from holdfast.engine import gates
 from holdfast.engine.commands import start_more
+from holdfast.engine.held import LISTS
 from holdfast.engine.host import Host
 from holdfast.engine.past import DEADLINE
 from holdfast.engine.spending import HandPurse, Spender
@@ -157,3 +158,19 @@ class Happening(Spender):
                 self.cancel_map(step, "one of its siblings failed")
             return outcome
         return None
+
+    # What need not wait for its commit
+
+    def follows_from_a_signal(self, events: list[Event]) -> bool:
+        """Say whether a signal is all that has happened, and nothing else was waited for that could have come first."""
+        assert self._program is not None
+        alone = len(events) == 1 and events[0].kind == Kind.SIGNAL_RECEIVED and len(self.batch.events) == 1
+        return alone and not self.wants and not self.launches and self._program.speculative
+
+    def wants_steps_only(self) -> bool:
+        """Say whether all that the next commit has to say is the signal, and all that is to be launched is plain steps."""
+        batch = self.batch
+        if batch.finish is not None or len(batch.events) > 1 or any(getattr(batch, name) for name in LISTS if name != "taken"):
+            return False
+        plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
+        return plain and self.breach is None and not self.host.stopping

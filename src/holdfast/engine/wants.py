@@ -15,6 +15,7 @@ from holdfast.core.gates.rules import next_at
 from holdfast.core.program import AwaitChild, AwaitCondition, AwaitSignal, OpenGate, Reserve, RunStep, SetTimer, Spend, StartMap
 from holdfast.core.records import Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
+from holdfast.engine.alarms import Alarm
 
 Opened = Callable[[Iterable[Child]], list[Child]]
 """What opens the values of children."""
@@ -23,12 +24,14 @@ Opened = Callable[[Iterable[Child]], list[Child]]
 class Step:
     """A step that is running, or waits for its next attempt, or for room in a budget."""
 
-    __slots__ = ("again_at", "attempt", "blocked", "command", "demand", "noted", "purse", "started_at", "task")
+    __slots__ = ("again_at", "attempt", "blocked", "command", "demand", "note", "noted", "purse", "started_at", "task")
 
     def __init__(self, command: RunStep, attempt: int, again_at: int | None) -> None:
         self.command, self.attempt, self.again_at = command, attempt, again_at
         self.started_at: int | None = None
         self.task: asyncio.Task[None] | None = None
+        self.note: Alarm | None = None
+        """When the history is told that it has begun, if it goes on for so long."""
         self.noted = False
         self.blocked: Breach | None = None
         self.demand: dict[str, int] = {}

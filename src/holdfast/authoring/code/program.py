@@ -46,6 +46,9 @@ FAMILY = {
     "Settle": {Kind.BUDGET_SETTLED},
 }
 
+_TOLD = frozenset({Drop, Finish, Mark})
+"""What the engine is told, and what nobody waits for."""
+
 
 class Evicted(BaseException):
     """The run leaves memory here; whatever is still called records nothing."""
@@ -201,7 +204,7 @@ class CodeProgram(ABC):
     def _commands(self) -> list[Command]:
         """Return what is new and still wanted; what history answered needs no doing."""
         new, self._new = self._new, []
-        return [c for c in new if isinstance(c, Drop | Finish | Mark) or c.id in self._wanted]
+        return [c for c in new if type(c) in _TOLD or c.id in self._wanted]  # type: ignore[union-attr]
 
     def _check(self, event: Event) -> None:
         """The recorded *event* is not asked for. If the code asks for something new instead of it, it has diverged."""

@@ -154,7 +154,9 @@ class Vault:
         for event in op.events:
             if (event.data is not None and len(event.data) > small) or (event.error is not None and len(event.error) > small):
                 return False
-        if op.result is not None or op.error is not None or op.signals or op.children or op.body is not None:
+        if (op.result is not None and len(op.result) > small) or (op.error is not None and len(op.error) > small):
+            return False
+        if op.signals or op.children or op.body is not None:
             return op.body is None and all(value is None or len(value) <= small for value in _values_of_advance(op))
         return True
 
