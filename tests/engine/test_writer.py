@@ -1,4 +1,4 @@
-"""Commits that are made in another thread while the loop goes on: nobody is forgotten, nobody is answered twice."""
+"""Commits of the loop, in its own thread or in another: nobody is forgotten, nobody is answered twice, nobody starves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import AsyncEngine, Engine, gather, step, workflow
 from holdfast.engine import writer
+from holdfast.errors import RunCancelled
 from holdfast.testing import crash_everywhere
 from holdfast.testing.postgres import _WIPE
 
@@ -75,3 +76,48 @@ def test_a_crash_in_the_other_thread_is_a_crash(postgres_server, aside):
         report = crash_everywhere(together_aside, 3, database=url, clear=clear, doubles=0, zombies=False, exact=False)
 
     assert report.boundaries >= 2
+
+
+# One run alone
+
+TURNS: list[str] = []
+
+
+@step
+async def let_others_have_a_word(n: int) -> None:
+    TURNS.append(f"step {n}")
+    asyncio.get_running_loop().call_soon(TURNS.append, f"others {n}")
+
+
+@step
+async def say_step(n: int) -> None:
+    TURNS.append(f"step {n}")
+
+
+@workflow
+async def alone_with_the_loop() -> None:
+    await let_others_have_a_word(0)
+    await say_step(1)
+    await say_step(2)
+
+
+@workflow
+async def endless_alone() -> None:
+    for n in range(100_000):
+        await say_step(n)
+
+
+def test_who_has_a_word_to_say_comes_before_the_next_commit_of_a_run_alone(database):
+    TURNS.clear()
+    with Engine(database, grace=1) as engine:
+        engine.start(alone_with_the_loop).result(timeout=60)
+
+    assert TURNS == ["step 0", "others 0", "step 1", "step 2"] or TURNS == ["step 0", "step 1", "others 0", "step 2"]
+
+
+def test_a_run_that_never_rests_can_still_be_stopped(database):
+    with Engine(database, grace=1) as engine:
+        run = engine.start(endless_alone)
+        engine.cancel(run.id)
+        with pytest.raises(RunCancelled):
+            run.result(timeout=60)

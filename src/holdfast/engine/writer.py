@@ -1,7 +1,7 @@
 """Group commit: whatever transitions are queued share one transaction.
 
 It never waits for company. On the engine's loop everything that one turn of the loop submits is committed at its end, right
-there: a lone run pays for no hop to another thread. A caller in another thread commits in its own thread, together with
+there: a lone run pays for no hop to another thread, and its commits follow each other as long as nobody else is ready. A caller in another thread commits in its own thread, together with
 whatever else is queued by then. Where a commit mostly waits for a server, a large batch is committed in another thread, in
 parts, and the loop goes on with the runs of one part while the next is on its way.
 """
@@ -25,6 +25,9 @@ LARGEST = 2000
 
 MANY, PART = 64, 500
 """How many are worth another thread, and how many of them share a transaction there: so that the loop has work meanwhile."""
+
+IN_A_ROW = 0.002
+"""For how many seconds one commit follows another in one turn of the loop: then it looks again what else there is."""
 
 PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
 """Trouble of the store that may be over soon, and that says nothing about the run that met it."""
@@ -86,7 +89,7 @@ class Writer:
         """Threads that wait for somebody else's commit: each is woken when it has its answer, or to commit for the rest."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committing = self._company = 0
-        self._scheduled = self._gathering = False
+        self._scheduled = self._gathering = self._flushing = False
         self._aside, self._guard = False, threading.Lock()
         self._dead: EngineClosed | None = None
 
@@ -117,7 +120,7 @@ class Writer:
 
     def _enqueue(self, entry: _Entry) -> None:
         self._queue.append(entry)
-        if not self._scheduled:
+        if not (self._scheduled or self._flushing):
             self._scheduled = True
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
 
@@ -218,11 +221,25 @@ class Writer:
         self._dead = self._dead or EngineClosed(database=self.store.url)
 
     def _flush(self) -> None:
+        """Commit what is queued, and what that leads to at once, as long as the loop has nothing else to do."""
         self._scheduled = False
+        assert self._loop is not None
+        others, now = getattr(self._loop, "_ready", (None,)), self._loop.time
+        until, self._flushing = now() + IN_A_ROW, True
+        try:
+            while self._flush_once() and self._queue and not others and now() < until:
+                pass  # one run alone goes on from commit to commit
+        finally:
+            self._flushing = False
+        if self._queue and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush_once(self) -> bool:
         assert self._loop is not None
         if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
             self._go_aside(self._loop)
-            return
+            return False
         done: list[_Entry] = []
         try:
             with self._lock:
@@ -234,9 +251,7 @@ class Writer:
         if self._line:
             self._hand_on()
         _resolve(done)  # with no lock: those who waited go on right here
-        if self._queue and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
+        return True
 
     def _commit(self, most: int = LARGEST) -> list[_Entry]:
         """Commit what is queued and return those who are still to be told."""
