@@ -1,9 +1,10 @@
 """Group commit: whatever transitions are queued share one transaction.
 
 It never waits for company. On the engine's loop everything that one turn of the loop submits is committed at its end, right
-there: a lone run pays for no hop to another thread, and its commits follow each other as long as nobody else is ready. A caller in another thread commits in its own thread, together with
-whatever else is queued by then. Where a commit mostly waits for a server, a large batch is committed in another thread, in
-parts, and the loop goes on with the runs of one part while the next is on its way.
+there: a lone run pays for no hop to another thread, and its commits follow each other as long as nobody else is ready. A
+caller in another thread commits in its own thread, together with whatever else is queued by then. Where a commit mostly waits
+for a server, a large batch is committed in another thread, in parts, and the loop goes on with the runs of one part while the
+next is on its way.
 """
 
 from __future__ import annotations
