@@ -7,16 +7,16 @@ more may begin as soon as the one leaves that came `limit` before it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from holdfast.core import duration
 from holdfast.errors import BadDuration, BadOption
 
-_RATE = re.compile(r"\s*([0-9]{1,12})\s*/\s*(\S.*?)\s*")
+_RATE = r"\s*([0-9]{1,12})\s*/\s*(\S.*?)\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """At most *limit* in any *per* microseconds. Raises BadOption."""
 
     limit: int
@@ -30,7 +30,7 @@ class Rate:
 
 def parse_rate(text: str) -> Rate:
     """Read "10/s", "100/m", "5/1h" or "3/10s". Raises BadOption."""
-    found = _RATE.fullmatch(text) if isinstance(text, str) else None
+    found = re.fullmatch(_RATE, text) if isinstance(text, str) else None
     if found is None:
         raise BadOption(option="rate", value=text, why="write it like 10/s, 100/m or 3/10s")
     limit, per = found.groups()
@@ -47,8 +47,7 @@ def show(rate: Rate) -> str:
     return f"{rate.limit}/{'' if count == 1 else count}{unit}"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """What began of late: the number of the last one and its time, and the last number that has left the window."""
 
     total: int = 0
