@@ -6,40 +6,27 @@ with an empty database and a clock that stands still, and ends with a look at th
 
 from __future__ import annotations
 
+from holdfast.testing.conformance.advancing import Advancing, Batches, Transactional
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.budgets import Budgets
+from holdfast.testing.conformance.claiming import Claiming, Lanes
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.graph_ends import Graphs
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
+from holdfast.testing.conformance.looking import Laws, Looking, Time
+from holdfast.testing.conformance.operating import Copying, Operating, Pruning
 from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
-from holdfast.testing.conformance.runs import (
-    Advancing,
-    Batches,
-    Cancelling,
-    Children,
-    Claiming,
-    Copying,
-    Deadlines,
-    Lanes,
-    Laws,
-    Looking,
-    Operating,
-    Pruning,
-    Sessions,
-    Signals,
-    Starting,
-    StartingWithin,
-    Time,
-    Transactional,
-)
 from holdfast.testing.conformance.schedules import Ticking
+from holdfast.testing.conformance.sessions import Children, Sessions
 from holdfast.testing.conformance.shares import Gathering, Shares
 from holdfast.testing.conformance.spending import SpendingAtOnce
+from holdfast.testing.conformance.starting import Starting, StartingWithin
 from holdfast.testing.conformance.streams import Streaming
 from holdfast.testing.conformance.subscriptions import Subscribing
 from holdfast.testing.conformance.suspensions import Suspending
+from holdfast.testing.conformance.touching import Cancelling, Deadlines, Signals
 from holdfast.testing.conformance.waits import Waiting
 
 

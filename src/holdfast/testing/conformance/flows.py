@@ -12,7 +12,7 @@ from holdfast.core.flows import Flow, FlowStatus, FlowStep, StepStatus
 from holdfast.errors import FlowCancelPending, FlowChanged, FlowExists, FlowFinished, FlowNotFound, FlowNotYours, IllegalMove
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
-from holdfast.testing.conformance.runs import BROKEN
+from holdfast.testing.conformance.looking import BROKEN
 
 
 class ManagedFlows(Bench):

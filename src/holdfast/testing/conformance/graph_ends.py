@@ -9,7 +9,7 @@ from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotF
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, HandClock, OpenStore
 from holdfast.testing.conformance.graphs import GraphBench, SettlingGraphs, StagingGraphs, compose
-from holdfast.testing.conformance.runs import BROKEN
+from holdfast.testing.conformance.looking import BROKEN
 
 
 class CancellingGraphs(GraphBench):

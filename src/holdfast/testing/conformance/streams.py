@@ -12,7 +12,7 @@ from holdfast.core.streams import Mode, NewFrame, Output, Progress, Stream, Stre
 from holdfast.errors import LeaseLost, StreamClosed
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock
-from holdfast.testing.conformance.runs import BROKEN
+from holdfast.testing.conformance.looking import BROKEN
 
 _STREAM = """INSERT INTO holdfast.stream (run_id, number, step, attempt, generation, frames, said, kept_durable, kept_summary,
     kept_best_effort, first_seq, version, opened_at, written_at, closed_at, reason) VALUES """

@@ -11,7 +11,7 @@ from holdfast.core.subscriptions import BEGINNING, CURSOR, NOW, WEBHOOK, Letter,
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
-from holdfast.testing.conformance.runs import BROKEN
+from holdfast.testing.conformance.looking import BROKEN
 
 _SUBSCRIPTION = """INSERT INTO holdfast.subscription (name, kind, which, after_tx, after_id, created_at, attempts, next_at)
     VALUES """

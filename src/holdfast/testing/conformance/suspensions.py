@@ -16,7 +16,7 @@ from holdfast.core.suspensions import ENDS, Suspension
 from holdfast.errors import BadOption, LeaseLost
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
-from holdfast.testing.conformance.runs import BROKEN
+from holdfast.testing.conformance.looking import BROKEN
 
 BROKEN |= {
     "a_task_belongs_to_a_run": "INSERT INTO holdfast.task (run_id, policy) VALUES ('none', '{}')",

@@ -1,0 +1,329 @@
+"""What operators do: resume, replay, copy, prune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, Route, Run, Signal
+from holdfast.core.status import Status
+from holdfast.errors import (
+    IllegalMove,
+    RunExists,
+    RunFinished,
+    RunNotFinished,
+    RunNotFound,
+    StoreNotEmpty,
+)
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import MINUTE, ROUTE, STUCK, WAITS, Bench, HandClock, OpenStore
+
+
+class Operating(Bench):
+    """What people do."""
+
+    def test_a_stuck_run_is_resumed(self, store: c.Store) -> None:
+        self.stuck(store)
+        store.hints()
+
+        assert self.do(store, c.ResumeRun("r1")) is Status.PENDING
+
+        assert (self.get(store).error, self.get(store).crashes) == (None, 0)
+        assert self.kinds(store) == [Kind.RUN_STUCK, Kind.RUN_RESUMED]
+        assert store.hints().ready
+        assert self.claimed(store) == ["r1"]
+
+    def test_a_run_that_got_stuck_in_its_undoing_goes_on_with_that(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.do(store, c.RequestCancel("r1", "enough"))
+        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False)
+
+        assert self.do(store, c.ResumeRun("r1")) is Status.CANCELLING
+        assert self.claimed(store) == ["r1"]
+
+    def test_only_a_stuck_run_is_resumed(self, store: c.Store) -> None:
+        self.start(store, "pending")
+        self.parked(store, "waiting")
+        self.finish(store, self.hold(store, "completed"))
+
+        for run_id in ("pending", "waiting"):
+            with pytest.raises(IllegalMove):
+                self.do(store, c.ResumeRun(run_id))
+        with pytest.raises(RunFinished):
+            self.do(store, c.ResumeRun("completed"))
+        with pytest.raises(RunNotFound):
+            self.do(store, c.ResumeRun("none"))
+
+    def test_a_finished_run_is_replayed(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.advance(store, run)
+        self.finish(store, run, Status.FAILED)
+
+        assert self.do(store, c.ReplayRun("r1", [2])) is Status.PENDING
+
+        again = self.get(store)
+        assert (again.error, again.finished_at, again.cancel_reason, again.deadline) == (None, None, None, None)
+        assert again.generation > run.generation
+        assert self.kinds(store) == [Kind.MARKED, Kind.RUN_FAILED, Kind.RUN_REPLAYED]
+        assert msgspec.json.decode(store.history("r1")[-1].data or b"") == {"void": [2]}
+        assert self.claimed(store) == ["r1"]
+
+    def test_only_a_finished_run_is_replayed(self, store: c.Store) -> None:
+        self.start(store)
+
+        with pytest.raises(RunNotFinished):
+            self.do(store, c.ReplayRun("r1", []))
+        with pytest.raises(RunNotFound):
+            self.do(store, c.ReplayRun("none", []))
+
+    def test_a_run_comes_from_elsewhere_as_it_was(self, store: c.Store, clock: HandClock) -> None:
+        run = Run(
+            id="r1", namespace="n", workflow="w", version="2", lane="l", capabilities=("gpu",), status=Status.FAILED, priority=4,
+            input=b"[7]", generation=9, revision=3, crashes=1, created_at=5, key="k", error=b"{}", root_id="r0", parent_id="r0",
+            parent_step="x", parent_index=2, on_parent_end="leave", forked_from="f", cancel_reason="c", started_at=6,
+            finished_at=8, deadline=9,
+        )  # fmt: skip
+        events = [
+            Event(Kind.STEP_COMPLETED, "a", b"1", attempt=2, started_at=6, at=7, seq=1),
+            Event(Kind.RUN_FAILED, at=8, seq=2),
+        ]
+        parent = msgspec.structs.replace(
+            run, id="r0", parent_id=None, root_id=None, key=None, parent_step=None, parent_index=None
+        )
+
+        self.do(store, c.ImportRun(parent, {}, []))
+        self.do(store, c.ImportRun(run, {"a": "b"}, events, [Signal(1, "paid", b"5", at=7)]))
+
+        assert self.get(store) == run
+        assert (store.history("r1"), store.tags("r1")) == (events, {"a": "b"})
+        assert [(signal.name, signal.payload, signal.at) for signal in store.signals("r1")] == [("paid", b"5", 7)]
+
+    @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.CANCELLING])
+    def test_what_was_at_work_elsewhere_can_be_claimed_here(self, store: c.Store, status: Status) -> None:
+        run = msgspec.structs.replace(self.foreign(status), session_id="there", generation=4)
+
+        self.do(store, c.ImportRun(run, {}, []))
+
+        (claimed,) = self.claim(store)
+        assert (claimed.status is Status.CANCELLING, claimed.generation) == (status is Status.CANCELLING, 5)
+
+    @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.CANCELLING])
+    def test_what_waited_elsewhere_waits_here(self, store: c.Store, clock: HandClock, status: Status) -> None:
+        waits = None if status is Status.PENDING else WAITS
+        run = msgspec.structs.replace(self.foreign(status), waits=waits, wake_at=clock.now() + MINUTE)
+
+        self.do(store, c.ImportRun(run, {}, []))
+
+        assert (self.get(store).status, self.claimed(store)) == (status, [])
+        clock.move(MINUTE)
+        assert self.claimed(store) == ["r1"]
+
+    def foreign(self, status: Status) -> Run:
+        return Run(
+            id="r1", namespace="n", workflow="w", version="2", lane="l", capabilities=(), status=status, priority=0, input=b"[]",
+            generation=0, revision=0, crashes=0, created_at=5, started_at=6,
+        )  # fmt: skip
+
+    def test_a_run_that_is_here_already_is_not_imported(self, store: c.Store) -> None:
+        self.start(store)
+        before = self.get(store)
+
+        with pytest.raises(RunExists):
+            self.do(store, c.ImportRun(self.foreign(Status.FAILED), {"a": "b"}, [Event(Kind.MARKED, seq=1)]))
+
+        assert (self.get(store), store.tags("r1"), store.history("r1")) == (before, {}, [])
+        assert list(store.routes().values()) == [ROUTE]
+
+
+class Copying(Bench):
+    """All that one store holds can be written into another."""
+
+    def furnish(self, store: c.Store) -> Run:
+        """A parent that waits for a map of which one child is open, with tags, and with signals taken and not taken."""
+        parent = self.hold(store, "r1", key="k", tags={"b": "2", "a": "1"})
+        self.do(store, c.SignalRun("r1", "paid", b"1", key="taken"))
+        self.do(store, c.SignalRun("r1", "paid", b"2", key="left"))
+        first, _ = store.signals("r1")
+        children = [self.child_of(parent, f"r1-{place}", parent_index=place) for place in range(2)]
+        fanouts = [Fanout("call", 2, eager=False)]
+        self.park(store, parent, children=children, fanouts=fanouts, taken=[first.id], revision=None)
+        (child, _) = self.claim(store)
+        self.finish(store, child)
+        self.do(store, c.EndSession("s1", crashed=True))
+        return self.get(store)
+
+    def whole(self, store: c.Store) -> list[Dossier]:
+        return store.dossiers("", 100, 1 << 20)
+
+    def test_a_dossier_has_all_about_a_run(self, store: c.Store) -> None:
+        parent = self.furnish(store)
+
+        found = {one.run.id: one for one in self.whole(store)}
+
+        one = found["r1"]
+        assert list(found) == ["r1", "r1-0", "r1-1"]
+        events = [msgspec.structs.replace(event, id=0) for event in one.events]
+        assert (one.run, events, one.fanouts) == (parent, store.history("r1"), [Fanout("call", 1, eager=False)])
+        assert list(one.tags.items()) == [("a", "1"), ("b", "2")]
+        assert [(signal.payload, signal.key, signal.taken) for signal in one.signals] == [
+            (b"1", "taken", True),
+            (b"2", "left", False),
+        ]
+        assert (found["r1-1"].crash_seq, found["r1-1"].run.crashes, found["r1-1"].rank) == (1, 1, store.now())
+
+    def test_dossiers_come_in_portions_of_so_many_and_so_much(self, store: c.Store) -> None:
+        for place in range(5):
+            self.start(store, f"r{place}", input=b"x" * 1000)
+
+        def portion(after: str, limit: int, size: int) -> list[str]:
+            return [one.run.id for one in store.dossiers(after, limit, size)]
+
+        assert portion("", 2, 1 << 20) == ["r0", "r1"]
+        assert portion("r1", 9, 2500) == ["r2", "r3"]
+        assert portion("r3", 9, 10) == ["r4"]
+        assert portion("r4", 9, 1 << 20) == []
+
+    def test_what_is_written_from_dossiers_is_the_same_and_goes_on(self, store: c.Store, clock: HandClock) -> None:
+        self.furnish(store)
+        self.do(store, c.SetLane(Lane(name="l", concurrency=3, rate_limit=1, rate_per=MINUTE)))
+        there, lanes = self.whole(store), store.lanes()
+        self.execute(store, "DELETE FROM holdfast.run")
+
+        self.do(store, c.BeginCopy(lanes))
+        self.do(store, c.CopyRuns(there))
+        self.do(store, c.EndCopy())
+
+        here = self.whole(store)
+        for one in (*there, *here):
+            one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
+        assert (here, store.lanes()) == (there, lanes)
+        assert self.do(store, c.SignalRun("r1", "paid", b"1", key="taken")).new is False
+        assert self.start(store, "other", key="k").id == "r1"
+        (child,) = self.claim(store)
+        self.finish(store, child)
+        assert (self.status(store), store.dossiers("", 1, 1)[0].fanouts) == (Status.PENDING, [Fanout("call", 0, eager=False)])
+
+    def test_a_store_with_runs_takes_in_no_others(self, store: c.Store) -> None:
+        self.start(store)
+        self.do(store, c.SetLane(Lane(name="l", concurrency=3)))
+
+        with pytest.raises(StoreNotEmpty):
+            self.do(store, c.BeginCopy([]))
+
+        assert (self.status(store), len(store.lanes()), store.is_half_copied()) == (Status.PENDING, 1, False)
+
+    def test_a_copy_that_did_not_end_is_known_and_the_next_one_begins_anew(self, store: c.Store, reopen: OpenStore) -> None:
+        self.do(store, c.BeginCopy([Lane(name="old", concurrency=1)]))
+        self.do(store, c.CopyRuns([self.dossier("r1"), self.dossier("r2")]))
+        assert store.is_half_copied() and reopen().is_half_copied()
+
+        self.do(store, c.BeginCopy([]))
+        assert (self.whole(store), store.lanes(), store.is_half_copied()) == ([], [], True)
+        self.do(store, c.CopyRuns([self.dossier("r1")]))
+        self.do(store, c.EndCopy())
+
+        assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
+
+    def test_if_one_is_there_already_none_is_written(self, store: c.Store) -> None:
+        self.start(store)
+
+        with pytest.raises(RunExists):
+            self.do(store, c.CopyRuns([self.dossier("r0"), self.dossier("r1")]))
+
+        assert [one.run.id for one in self.whole(store)] == ["r1"]
+
+    def dossier(self, run_id: str) -> Dossier:
+        run = Run(
+            id=run_id, namespace="n", workflow="w", version="2", lane="l", capabilities=(), status=Status.PENDING, priority=0,
+            input=b"[]", generation=0, revision=0, crashes=0, created_at=5,
+        )  # fmt: skip
+        return Dossier(run, {"a": "b"}, [Event(Kind.MARKED, at=7, seq=1)], [Signal(1, "paid", b"5", at=7)], rank=5)
+
+
+class Pruning(Bench):
+    """What has ended long ago goes, whole trees at a time."""
+
+    def prune(self, store: c.Store, clock: HandClock, **options: Any) -> c.Pruned:
+        which = {"before": clock.now(), "statuses": ["completed", "failed", "cancelled", "expired", "skipped"], **options}
+        pruned: c.Pruned = self.do(store, c.Prune(**which))
+        return pruned
+
+    def ended(self, store: c.Store, clock: HandClock, run_id: str, status: Status = Status.COMPLETED, **options: Any) -> None:
+        self.finish(store, self.hold(store, run_id, **options), status)
+        clock.move(1)
+
+    def test_what_ended_before_goes_with_all_that_belongs_to_it(self, store: c.Store, clock: HandClock) -> None:
+        run = self.hold(store, tags={"a": "b"}, key="k")
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.finish(store, run)
+        clock.move(1)
+        self.start(store, "r2")
+
+        assert self.prune(store, clock) == c.Pruned(runs=1, last=None)
+
+        assert (store.run("r1"), store.history("r1"), store.signals("r1"), store.tags("r1")) == (None, [], [], {})
+        assert self.start(store, "r3", key="k", input=b"[3]").created
+
+    def test_what_ended_later_or_otherwise_or_elsewhere_stays(self, store: c.Store, clock: HandClock) -> None:
+        self.ended(store, clock, "old", route=Route("mine", "greet", "1", "default"))
+        self.ended(store, clock, "elsewhere")
+        self.ended(store, clock, "failed", Status.FAILED, route=Route("mine", "greet", "1", "default"))
+        before = clock.now()
+        self.ended(store, clock, "late", route=Route("mine", "greet", "1", "default"))
+
+        self.prune(store, clock, before=before, statuses=["completed"], namespace="mine")
+
+        assert [run.id for run in store.runs(c.Filter())] == ["late", "failed", "elsewhere"]
+
+    def test_a_tree_goes_when_all_of_it_has_ended(self, store: c.Store, clock: HandClock) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+        child = self.get(store, "c1")
+        self.advance(store, child, children=[self.child_of(child, "d1", session_id="s1", on_parent_end="leave")])
+        self.finish(store, parent)
+        self.finish(store, child)
+        clock.move(1)
+
+        assert self.prune(store, clock).runs == 0
+        assert sum(store.counts().values()) == 3
+
+        self.finish(store, self.get(store, "d1"))
+        clock.move(1)
+        assert self.prune(store, clock).runs == 3
+        assert store.counts() == {}
+
+    def test_a_tree_ended_when_the_last_of_it_ended(self, store: c.Store, clock: HandClock) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")])
+        self.finish(store, parent)
+        clock.move(1)
+        between = clock.now()
+        self.finish(store, self.get(store, "c1"))
+        clock.move(1)
+
+        assert self.prune(store, clock, before=between).runs == 0
+        assert self.prune(store, clock).runs == 2
+
+    def test_it_goes_in_portions(self, store: c.Store, clock: HandClock) -> None:
+        for number in range(5):
+            self.ended(store, clock, f"r{number}")
+
+        first = self.prune(store, clock, limit=2)
+        second = self.prune(store, clock, limit=2, after=first.last)
+        third = self.prune(store, clock, limit=2, after=second.last)
+
+        assert [first, second, third] == [c.Pruned(2, "r1"), c.Pruned(2, "r3"), c.Pruned(1, None)]
+
+    def test_a_tree_that_stays_does_not_stop_the_others_from_going(self, store: c.Store, clock: HandClock) -> None:
+        parent = self.hold(store, "r0")
+        self.advance(store, parent, children=[self.child_of(parent, "c1", on_parent_end="leave")])
+        self.finish(store, parent)
+        clock.move(1)
+        self.ended(store, clock, "r1")
+
+        first = self.prune(store, clock, limit=1)
+        second = self.prune(store, clock, limit=1, after=first.last)
+
+        assert [first, second] == [c.Pruned(0, "r0"), c.Pruned(1, "r1")]

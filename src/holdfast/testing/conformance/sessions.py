@@ -1,0 +1,399 @@
+"""Who holds runs and dies, and what runs have below them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.core.records import Fanout, Kind, Run
+from holdfast.core.status import Status
+from holdfast.errors import (
+    LeaseLost,
+    RunExists,
+)
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import MINUTE, SECOND, WAITS, Bench, HandClock
+
+
+class Sessions(Bench):
+    """A session holds leases as long as it lives."""
+
+    def end(self, store: c.Store, session_id: str = "s1", *, crashed: bool = False, limit: int = 5) -> list[str]:
+        freed: list[str] = self.do(store, c.EndSession(session_id, crashed, limit))
+        return freed
+
+    def test_a_session_is_listed_until_it_ends(self, store: c.Store) -> None:
+        session = self.open(store)
+        assert store.sessions() == [session]
+
+        assert self.end(store) == []
+
+        assert store.sessions() == []
+
+    def test_sessions_are_listed_from_the_oldest_on(self, store: c.Store) -> None:
+        for session_id in ("s2", "s1", "s3"):
+            self.open(store, session_id)
+
+        assert [session.id for session in store.sessions()] == ["s1", "s2", "s3"]
+        assert [session.id for session in store.sessions(limit=2)] == ["s1", "s2"]
+
+    def test_a_session_that_opens_again_says_what_it_serves_by_now(self, store: c.Store, clock: HandClock) -> None:
+        session = self.open(store)
+        clock.move(SECOND)
+
+        changed = {"serves": b'{"a":1}', "beat_at": clock.now(), "expires_at": clock.now() + 1}
+        self.do(store, c.OpenSession(msgspec.structs.replace(session, **changed)))
+
+        assert store.sessions() == [msgspec.structs.replace(session, **changed)]
+
+    def test_a_beat_prolongs_a_session(self, store: c.Store, clock: HandClock) -> None:
+        self.open(store)
+        clock.move(SECOND)
+
+        assert self.do(store, c.Beat("s1", lifetime=MINUTE)) is True
+
+        (session,) = store.sessions()
+        assert (session.beat_at, session.expires_at) == (clock.now(), clock.now() + MINUTE)
+
+    def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: c.Store) -> None:
+        self.open(store)
+        self.end(store, crashed=True)
+
+        assert self.do(store, c.Beat("s1", lifetime=MINUTE)) is False
+        assert store.sessions() == []
+
+    def test_a_beat_forgets_the_knocks_that_were_answered(self, store: c.Store) -> None:
+        self.hold(store)
+        for _ in range(3):
+            self.do(store, c.SignalRun("r1", "paid", b"1"))
+        knocks = store.knocks("s1", 0)
+
+        self.do(store, c.Beat("s1", MINUTE, seen_knock=knocks[1][0]))
+
+        assert knocks[0] not in store.knocks("s1", 0)
+        assert store.knocks("s1", knocks[1][0]) == knocks[2:]
+
+    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(self, store: c.Store) -> None:
+        self.hold(store)
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.do(store, c.SignalRun("r1", "paid", b"2"))
+        seen = store.knocks("s1", 0)[-1][0]
+        self.do(store, c.Beat("s1", MINUTE, seen_knock=seen))
+
+        self.do(store, c.SignalRun("r1", "paid", b"3"))
+
+        assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
+
+    @pytest.mark.parametrize("crashed", [False, True])
+    def test_what_was_at_work_is_pending_and_nobodys(self, store: c.Store, crashed: bool) -> None:
+        run = self.hold(store)
+        store.hints()
+
+        assert self.end(store, crashed=crashed) == ["r1"]
+
+        freed = self.get(store)
+        assert (freed.status, freed.session_id, freed.generation) == (Status.PENDING, None, run.generation + 1)
+        assert freed.crashes == (1 if crashed else 0)
+        assert store.hints().ready
+        with pytest.raises(LeaseLost):
+            self.advance(store, run)
+        assert self.claimed(store, "s2") == ["r1"]
+
+    @pytest.mark.parametrize("crashed", [False, True])
+    def test_what_was_waiting_goes_on_waiting(self, store: c.Store, clock: HandClock, crashed: bool) -> None:
+        self.park(store, self.hold(store), keep=True, wake_at=clock.now() + MINUTE)
+
+        assert self.end(store, crashed=crashed) == ["r1"]
+
+        run = self.get(store)
+        assert (run.status, run.session_id, run.waits, run.crashes) == (Status.WAITING, None, WAITS, 0)
+        assert self.claimed(store, "s2") == []
+        clock.move(MINUTE)
+        assert self.claimed(store, "s2") == ["r1"]
+
+    @pytest.mark.parametrize("crashed", [False, True])
+    @pytest.mark.parametrize("seen", [False, True])
+    def test_what_was_touched_while_it_was_waiting_wakes(self, store: c.Store, crashed: bool, seen: bool) -> None:
+        self.park(store, self.hold(store), keep=True)
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        if seen:  # its holder has heard the knock, and died before it could do anything about it
+            self.do(store, c.Beat("s1", MINUTE, seen_knock=store.knocks("s1", 0)[-1][0]))
+
+        self.end(store, crashed=crashed)
+
+        assert (self.status(store), self.get(store).crashes, self.get(store).waits) == (Status.PENDING, 0, None)
+
+    def test_what_was_touched_before_it_was_parked_goes_on_waiting(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.do(store, c.SignalRun("r1", "other", b"1"))
+        self.park(store, run, keep=True)
+
+        self.end(store)
+
+        assert self.status(store) is Status.WAITING
+
+    def test_what_waited_in_the_middle_of_its_undoing_goes_on_waiting(self, store: c.Store) -> None:
+        self.hold(store)
+        self.do(store, c.RequestCancel("r1", "enough"))
+        self.park(store, self.get(store), keep=True, status=Status.CANCELLING)
+
+        self.end(store, crashed=True)
+
+        assert (self.status(store), self.get(store).crashes, self.claimed(store, "s2")) == (Status.CANCELLING, 0, [])
+
+    def test_what_was_cancelled_while_it_was_waiting_is_undone_by_somebody_else(self, store: c.Store) -> None:
+        self.park(store, self.hold(store), keep=True)
+        self.do(store, c.RequestCancel("r1", "enough"))
+
+        self.end(store, crashed=True)
+
+        assert self.claimed(store, "s2") == ["r1"]
+        assert self.status(store) is Status.CANCELLING
+
+    def test_a_run_that_crashes_its_worker_again_and_again_is_stuck(self, store: c.Store) -> None:
+        self.start(store)
+        for crash in range(3):
+            assert self.claimed(store, f"s{crash}") == ["r1"]
+            self.end(store, f"s{crash}", crashed=True, limit=3)
+
+        run = self.get(store)
+        assert (run.status, run.crashes, self.kinds(store)) == (
+            Status.STUCK,
+            3,
+            [Kind.LEASE_LOST, Kind.LEASE_LOST, Kind.RUN_STUCK],
+        )
+        assert run.error is not None
+        assert msgspec.json.decode(run.error)["type"] == "TooManyCrashes"
+        assert self.claimed(store) == []
+
+    def test_progress_makes_crashes_count_from_the_start(self, store: c.Store) -> None:
+        self.start(store)
+        for crash in range(6):
+            (run,) = self.claim(store, f"s{crash}")
+            if crash % 2:
+                self.advance(store, run)
+            self.end(store, f"s{crash}", crashed=True, limit=3)
+
+        assert (self.status(store), self.get(store).crashes) == (Status.PENDING, 1)
+
+    def test_progress_counts_even_if_the_run_was_handed_over_in_peace_afterwards(self, store: c.Store) -> None:
+        self.start(store)
+        self.claim(store, "s0")
+        self.end(store, "s0", crashed=True)
+        self.advance(store, self.claim(store, "s1")[0])
+        self.end(store, "s1")
+        self.claim(store, "s2")
+        self.end(store, "s2", crashed=True)
+
+        assert self.get(store).crashes == 1
+
+    def test_what_may_have_killed_its_worker_is_claimed_alone(self, store: c.Store) -> None:
+        self.do(store, c.StartRuns([self.new(f"r{number}") for number in range(3)]))
+        for crash in range(2):
+            assert len(self.claim(store, f"s{crash}")) == 3
+            self.end(store, f"s{crash}", crashed=True)
+        self.start(store, "z")
+
+        first = self.claim(store, "s2")
+        assert [run.id for run in first] == ["r0", "z"]
+        assert self.claimed(store, "s2") == []
+        assert self.claimed(store, "s3") == ["r1"]
+
+        self.advance(store, first[0])
+        assert self.claimed(store, "s2") == ["r2"]
+
+    def test_neighbours_of_a_run_that_kills_its_worker_are_not_stuck_with_it(self, store: c.Store) -> None:
+        self.do(store, c.StartRuns([self.new("poison"), *(self.new(f"r{number}") for number in range(5))]))
+        for number in range(20):
+            claimed = self.claim(store, f"s{number}")
+            if any(run.id == "poison" for run in claimed):
+                self.end(store, f"s{number}", crashed=True)
+                continue
+            for run in claimed:
+                self.finish(store, run)
+
+        assert store.counts() == {"completed": 5, "stuck": 1}
+        assert self.status(store, "poison") is Status.STUCK
+
+    def test_only_what_a_session_held_is_freed(self, store: c.Store) -> None:
+        self.hold(store, "r1", "s1")
+        self.hold(store, "r2", "s2")
+
+        assert self.end(store) == ["r1"]
+
+        assert store.held("s2") == [("r2", 1, 0)]
+
+    def test_whoever_ends_a_session_second_frees_nothing(self, store: c.Store) -> None:
+        self.hold(store)
+        self.end(store, crashed=True)
+
+        assert self.end(store, crashed=True) == []
+        assert self.get(store).crashes == 1
+
+    def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: c.Store) -> None:
+        slot = store.take_slot()
+        session = self.open(store, slot=slot)
+
+        assert store.is_alive(session) in (True, None)
+        store.free_slot(slot)
+        assert store.is_alive(session) in (False, None)
+
+
+class Children(Bench):
+    """A parent hears of its children, and takes them with it when it ends."""
+
+    def with_children(self, store: c.Store, count: int, *, eager: bool = False, keep: bool = False) -> list[Run]:
+        """Start a parent that is parked on a map, with its children held by another session."""
+        parent = self.hold(store)
+        self.open(store, "s2")
+        children = [self.child_of(parent, f"c{i}", parent_index=i, session_id="s2") for i in range(count)]
+        self.advance(store, parent, children=children, fanouts=[Fanout("call", count, eager)])
+        self.park(store, parent, keep=keep, waits=b'[{"kind":"map"}]')
+        store.hints()
+        return [self.get(store, f"c{i}") for i in range(count)]
+
+    def test_children_start_with_the_write_and_know_their_parent(self, store: c.Store) -> None:
+        parent = self.hold(store)
+
+        born = self.child_of(parent, "c2", session_id="s1", on_parent_end="leave")
+        answer = self.advance(store, parent, children=[self.child_of(parent, "c1"), born])
+
+        assert [(one.id, one.created, one.leased) for one in answer.started] == [("c1", True, False), ("c2", True, True)]
+        child = self.get(store, "c2")
+        assert (child.parent_id, child.parent_step, child.parent_index, child.root_id) == ("r1", "call", None, "r1")
+        assert (child.on_parent_end, self.get(store, "c1").on_parent_end) == ("leave", "cancel")
+
+    def test_a_refused_child_refuses_the_whole_write(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        self.start(store, "c2")
+
+        with pytest.raises(RunExists):
+            self.advance(store, parent, children=[self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")])
+
+        assert (store.history("r1"), store.run("c1")) == ([], None)
+
+    def test_children_are_listed_in_order(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        many = [self.child_of(parent, f"m{9 - i}", parent_step="b", parent_index=i) for i in range(3)]
+        self.advance(store, parent, children=[*reversed(many), self.child_of(parent, "one", parent_step="a")])
+
+        assert [child.id for child in store.children("r1")] == ["one", "m9", "m8", "m7"]
+        assert [child.id for child in store.children("r1", ["b"])] == ["m9", "m8", "m7"]
+        assert store.children("r1", []) == []
+
+    def test_the_end_of_a_child_wakes_its_parent(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.park(store, parent)
+
+        self.finish(store, self.get(store, "c1"), Status.FAILED)
+
+        assert self.status(store) is Status.PENDING
+        (child,) = store.children("r1", ["call"])
+        assert (child.status, child.result, child.error) == (Status.FAILED, None, b'{"type":"ValueError","message":"no"}')
+
+    def test_the_end_of_a_child_knocks_at_the_holder_of_its_parent(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
+        self.park(store, parent, keep=True)
+
+        self.finish(store, self.get(store, "c1"))
+
+        assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
+        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+
+    def test_a_cancelled_child_wakes_its_parent_too(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        self.advance(store, parent, children=[self.child_of(parent, "c1")])
+        self.park(store, parent)
+
+        self.do(store, c.RequestCancel("c1", "enough"))
+
+        assert self.status(store) is Status.PENDING
+
+    def test_of_many_the_last_that_completes_wakes_the_parent(self, store: c.Store) -> None:
+        children = self.with_children(store, 3)
+
+        seen = []
+        for child in children:
+            self.finish(store, child)
+            seen.append(self.status(store))
+
+        assert seen == [Status.WAITING, Status.WAITING, Status.PENDING]
+
+    def test_of_many_the_first_that_fails_wakes_the_parent(self, store: c.Store) -> None:
+        children = self.with_children(store, 3)
+
+        self.finish(store, children[1], Status.FAILED)
+
+        assert self.status(store) is Status.PENDING
+
+    def test_an_eager_parent_hears_of_each(self, store: c.Store) -> None:
+        children = self.with_children(store, 3, eager=True, keep=True)
+
+        for child in children:
+            self.finish(store, child)
+
+        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"] * 3
+
+    def test_a_parent_that_is_not_eager_is_knocked_at_once(self, store: c.Store) -> None:
+        children = self.with_children(store, 3, keep=True)
+
+        for child in children:
+            self.finish(store, child)
+
+        assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
+
+    def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        for number in range(2):
+            child = self.child_of(parent, f"c{number}", parent_index=number, session_id="s1")
+            self.advance(store, parent, children=[child], fanouts=[Fanout("call", 1, False)])
+        self.park(store, parent)
+
+        self.finish(store, self.get(store, "c0"))
+        assert self.status(store) is Status.WAITING
+        self.finish(store, self.get(store, "c1"))
+        assert self.status(store) is Status.PENDING
+
+    def test_children_that_were_there_before_are_not_counted_again(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        first = [self.child_of(parent, "c0", parent_index=0, session_id="s1")]
+        self.advance(store, parent, children=first, fanouts=[Fanout("call", 1, False)])
+        self.finish(store, self.get(store, "c0"))
+
+        both = [*first, self.child_of(parent, "c1", parent_index=1)]
+        answer = self.advance(store, parent, children=both, fanouts=[Fanout("call", 2, False)])
+
+        assert [one.created for one in answer.started] == [False, True]
+        assert store.check() == []
+
+    def test_a_parent_that_ends_takes_its_children_with_it(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
+        self.advance(store, parent, children=[young, old, self.child_of(parent, "kept", on_parent_end="leave")])
+
+        self.finish(store, parent, Status.FAILED, had_children=True)
+
+        statuses = [self.status(store, run_id) for run_id in ("young", "old", "kept")]
+        assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
+        assert self.status(store) is Status.FAILED
+
+    def test_a_child_may_end_after_its_parent(self, store: c.Store) -> None:
+        children = self.with_children(store, 2, keep=True)
+        self.finish(store, self.get(store), had_children=False)
+
+        for child in children:
+            self.finish(store, child)
+
+        assert (self.status(store), self.get(store).revision) == (Status.COMPLETED, 0)
+
+    def test_a_replayed_child_is_counted_as_open_again(self, store: c.Store) -> None:
+        children = self.with_children(store, 2)
+        self.finish(store, children[0])
+
+        self.do(store, c.ReplayRun("c0", []))
+
+        assert store.check() == []
+        self.finish(store, children[1])
+        assert self.status(store) is Status.WAITING
