@@ -289,9 +289,21 @@ async def after_signal_with_a_wait_to_hand_out(database: str) -> None:
     await look_at_own_history(database)
 
 
+@workflow
+async def after_signal_and_a_look_at_the_clock(database: str) -> None:
+    await wait_signal("go")
+    holdfast.now()
+    await look_at_own_history(database)
+
+
 @pytest.mark.parametrize(
     ("shape", "at_once"),
-    [(after_a_lone_signal, True), (after_signal_or_timer, False), (after_signal_with_a_wait_to_hand_out, False)],
+    [
+        (after_a_lone_signal, True),
+        (after_signal_or_timer, False),
+        (after_signal_with_a_wait_to_hand_out, False),
+        (after_signal_and_a_look_at_the_clock, False),
+    ],
     ids=lambda given: getattr(given, "name", ""),
 )  # fmt: skip
 def test_a_step_waits_for_the_commit_unless_a_signal_alone_leads_to_it(engine, database, shape, at_once):

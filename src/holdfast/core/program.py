@@ -216,6 +216,8 @@ class Program(Protocol):
     """What code, text and model definitions all turn into."""
 
     speculative: bool
+    asked_time: bool
+    """Whether the code has asked for the time since this was last said to be false."""
     report: Report | None
     sink: Sink | None
     clock: Callable[[], int]

@@ -163,14 +163,19 @@ class Happening(Spender):
 
     def follows_from_a_signal(self, events: list[Event]) -> bool:
         """Say whether a signal is all that has happened, and nothing else was waited for that could have come first."""
+        alone = len(events) == 1 and not self.wants and not self.launches and len(self.batch.events) == 1
+        if not alone or events[0].kind != Kind.SIGNAL_RECEIVED:
+            return False
         assert self._program is not None
-        alone = len(events) == 1 and events[0].kind == Kind.SIGNAL_RECEIVED and len(self.batch.events) == 1
-        return alone and not self.wants and not self.launches and self._program.speculative
+        self._program.asked_time = False
+        return self._program.speculative
 
     def wants_steps_only(self) -> bool:
-        """Say whether all that the next commit has to say is the signal, and all that is to be launched is plain steps."""
+        """Say whether all that the next commit has to say is the signal, and all that is to be launched is plain steps, to which
+        the time of its reception is nothing."""
         batch = self.batch
         if batch.finish is not None or len(batch.events) > 1 or any(getattr(batch, name) for name in LISTS if name != "taken"):
             return False
         plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
-        return plain and self.breach is None and not self.host.stopping
+        timeless = self._program is not None and not self._program.asked_time
+        return plain and timeless and self.breach is None and not self.host.stopping

@@ -27,7 +27,7 @@ class AsyncProgram(CodeProgram):
         self._cancelled = False
         self._main: asyncio.Task[bytes] | None = None
         self.loop = WorkflowLoop(  # type: ignore[abstract]
-            lambda: self.now / 1_000_000, self._set_timer
+            lambda: self.time() / 1_000_000, self._set_timer
         )
 
     async def _start(self) -> None:

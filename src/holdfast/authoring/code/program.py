@@ -74,6 +74,7 @@ class CodeProgram(ABC):
         self.failed_undos: list[str] = []
         self.stop_undoing = stop_undoing
         self.now = run.started_at or run.created_at
+        self.asked_time = False
         self.replaying = True
         self.closing = False
         self.report: Report | None = None
@@ -231,6 +232,11 @@ class CodeProgram(ABC):
             raise self._divergence
 
     # What replays the same
+
+    def time(self) -> int:
+        """Return the time by which the code lives: that of the last outcome that it has heard of."""
+        self.asked_time = True
+        return self.now
 
     def identify(self, name: str) -> str:
         """Return the identity of a call made here."""

@@ -87,7 +87,7 @@ def now() -> datetime:
     program = current_program.get()
     if program is None or current_step.get() is not None:
         return datetime.now(UTC)
-    return datetime.fromtimestamp(program.now / 1_000_000, UTC)
+    return datetime.fromtimestamp(program.time() / 1_000_000, UTC)
 
 
 def random() -> float:
