@@ -259,3 +259,25 @@ def test_a_person_wakes_a_run_that_sleeps(everywhere):
 
 def test_a_person_and_a_signal_may_come_together(everywhere):
     everywhere(ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed)
+
+
+# What follows from a signal alone begins before its reception is written
+
+
+@workflow
+async def ships_on_word() -> list[str]:
+    shipped = []
+    for _ in range(3):
+        shipped.append(await ship(await wait_signal("word", type=str)))
+    return shipped
+
+
+def test_a_step_that_did_not_wait_for_the_commit_is_done_for_the_same_signal_again(everywhere):
+    words = ["kelp", "rock", "tide"]
+
+    def shipped_in_order(lab):
+        assert lab.engine.run(RUN).result() == words
+        assert set(world) == {f"ship {word}" for word in words}
+
+    everywhere(ships_on_word, signals=[("word", word) for word in words], check=shipped_in_order)
+    everywhere(ships_on_word, signals=[("word", word) for word in words], early=True, check=shipped_in_order)
