@@ -191,7 +191,7 @@ def test_any_codec_will_do() -> None:
 )
 def test_stored_arguments_that_do_not_fit_are_refused_by_name(data: bytes, what: str) -> None:
     with pytest.raises(WrongType) as refused:
-        Signature(typed).check_args(codec, data)
+        Signature(typed).decode_args(codec, data)
 
     assert refused.value.facts["what"] == what
 
@@ -204,11 +204,28 @@ def test_arguments_written_by_hand_may_all_be_named() -> None:
 
 def test_broken_arguments_are_bad_data() -> None:
     with pytest.raises(BadData, match="the arguments of typed"):
-        Signature(typed).check_args(codec, b"[")
+        Signature(typed).decode_args(codec, b"[")
 
 
 def test_arguments_that_fit_pass_the_check() -> None:
-    Signature(typed).check_args(codec, b'[{"id": 1}]')
+    assert Signature(typed).encode_checked(codec, (Order(1),), {}) == b'[{"id":1,"tags":[]}]'
+
+
+@pytest.mark.parametrize("given", [("1",), (True,), (1.0,), (None,)])
+def test_arguments_that_would_come_back_as_something_else_are_refused(given: tuple[object, ...]) -> None:
+    def count(number: int) -> None: ...
+
+    assert Signature(count).encode_checked(codec, (1,), {}) == b"[1]"
+    with pytest.raises(WrongType, match="argument 'number' of count"):
+        Signature(count).encode_checked(codec, given, {})
+
+
+def test_what_is_given_beyond_the_named_ones_is_checked_too() -> None:
+    def add(first: int, *others: int) -> None: ...
+
+    assert Signature(add).encode_checked(codec, (1, 2, 3), {}) == b"[1,2,3]"
+    with pytest.raises(WrongType, match="argument 'others' of add"):
+        Signature(add).encode_checked(codec, (1, 2, "3"), {})
 
 
 def test_a_result_comes_back_by_its_annotation() -> None:

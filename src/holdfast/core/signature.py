@@ -13,7 +13,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Never, NoReturn, ParamSpecArgs, ParamSpecKwargs, Self, Unpack, get_origin
 
-from holdfast.core.codec import PLAIN, Codec, check_type, fit
+from holdfast.core.codec import PLAIN, Codec, check_type, fit, same
 from holdfast.errors import NotEncodable, WrongType
 
 Args = tuple[Any, ...]
@@ -39,6 +39,7 @@ class Signature:
         """The parameters (or "return") whose annotation could not be understood; they are taken as Any."""
 
         self._positional = [one.name for one in parameters if one.kind in _BY_POSITION]
+        self._kinds = [self._types[name] for name in self._positional]
         self._named = frozenset(one.name for one in parameters if one.kind in _BY_NAME)
         self._rest = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
         self._extra = next((one.name for one in parameters if one.kind is one.VAR_KEYWORD), "")
@@ -57,16 +58,27 @@ class Signature:
     def decode_args(self, codec: Codec, data: bytes) -> tuple[Args, Kwargs]:
         """Give the arguments to call the function with; defaults are left to it. Raises WrongType, BadData."""
         args, kwargs = self._bound(*self._split(codec.decode(data, what=f"the arguments of {self.name}()")))
-        if self._untyped:
+        if self._untyped or (not kwargs and self._has_types(args)):
             return args, kwargs
         return (
             tuple(self._fit(name, value) for name, value in zip(self._names_by_position(), args, strict=False)),
             {name: self._fit(name if name in self._named else self._extra, value) for name, value in kwargs.items()},
         )
 
-    def check_args(self, codec: Codec, data: bytes) -> None:
-        """Refuse arguments that the function cannot be called with. Raises WrongType, BadData."""
-        self.decode_args(codec, data)
+    def encode_checked(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
+        """Turn the arguments of a call into bytes, if the function can be called with what comes back of them. Raises WrongType,
+        NotEncodable, BadData."""
+        data = self.encode_args(codec, args, kwargs)
+        if kwargs or not all(map(same, args, self._kinds)) or len(args) > len(self._kinds):
+            self.decode_args(codec, data)
+        return data
+
+    def _has_types(self, args: Args) -> bool:
+        """Say whether these are just what is asked for, and need not be made of anything else."""
+        for value, kind in zip(args, self._kinds, strict=False):
+            if kind is not Any and type(value) is not kind:
+                return False
+        return len(args) <= len(self._kinds)
 
     def decode_result(self, codec: Codec, data: bytes) -> Any:
         """Turn a stored result into what the function is annotated to return. Raises WrongType, BadData."""

@@ -93,17 +93,16 @@ class Client:
         runs: list[NewRun] = []
         for item in items:
             if runs:
-                runs.append(self._like(runs[0], self._encoded(known, (item,), {}), options, lease))
+                runs.append(self._like(runs[0], self._encoded(known, (item,), {}), options))
             else:
                 runs.append(self._new_run(workflow, (item,), {}, options, lease))
         return runs, Request(c.StartRuns(runs), lambda answer: answer)
 
-    def _like(self, first: NewRun, data: bytes, options: Options, lease: Lease) -> NewRun:
+    def _like(self, first: NewRun, data: bytes, options: Options) -> NewRun:
         """Return a run that is started as another one is, with other arguments: the options are read once for all."""
         run_id = new_id()
         drawn, limits = (first.budgets, None) if first.limits is None else budgets.drawn_on(options["budget"], run_id)
-        session_id = None if first.available_at is not None else lease(first.route)
-        return msgspec.structs.replace(first, id=run_id, input=data, session_id=session_id, budgets=drawn, limits=limits)
+        return msgspec.structs.replace(first, id=run_id, input=data, budgets=drawn, limits=limits)
 
     def _new_run(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options, lease: Lease) -> NewRun:
         route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
@@ -160,8 +159,7 @@ class Client:
         signature = getattr(known, "signature", None)
         if signature is None:
             return self.codec.encode({"args": list(args), "kwargs": dict(kwargs)} if kwargs else list(args), what="the arguments")
-        data: bytes = signature.encode_args(self.codec, tuple(args), dict(kwargs))
-        signature.check_args(self.codec, data)
+        data: bytes = signature.encode_checked(self.codec, tuple(args), dict(kwargs))
         return data
 
     # Touching a run

@@ -107,16 +107,10 @@ class Driver(Happening):
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
             self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
-        events = past.valid(history)
-        self.outlet.replayed = not fresh
-        self._seq = history[-1].seq if history else 0
-        self.progress = past.Progress(events)
-        self._cancel_seen = self.progress.cancelled is not None
-        self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
-        self.waited = self.progress.waited
-        self.outlet.life += sum(event.kind == Kind.RUN_REPLAYED for event in history)
-        self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
-        self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
+        events = past.valid(history) if history else []
+        self.outlet.replayed, self.progress = not fresh, past.Progress(events)
+        if history:
+            self._recall(history, events)
         self.due_at(self.run.deadline)
         program = self._program = self._definition.program(self.run, self.host.codec)
         program.report, program.clock, program.token = self.reported, self.now, self.token_of
@@ -127,6 +121,16 @@ class Driver(Happening):
         if not fresh and self._cancelling and not self._cancel_seen:
             self.knock()
         await self._do(commands)
+
+    def _recall(self, history: list[Event], events: list[Event]) -> None:
+        """Take over what was in the memory of whoever held the run before; *events* are those of its history that count."""
+        self._seq = history[-1].seq
+        self._cancel_seen = self.progress.cancelled is not None
+        self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
+        self.waited = self.progress.waited
+        self.outlet.life += sum(event.kind == Kind.RUN_REPLAYED for event in history)
+        self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
+        self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
 
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None

@@ -8,6 +8,9 @@ import time
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_LOW = (1 << 20) - 1
+"""What the last two pairs say: all before them changes rarely."""
+
 _guard = threading.Lock()
 _last_ms = 0
 _tail = 0
@@ -20,11 +23,14 @@ def new_id() -> str:
     with _guard:
         ms = time.time_ns() // 1_000_000
         if ms > _last_ms:
-            _last_ms, _head = ms, _encode(ms, 10)
+            _last_ms = ms
             _tail = int.from_bytes(os.urandom(10), "big") >> 1  # room to count up within the millisecond
+            _head = ""
         else:
             _tail += 1
-        return _head + _encode(_tail, 16)
+        if not _head or not _tail & _LOW:
+            _head = _encode(_last_ms, 10) + _encode(_tail >> 20, 12)
+        return _head + _PAIRS[_tail >> 10 & 1023] + _PAIRS[_tail & 1023]
 
 
 def _encode(number: int, length: int) -> str:

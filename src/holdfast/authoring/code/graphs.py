@@ -36,8 +36,7 @@ def growing(program: CodeProgram, graph: Graph) -> Wish:
         )
 
     def encode(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        data: bytes = _known(workflow).signature.encode_args(program.codec, tuple(args), dict(kwargs))
-        _known(workflow).signature.check_args(program.codec, data)
+        data: bytes = _known(workflow).signature.encode_checked(program.codec, tuple(args), dict(kwargs))
         return data
 
     def unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
