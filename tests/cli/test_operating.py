@@ -81,7 +81,7 @@ def test_fork_makes_a_new_run_from_the_history_of_another(call):
 
 def test_resume_is_for_stuck_runs(call, database):
     run_id = call.start("shop.py:parcel", '"x"')
-    assert "This cannot happen to a run in this status" in call.error("resume", run_id)
+    assert "This cannot happen in this status" in call.error("resume", run_id)
 
     with sqlite3.connect(database) as raw:
         raw.execute("UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = ?", (b'{"type": "Diverged"}',))

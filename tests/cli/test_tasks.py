@@ -56,7 +56,7 @@ def test_a_task_shows_what_it_does(call, task):
 
     lines = [msgspec.json.decode(line) for line in call.text("tail", task, "--json").splitlines()]
     assert [line["value"] for line in lines] == [{"pages": 3}, {"pages": 4}, "done\n", {"state": "ok"}]
-    assert "owns this run now" in call.error("tasks", "emit", lease, "1")
+    assert "does not hold this run" in call.error("tasks", "emit", lease, "1")
     assert "half of it" in call.text("show", task)
 
 
@@ -90,11 +90,20 @@ def test_a_task_is_reclaimed(call, task):
     assert "is completed" in call.text("tasks", "complete", again)
 
 
+def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
+    for more in ((), ("--wait", "1m")):
+        other = call.text("tasks", "submit", "render", "--lane", "gpu").strip()
+        call.text("tasks", "claim", "--lane", "gpu", "--capability", "cuda", *more)
+        assert "no worker is alive" in call.json("why", other)["reason"]
+        assert [one["claims"] for one in call.json("workers")] == [False] * (1 + bool(more))
+    assert "only what it has leased" in call.text("workers")
+
+
 def test_operators_take_back_change_priorities_and_override(call, task):
     lease = claimed(call)["lease"]
     assert "taken back" in call.text("tasks", "revoke", task)
     assert "nobody holds" in call.text("tasks", "revoke", task)
-    assert "owns this run now" in call.error("tasks", "complete", lease)
+    assert "does not hold this run" in call.error("tasks", "complete", lease)
     assert "has priority 5, was 0" in call.text("tasks", "priority", task, "5")
     assert call.json("tasks", "override", task, "done by hand", "--result", "7")["status"] == "completed"
     assert call.json("show", task)["result"] == 7

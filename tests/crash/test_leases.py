@@ -59,6 +59,7 @@ def work(engine: Engine) -> None:
     for lease in leases.claim():
         if lease.waited is None:
             lease.progress(10, "begun")
+            lease.renew()
             lease.emit("a", "b", place=0)
             lease.emit({"state": "waits"}, mode="summary")
             lease.suspend(all_of(lease.create_wait("ok", expires="9d"), "go"), timeout="1d", on_timeout="fail")

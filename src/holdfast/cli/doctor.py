@@ -124,7 +124,7 @@ def _troubles(office: Office, workers: list[Seen]) -> Iterator[Trouble]:
 
 def _unserved(store: Store, living: list[Seen]) -> Iterator[Trouble]:
     """Name the routes on which runs are ready and that nobody serves."""
-    offers = [seen.offer for seen in living]
+    offers = [seen.offer for seen in living if seen.offer.claims]
     waiting: Counter[Route] = Counter()
     example: dict[Route, Run] = {}
     for run in _needing_a_worker(store, {seen.session.id for seen in living}):

@@ -77,10 +77,13 @@ def claim(limit: int, wait: str | None, ttl: str, worker: str, **offered: tuple[
     """Lease runs and print a lease for each, best first."""
     served: dict[str, Any] = {name: list(values) or None for name, values in offered.items() if name != "capabilities"}
     with desk().opened() as office:
-        leases: Leases = office.engine.leases(worker, ttl=ttl, capabilities=offered["capabilities"], **served)
+        served |= {"capabilities": offered["capabilities"], "claims": wait is not None}
+        leases: Leases = office.engine.leases(worker, ttl=ttl, **served)
         found = leases.claim(limit, wait=wait)
         if not found:
             leases.close()
+        elif wait is not None:
+            leases.rest()  # nobody is here any more who would claim
         if desk().as_json:
             print_json([_as_data(lease) for lease in found])
             return
@@ -239,7 +242,8 @@ def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> N
     """Lease this very run, whose holder is gone; past its limit of reclaims it fails instead."""
     with desk().opened() as office:
         found = office.find(run)
-        leases: Leases = office.engine.leases(worker, ttl=ttl, capabilities=capabilities, workflows=[found.workflow])
+        offer: dict[str, Any] = {"capabilities": capabilities, "workflows": [found.workflow], "claims": False}
+        leases: Leases = office.engine.leases(worker, ttl=ttl, **offer)
         try:
             answer = leases.reclaim(found.id)
         except HoldfastError:

@@ -50,6 +50,7 @@ def as_data(seen: Seen) -> dict[str, Any]:
         "capabilities": offer.capabilities,
         "namespace": offer.namespace,
         "concurrency": offer.concurrency,
+        "claims": offer.claims,
     }
 
 
@@ -70,6 +71,8 @@ def _row(seen: Seen, now: int) -> tuple[str, ...]:
 def serves(seen: Seen) -> str:
     """Write in one line what a worker serves."""
     offer = seen.offer
+    if not offer.claims:
+        return "only what it has leased"
     parts = [
         "any workflow" if offer.workflows is None else short(", ".join(sorted(offer.workflows)), 60) or "nothing",
         f"in {', '.join(offer.lanes)}" if offer.lanes is not None else "",

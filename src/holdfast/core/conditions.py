@@ -421,7 +421,7 @@ def _check_count(condition: Count) -> None:
 
 def _check_leaf(leaf: Leaf) -> None:
     name = leaf.name
-    if (isinstance(leaf, Named) or name is not None) and (not isinstance(name, str) or not name):
+    if (isinstance(leaf, Named) or name is not None) and (not isinstance(name, str) or not name.strip()):
         raise BadCondition(condition=repr(name), why="a signal has a name")
     if leaf.payload is None:
         return

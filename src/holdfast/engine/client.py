@@ -6,7 +6,7 @@ A request is a transition and what its answer means, so that blocking and asynch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +27,8 @@ from holdfast.engine.payloads.retention import checked_rule, checked_statuses
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadOption, HistoryGone, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
 from holdfast.store import contract as c
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 Moment = Duration | datetime
 Lease = Callable[[Route], str | None]
@@ -132,8 +134,12 @@ class Client:
         if isinstance(workflow, str):
             known = self.definitions().get(workflow)
             name, version, lane, capabilities = workflow, "1", "default", ()
+            if known is None and (not name.strip() or not checked_text("workflow", name)):
+                raise BadOption(option="workflow", value=name, why="a workflow has a name")
         else:
             known, name, version, lane, capabilities = workflow, "", "", "", ()
+            if known is None:
+                raise UnknownWorkflow(workflow=None, why="name one")
         if known is not None:
             if not hasattr(known, "program"):
                 raise UnknownWorkflow(workflow=getattr(known, "__name__", repr(known)), why="it is no @workflow")
@@ -168,7 +174,7 @@ class Client:
         self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
     ) -> Request:
         """Send a signal; the answer is Delivery."""
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name.strip():
             raise BadOption(option="name", value=name, why="a signal has a name")
         data = self.codec.encode(payload, what=f"signal {name!r}")
         key, source = checked_text("key", key), checked_text("source", source)
@@ -387,5 +393,5 @@ def moment(when: Moment, now: int, *, sign: int) -> int:
     """Return a datetime as an instant, or the instant that lies a duration before or after now."""
     if isinstance(when, datetime):
         aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
-        return int(aware.timestamp() * 1_000_000)
+        return (aware - _EPOCH) // _MICROSECOND
     return now + sign * duration.parse(when)

@@ -9,7 +9,7 @@ from holdfast.core.graphs.records import MARK
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import Status
 from holdfast.engine.client import Request
-from holdfast.engine.holding import Ended, Holding
+from holdfast.engine.holding import Ended, Holding, Term
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.store import contract as c
 
@@ -34,6 +34,7 @@ class Completions:
         self._done = list(done)
         self._plain: list[_Plain] = []
         self._others: list[int] = []
+        self._late: list[int] = []
         together, others = self._sorted()
         self.requests = [Request(c.CompleteLeases(together), self._understand), *others] if together else others
         """What is to be committed."""
@@ -43,9 +44,12 @@ class Completions:
         others: list[Request] = []
         known: set[str] = set()
         encode, is_small = self._desk.codec.encode, self._desk.is_small
+        over = {term: self._desk.is_over(session_id, term) for term, session_id in self._terms()}
         for place, (held, result) in enumerate(self._done):
             data = encode(result, "the result")
-            if held.run.id not in known and _nobody_must_hear_of(held) and is_small(data):
+            if over[held.term]:
+                self._late.append(place)
+            elif held.run.id not in known and _nobody_must_hear_of(held) and is_small(data):
                 known.add(held.run.id)
                 self._plain.append(_Plain(place, held))
                 together.append(c.Completion(held.run.id, held.proof.generation, held.seq, data))
@@ -53,6 +57,9 @@ class Completions:
                 self._others.append(place)
                 others.append(self._desk.complete(held, result))
         return together, others
+
+    def _terms(self) -> set[tuple[Term, str]]:
+        return {(held.term, held.proof.session_id) for held, _ in self._done}
 
     def _understand(self, answer: list[bool]) -> list[bool]:
         for (_, held), stood in zip(self._plain, answer, strict=True):
@@ -68,6 +75,8 @@ class Completions:
             self._answer_plain(rest.pop(0), found)
         for place, answer in zip(self._others, rest, strict=True):
             found[place] = self._explained(place, answer) if isinstance(answer, LeaseLost) else answer
+        for place in self._late:
+            found[place] = self._explained(place, LeaseLost(run=self._done[place][0].run.id))
         return found
 
     def _answer_plain(self, answer: Any, found: list[Answer]) -> None:

@@ -40,11 +40,18 @@ class Resumed(msgspec.Struct):
     value: bytes = b"null"
 
 
+class Term:
+    """Until when the leases of a session last, as far as its holder knows: somebody else may have renewed them."""
+
+    def __init__(self, until: int) -> None:
+        self.until = until
+
+
 class Holding:
     """A run that is held by an explicit lease, as far as its holder knows."""
 
-    def __init__(self, proof: Proof, run: Run, seq: int, policy: TaskPolicy) -> None:
-        self.proof, self.run, self.seq, self.policy = proof, run, seq, policy
+    def __init__(self, proof: Proof, run: Run, seq: int, policy: TaskPolicy, term: Term) -> None:
+        self.proof, self.run, self.seq, self.policy, self.term = proof, run, seq, policy, term
         self.open: Suspension | None = None
         """What it was suspended for, if nobody has judged yet whether that has come."""
         self.resumed: Resumed | None = None

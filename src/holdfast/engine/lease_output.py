@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.core import duration, streams
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_text
 from holdfast.core.streams import FrameKind, Mode, NewFrame, Output, Progress, StreamPart
 from holdfast.engine.client import Client, Request
 from holdfast.engine.holding import Holding
@@ -26,7 +27,7 @@ class Frames:
             raise BadOption(option="percent", why="say how far it is: a percentage, a message, or both")
         if percent is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100):
             raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
-        if message is not None and (not isinstance(message, str) or len(message) > 1000):
+        if message is not None and (not isinstance(message, str) or len(message) > 1000 or "\x00" in message):
             raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
         words = None if message is None else self._vault.text(message)
         told = Progress(None if percent is None else float(percent), words, self._store.now())
@@ -38,6 +39,7 @@ class Frames:
     ) -> Request:  # fmt: skip
         """Append frames, all of them or none; the answer is the number of the last one."""
         _check(values, kind, mode, keep, place)
+        checked_text("name", name)
         part = StreamPart("", held.attempt, held.proof.generation, place=place)
         now = self._store.now()
         if mode == Mode.SUMMARY:
@@ -84,9 +86,9 @@ class Frames:
 def _check(values: Sequence[Any], kind: str, mode: str, keep: int | None, place: int | None) -> None:
     if not values:
         raise BadOption(option="values", why="there is nothing to append")
-    if kind not in set(FrameKind):
+    if kind not in list(FrameKind):
         raise BadOption(option="kind", value=kind, known=", ".join(FrameKind))
-    if mode not in set(Mode):
+    if mode not in list(Mode):
         raise BadOption(option="mode", value=mode, known=", ".join(Mode))
     if kind in (FrameKind.STDOUT, FrameKind.STDERR) and not all(isinstance(value, str) for value in values):
         raise BadOption(option="kind", value=kind, why="it is text")

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.core import duration, leases
 from holdfast.core.duration import Duration
 from holdfast.core.leases import FailureKind, Proof, TaskPolicy
+from holdfast.core.options import checked_text, priority_of
 from holdfast.core.records import Event, Kind, Route, Run, Session, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
@@ -25,11 +26,12 @@ from holdfast.core.streams import Reason
 from holdfast.core.suspensions import checked_instant
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, instant
-from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
+from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried, Term
 from holdfast.engine.ids import new_id
+from holdfast.engine.lasting import Lasting, lifetime_of
 from holdfast.engine.lease_output import Frames
 from holdfast.engine.suspending import Suspending
-from holdfast.errors import BadOption, HoldfastError, LeaseLost, NotReclaimable, RunFinished, RunNotFound
+from holdfast.errors import BadOption, HoldfastError, LeaseLost, NotEncodable, NotReclaimable, RunFinished, RunNotFound
 from holdfast.store import contract as c
 
 NOBODY = TaskPolicy()
@@ -57,7 +59,7 @@ class Seen:
 _SEEN: WeakKeyDictionary[Client, Seen] = WeakKeyDictionary()
 
 
-class LeaseDesk(Suspending):
+class LeaseDesk(Suspending, Lasting):
     """Turns what holders and operators ask into transitions."""
 
     def __init__(self, client: Client, horizon: Duration | None = None) -> None:
@@ -80,27 +82,27 @@ class LeaseDesk(Suspending):
         workflows: Sequence[str] | None,
         lanes: Sequence[str] | None,
         capabilities: Sequence[str] = (),
-    ) -> tuple[Session, int]:
-        """Return a session for a holder, and its lifetime. It has no process that could be looked at: it lives while it is
-        renewed."""
-        lifetime = duration.parse(ttl)
+        *,
+        claims: bool = True,
+    ) -> Session:
+        """Return a session for a holder. It has no process that could be looked at: it lives while it is renewed. One that does
+        not claim again only holds what it has claimed."""
+        lifetime = lifetime_of(ttl)
         if not workflows and not lanes:
             raise BadOption(option="workflows", why="say which workflows, or which lanes, these leases are for")
-        if lifetime <= 0:
-            raise BadOption(option="ttl", value=ttl, why="a lease lasts longer than nothing")
-        now = self.store.now()
-        session = Session(
-            id=new_id(), worker=worker or socket.gethostname(), host=socket.gethostname(), pid=0, slot=-1, started_at=now,
-            beat_at=now, expires_at=now + lifetime, serves=self._serves(workflows, lanes, capabilities),
+        now, name = self.store.now(), checked_text("worker", worker or None) or socket.gethostname()
+        return Session(
+            id=new_id(), worker=name, host=socket.gethostname(), pid=0, slot=-1, started_at=now,
+            beat_at=now, expires_at=now + lifetime, serves=self._serves(workflows, lanes, capabilities, claims=claims),
         )  # fmt: skip
-        return session, lifetime
 
-    def _serves(self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str]) -> bytes:
+    def _serves(
+        self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, claims: bool
+    ) -> bytes:  # fmt: skip
         """Return what a holder offers, as those are told who ask why a run does not move."""
         offer = {"workflows": dict.fromkeys(workflows) if workflows else None, "lanes": list(lanes) if lanes else None}
-        return msgspec.json.encode(
-            {**offer, "capabilities": list(capabilities), "namespace": self.namespace, "concurrency": PLENTY}
-        )
+        more = {"capabilities": list(capabilities), "namespace": self.namespace, "concurrency": PLENTY, "claims": claims}
+        return msgspec.json.encode({**offer, **more})
 
     def routes(
         self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, fresh: bool = True
@@ -141,7 +143,7 @@ class LeaseDesk(Suspending):
         found = [one for one in self.store.sessions() if one.id == run.session_id and one.expires_at < now]
         return [c.EndSession(one.id, crashed=True) for one in found]
 
-    def reclaim(self, session_id: str, run_id: str, routes: Sequence[tuple[int, str]]) -> Request:
+    def reclaim(self, session_id: str, run_id: str, routes: Sequence[tuple[int, str]], term: Term) -> Request:
         """Lease this very run; the answer is as for ``claim``. Raises NotReclaimable, RunFinished."""
         run, known = self._mine(run_id), self.store.routes()
         if run.status in FINAL:
@@ -151,7 +153,7 @@ class LeaseDesk(Suspending):
         if not offered:
             raise NotReclaimable(run=run_id, why="this holder does not offer its workflow, its lane, or all its capabilities")
 
-        request = self.claim(session_id, offered, 1, run_id)
+        request = self.claim(session_id, offered, 1, term, run_id)
 
         def understand(answer: list[c.Leased]) -> list[Holding]:
             if answer:
@@ -174,12 +176,14 @@ class LeaseDesk(Suspending):
             raise RunNotFound(run=run_id)
         return run
 
-    def claim(self, session_id: str, routes: Sequence[tuple[int, str]], limit: int, run_id: str | None = None) -> Request:
+    def claim(
+        self, session_id: str, routes: Sequence[tuple[int, str]], limit: int, term: Term, run_id: str | None = None
+    ) -> Request:  # fmt: skip
         """Lease runs; the answer is what is handed to the holder: not what waits on, nor what was lost too often."""
         begun: dict[str, tuple[Holding, Request | None]] = {}
 
         def judge(leased: c.Leased, history: list[Event], signals: Callable[[], list[Signal]]) -> c.Advance | None:
-            held, request = _holding(session_id, leased), None
+            held, request = _holding(session_id, leased, term), None
             try:
                 held.failures = leases.failures_in(history)
                 self.look_back(held, history)
@@ -190,7 +194,7 @@ class LeaseDesk(Suspending):
             return None if request is None else self._client.vault.seal(request.op)  # type: ignore[return-value]
 
         def understand(answer: list[c.Leased]) -> list[Holding]:
-            found = [begun.get(one.run.id) or (_holding(session_id, one), None) for one in answer]
+            found = [begun.get(one.run.id) or (_holding(session_id, one, term), None) for one in answer]
             return [held for held, request in found if request is None or request.understand(None)]
 
         return Request(c.ClaimLeases(session_id, routes, limit, run_id, judge), understand)
@@ -228,12 +232,16 @@ class LeaseDesk(Suspending):
         return Request(request.op, understand)
 
     def again(self, text: object) -> Holding:
-        """Return the lease that a proof shows, as long as it stands. Raises BadLease, LeaseLost."""
+        """Return the lease that a proof shows, or has shown. Raises BadLease; LeaseLost when there never was such a lease."""
         proof = leases.read_proof(text)
         run = self._run(proof)
+        if proof.generation > run.generation:
+            raise LeaseLost(run=run.id, generation=proof.generation, why="there is no such lease")
+        if proof.generation == run.generation and run.session_id not in (None, proof.session_id):
+            raise LeaseLost(run=run.id, generation=proof.generation, why="this lease belongs to another session")
         history = self.store.history(proof.run_id)
         seq = history[-1].seq if history else 0
-        held = Holding(proof, run, seq, self._policy(run.id))
+        held = Holding(proof, run, seq, self._policy(run.id), Term(self._expiry(proof.session_id)))
         held.failures = leases.failures_in(history)
         self.look_back(held, history)
         return held
@@ -264,9 +272,9 @@ class LeaseDesk(Suspending):
 
     def fail(self, held: Holding, kind: str, message: str, details: Mapping[str, Any] | None) -> Request:
         """Say that the attempt failed; what follows is as the kind and the policy say."""
-        if kind not in set(FailureKind):
+        if kind not in list(FailureKind):
             raise BadOption(option="kind", value=kind, known=", ".join(FailureKind))
-        error = msgspec.json.encode({"type": kind, "message": message, "facts": dict(details or {})})
+        error = self._told(kind, message, details)
         wait = leases.decide(held.policy, FailureKind(kind), held.failures, random.random())
         until = None if wait is None else self.store.now() + wait
         failed = Event(Kind.ATTEMPT_FAILED, None, msgspec.json.encode({"kind": kind, "until": until}), error)
@@ -280,6 +288,16 @@ class LeaseDesk(Suspending):
             over = Event(Kind.RUN_EXPIRED if late else Kind.RUN_CANCELLED, error=error)
         closes = Reason.FAILED if status is Status.FAILED else status.value
         return self._write(held, [failed, over], Ended(status), status=status, error=error, closes=closes)
+
+    def _told(self, kind: str, message: str, details: Mapping[str, Any] | None) -> bytes:
+        if not isinstance(message, str):
+            raise BadOption(option="message", value=message, why="it is a text")
+        if details is not None and not isinstance(details, Mapping):
+            raise BadOption(option="details", value=details, why="give names and values")
+        try:
+            return msgspec.json.encode({"type": kind, "message": message, "facts": dict(details or {})})
+        except (TypeError, ValueError) as error:
+            raise NotEncodable(value="the failure", why=str(error)) from None
 
     def delay(self, held: Holding, until: Moment) -> Request:
         """Put the run off; it is no failed attempt."""
@@ -314,8 +332,7 @@ class LeaseDesk(Suspending):
         run = self._run(held.proof)
         if self._is_the_same(op, run):
             return self._first_answer(op, run) or request.understand(None)
-        why = "the run has ended" if run.status in FINAL else "the lease was taken back, or ran out"
-        raise LeaseLost(run=run.id, generation=held.proof.generation, why=why, status=run.status.value) from refused
+        raise self.lost(held) from refused
 
     def caught_up(self, held: Holding) -> bool:
         """See whether somebody else has written to the run with the same proof; then this lease goes on from there."""
@@ -346,23 +363,22 @@ class LeaseDesk(Suspending):
 
     def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request:
         """Take a run from its holder; the answer is whether anybody held it."""
-        return Request(c.RevokeLease(run_id=run_id, namespace=self.namespace, reason=reason, session_id=session_id), bool)
+        op = c.RevokeLease(run_id=_run_id(run_id), namespace=self.namespace, reason=_reason(reason), session_id=session_id)
+        return Request(op, bool)
 
     def priority(self, run_id: str, priority: int) -> Request:
         """Change the priority of a run; the answer is the old one."""
-        if isinstance(priority, bool) or not isinstance(priority, int) or not -1000 <= priority <= 1000:
-            raise BadOption(option="priority", value=priority, why="it is a whole number from -1000 to 1000")
-        return Request(c.SetPriority(run_id=run_id, namespace=self.namespace, priority=priority), int)
+        op = c.SetPriority(run_id=_run_id(run_id), namespace=self.namespace, priority=priority_of(priority))
+        return Request(op, int)
 
     def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request:
         """End a run as an operator says."""
-        if not reason:
-            raise BadOption(option="reason", why="say why: it is kept in the history")
+        reason = _reason(reason)
         error = msgspec.json.encode({"type": "Overridden", "message": reason}) if failed else None
         data = None if failed else self.codec.encode(result, what="the result")
         status = Status.FAILED if failed else Status.COMPLETED
         op = c.OverrideRun(
-            run_id=run_id, namespace=self.namespace, status=status, reason=reason, result=data, error=error
+            run_id=_run_id(run_id), namespace=self.namespace, status=status, reason=reason, result=data, error=error
         )  # fmt: skip
         return Request(op, Status)
 
@@ -376,10 +392,22 @@ class LeaseDesk(Suspending):
         return self.codec.decode(self._client.vault.open(run.input, f"the input of run {run.id}"))
 
 
-def _holding(session_id: str, leased: c.Leased) -> Holding:
+def _run_id(run_id: str) -> str:
+    if not isinstance(run_id, str):
+        raise RunNotFound(run=run_id)
+    return run_id
+
+
+def _reason(reason: str) -> str:
+    if not isinstance(reason, str) or not reason.strip():
+        raise BadOption(option="reason", value=reason, why="say why: it is kept in the history")
+    return reason
+
+
+def _holding(session_id: str, leased: c.Leased, term: Term) -> Holding:
     run = leased.run
     policy = NOBODY if leased.policy is None else msgspec.json.decode(leased.policy, type=TaskPolicy)
-    return Holding(Proof(run.id, run.generation, session_id), run, leased.seq, policy)
+    return Holding(Proof(run.id, run.generation, session_id), run, leased.seq, policy, term)
 
 
 def _essence(event: Event) -> tuple[object, ...]:

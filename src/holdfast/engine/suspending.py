@@ -61,7 +61,7 @@ class Suspending:
 
     def create_wait(self, held: Holding, name: str, expires: Moment | None) -> Request:
         """Open a wait that can be handed out; the answer is LeaseWait. There must be a key."""
-        checked_text("name", name)
+        checked_text("name", "" if name is None else name)
         now = self.store.now()
         until = None if expires is None else suspensions.checked_instant("expires", instant(expires, now), now, self.horizon)
         key = tokens.current(self.store.keys())

@@ -89,9 +89,9 @@ HoldfastError
 ├── Fail                       raised by user code: do not retry
 ├── Retry                      raised by user code: try again, after a while
 ├── ResultTimeout              ``result(timeout=...)`` waited long enough
-├── LeaseLost                  another worker owns the run now; the write changed nothing
+├── LeaseLost                  whoever wrote does not hold the run; the write changed nothing
 ├── Fenced                     somebody newer was here; the write outside changed nothing
-├── IllegalMove                this cannot happen to a run in this status
+├── IllegalMove                this cannot happen in this status
 ├── Diverged                   the code no longer matches the history that it replays
 └── StoreError                 the database said no
     ├── StoreBusy              somebody else kept the write lock too long
@@ -449,7 +449,7 @@ class ResultTimeout(HoldfastError, TimeoutError):
 
 
 class LeaseLost(HoldfastError):
-    """Another worker owns this run now: the write was refused and changed nothing."""
+    """Whoever wrote does not hold this run: the write was refused and changed nothing."""
 
 
 class Fenced(HoldfastError):
@@ -457,7 +457,7 @@ class Fenced(HoldfastError):
 
 
 class IllegalMove(HoldfastError):
-    """This cannot happen to a run in this status."""
+    """This cannot happen in this status."""
 
 
 class Diverged(HoldfastError):

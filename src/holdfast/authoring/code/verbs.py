@@ -32,7 +32,7 @@ def sleeping(program: CodeProgram, length: Duration) -> Wish:
 
 def awaiting_signal(program: CodeProgram, name: str, timeout: Duration | None, type: Any) -> Wish:
     """Wait for a signal of that name."""
-    if not name or not isinstance(name, str):
+    if not isinstance(name, str) or not name.strip():
         raise BadOption(option="name", value=name, why="a signal has a name")
 
     def understand(event: Event) -> Any:

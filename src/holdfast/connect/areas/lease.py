@@ -84,6 +84,15 @@ class LeaseFacts:
         """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do so: ``cancel()``."""
         return self._desk.cancel_reason(self._holding)
 
+    def _renewal(self, ttl: Duration) -> Request:
+        return self._desk.renew(self._holding.proof.session_id, ttl, self._holding.term, self._holding)
+
+    def _refuse_late(self) -> None:
+        """A lease that has run out is over, also while nobody has taken the run. Raises LeaseLost."""
+        late = self._desk.late(self._holding)
+        if late is not None:
+            raise late
+
     def __repr__(self) -> str:
         return f"<lease {self.proof}>"
 
@@ -91,18 +100,20 @@ class LeaseFacts:
 class Lease(LeaseFacts):
     """The right to write one run. Each call that ends it says what came of it; made again, it is answered the same."""
 
-    def __init__(self, holding: Holding, desk: LeaseDesk, do: Do, renew: Callable[[], None]) -> None:
-        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
+    def __init__(self, holding: Holding, desk: LeaseDesk, do: Do, ttl: Duration) -> None:
+        self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
 
-    def renew(self) -> None:
-        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
-        self._renew()
+    def renew(self) -> int:
+        """Keep the lease, and all others of this holder; return until when, in microseconds since 1970. Raises LeaseLost when it
+        is too late, or when this run is no longer held by it."""
+        until: int = self._do(self._renewal(self._ttl))
+        return until
 
     # What it shows
 
     def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
-        self._do(self._desk.frames.progress(self._holding, percent, message))
+        self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
 
     def emit(
         self, *values: Any, kind: str = FrameKind.EVENT, name: str | None = None, mode: str = Mode.DURABLE,
@@ -113,7 +124,7 @@ class Lease(LeaseFacts):
         options: dict[str, Any] = {"kind": kind, "name": name, "mode": mode, "keep": keep, "ttl": ttl, "place": place}
         for left in reversed(range(TRIES)):
             try:
-                last: int = self._do(self._desk.frames.append(self._holding, values, **options))
+                last: int = self._show(lambda: self._desk.frames.append(self._holding, values, **options))
             except BadOption as error:
                 if not left or error.facts.get("option") != "since":
                     raise
@@ -141,6 +152,7 @@ class Lease(LeaseFacts):
     def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
         """Open a wait that can be handed out, or return the open one of that name: whoever has its token may deliver signals to
         it, already now."""
+        self._desk.check_stands(self._holding)
         known = self._desk.known_wait(self._holding, name)
         if known is not None:
             return known
@@ -164,9 +176,18 @@ class Lease(LeaseFacts):
         assert isinstance(answer, Ended)
         return answer
 
+    def _show(self, make: Make) -> Any:
+        request = make()
+        try:
+            self._refuse_late()
+            return self._do(request)
+        except LeaseLost as refused:
+            raise self._desk.lost(self._holding) from refused
+
     def _write(self, make: Make) -> Any:
         request = make()
         try:
+            self._refuse_late()
             return self._do(request)
         except LeaseLost as refused:
             return self._desk.explain(self._holding, request, refused)
@@ -184,16 +205,18 @@ AsyncDo = Callable[[Request], Awaitable[Any]]
 class AsyncLease(LeaseFacts):
     """The right to write one run, for asyncio programs."""
 
-    def __init__(self, holding: Holding, desk: LeaseDesk, do: AsyncDo, renew: Callable[[], Awaitable[None]]) -> None:
-        self._holding, self._desk, self._do, self._renew = holding, desk, do, renew
+    def __init__(self, holding: Holding, desk: LeaseDesk, do: AsyncDo, ttl: Duration) -> None:
+        self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
 
-    async def renew(self) -> None:
-        """Keep the lease, and all others of this holder. Raises LeaseLost when it is too late."""
-        await self._renew()
+    async def renew(self) -> int:
+        """Keep the lease, and all others of this holder; return until when. Raises LeaseLost when it is too late, or when this
+        run is no longer held by it."""
+        until: int = await self._do(self._renewal(self._ttl))
+        return until
 
     async def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
-        await self._do(self._desk.frames.progress(self._holding, percent, message))
+        await self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
 
     async def emit(
         self, *values: Any, kind: str = FrameKind.EVENT, name: str | None = None, mode: str = Mode.DURABLE,
@@ -203,7 +226,7 @@ class AsyncLease(LeaseFacts):
         options: dict[str, Any] = {"kind": kind, "name": name, "mode": mode, "keep": keep, "ttl": ttl, "place": place}
         for left in reversed(range(TRIES)):
             try:
-                last: int = await self._do(self._desk.frames.append(self._holding, values, **options))
+                last: int = await self._show(lambda: self._desk.frames.append(self._holding, values, **options))
             except BadOption as error:
                 if not left or error.facts.get("option") != "since":
                     raise
@@ -228,6 +251,7 @@ class AsyncLease(LeaseFacts):
 
     async def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
         """Open a wait that can be handed out, or return the open one of that name."""
+        self._desk.check_stands(self._holding)
         known = self._desk.known_wait(self._holding, name)
         if known is not None:
             return known
@@ -250,9 +274,18 @@ class AsyncLease(LeaseFacts):
         assert isinstance(answer, Ended)
         return answer
 
+    async def _show(self, make: Make) -> Any:
+        request = make()
+        try:
+            self._refuse_late()
+            return await self._do(request)
+        except LeaseLost as refused:
+            raise self._desk.lost(self._holding) from refused
+
     async def _write(self, make: Make) -> Any:
         request = make()
         try:
+            self._refuse_late()
             return await self._do(request)
         except LeaseLost as refused:
             return self._desk.explain(self._holding, request, refused)

@@ -13,11 +13,12 @@ from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.connect.areas.lease import AsyncDo, AsyncLease, Do, Lease
 from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_count, checked_words
+from holdfast.core.records import Session
 from holdfast.core.status import Status
 from holdfast.engine.client import Request
 from holdfast.engine.completing import Answer, Completions, is_trouble
-from holdfast.engine.holding import Ended
+from holdfast.engine.holding import Ended, Term
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.work import Work
 from holdfast.errors import LeaseLost
@@ -43,21 +44,58 @@ def _final(answer: Answer) -> Ended | LeaseLost:
     raise answer
 
 
-class Leases:
-    """A holder of leases. All of them live while it is renewed; when it is closed, or dies, they go back."""
+class _Holder:
+    """What holders of leases offer, and their session."""
+
+    session_id: str
+    _term: Term
 
     def __init__(
-        self, desk: LeaseDesk, do: Do, do_all: DoAll, work: Work, *, worker: str = "", workflows: Sequence[str] | None = None,
-        lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
+        self, desk: LeaseDesk, *, worker: str = "", workflows: str | Sequence[str] | None = None,
+        lanes: str | Sequence[str] | None = None, capabilities: str | Sequence[str] = (), ttl: Duration = "30s",
+        claims: bool = True,
     ) -> None:  # fmt: skip
-        self._desk, self._do, self._do_all, self._work = desk, do, do_all, work
-        self._workflows, self._lanes, self._capabilities = workflows, lanes, checked_capabilities(capabilities)
-        session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
-        self.session_id = session.id
+        self._desk, self._worker, self._ttl, self._claims = desk, worker, ttl, claims
+        self._workflows, self._lanes = checked_words("workflows", workflows), checked_words("lanes", lanes)
+        self._capabilities = checked_capabilities(capabilities)
+        self._closed = False
+
+    def _beginning(self) -> Request:
+        """Return what opens a session for this holder."""
+        session = self._session(claims=self._claims)
+        self.session_id, self._term = session.id, Term(session.expires_at)
+        return Request(c.OpenSession(session), _ignore)
+
+    def _session(self, *, claims: bool) -> Session:
+        return self._desk.session(self._worker, self._ttl, self._workflows, self._lanes, self._capabilities, claims=claims)
+
+    def _resting(self) -> Request:
+        """Return what says that this holder claims nothing more, and only holds what it has."""
+        session = self._session(claims=False)
+        session.id, session.expires_at = self.session_id, self._term.until
+        return Request(c.OpenSession(session), _ignore)
+
+    def _is_over(self) -> bool:
+        """Say whether the session has run out, so that another one is needed to lease anything. Raises LeaseLost."""
+        if self._closed:
+            raise LeaseLost(session=self.session_id, why="this holder was closed")
+        return self._desk.is_over(self.session_id, self._term)
+
+    def _ending(self) -> Request:
+        self._closed = True
+        return Request(c.EndSession(self.session_id, crashed=False), _ignore)
+
+
+class Leases(_Holder):
+    """A holder of leases. All of them live while it is renewed; when it is closed, or dies, they go back."""
+
+    def __init__(self, desk: LeaseDesk, do: Do, do_all: DoAll, work: Work, **offer: Any) -> None:
+        super().__init__(desk, **offer)
+        self._do, self._do_all, self._work = do, do_all, work
         self._claiming, self._guard = threading.Lock(), threading.Lock()
         self._stock: deque[Lease] = deque()
         self._hungry = 0
-        do(Request(c.OpenSession(session), _ignore))
+        do(self._beginning())
 
     def __enter__(self) -> Leases:
         return self
@@ -66,8 +104,9 @@ class Leases:
         self.close()
 
     def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[Lease]:
-        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several threads may call it."""
-        patience = seconds_of(wait) or 0.0
+        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several threads may call it. A holder
+        that was not renewed in time has lost what it held, and begins anew."""
+        patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
         found = self._take(limit)
         if found or patience <= 0:
             return found
@@ -90,6 +129,9 @@ class Leases:
             self._hungry += limit
         try:
             with self._claiming:
+                if self._is_over():
+                    self._stock.clear()
+                    self._do(self._beginning())
                 if not self._stock:
                     self._stock.extend(self._claim(max(self._hungry, limit)))
                 return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
@@ -113,19 +155,21 @@ class Leases:
     def _lease(self, limit: int) -> list[Lease]:
         offer = (self._workflows, self._lanes, self._capabilities)
         routes = self._desk.routes(*offer, fresh=False)
-        found = self._do(self._desk.claim(self.session_id, routes, limit)) if routes else []
+        found = self._do(self._desk.claim(self.session_id, routes, limit, self._term)) if routes else []
         if not found and (now := self._desk.routes(*offer)) != routes:
-            found = self._do(self._desk.claim(self.session_id, now, limit))
-        return [Lease(held, self._desk, self._do, self.renew) for held in found]
+            found = self._do(self._desk.claim(self.session_id, now, limit, self._term))
+        return [Lease(held, self._desk, self._do, self._ttl) for held in found]
 
     def reclaim(self, run_id: str) -> Lease | Ended:
         """Lease this very run, whose holder is gone or has given it back, whatever else could be leased. It counts as lost; past
         the policy's ``reclaims`` the run has failed, and that is the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
+        if self._is_over():
+            self._do(self._beginning())
         for op in self._desk.gone_holder(run_id):
             self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = self._do(self._desk.reclaim(self.session_id, run_id, routes))
-        return Lease(found[0], self._desk, self._do, self.renew) if found else Ended(self._desk.status(run_id))
+        found = self._do(self._desk.reclaim(self.session_id, run_id, routes, self._term))
+        return Lease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
@@ -134,14 +178,18 @@ class Leases:
         answers = together.answers(self._do_all(together.requests))
         return [_final(_alone(*pair) if is_trouble(answer) else answer) for pair, answer in zip(pairs, answers, strict=True)]
 
-    def renew(self) -> None:
-        """Keep all leases of this holder. Raises LeaseLost when it is too late."""
-        if not self._do(Request(c.Beat(self.session_id, self._lifetime), bool)):
-            raise LeaseLost(session=self.session_id, why="it was not renewed in time; what it held went to others")
+    def renew(self) -> int:
+        """Keep all leases of this holder; return until when, in microseconds since 1970. Raises LeaseLost when it is too late."""
+        until: int = self._do(self._desk.renew(self.session_id, self._ttl, self._term))
+        return until
+
+    def rest(self) -> None:
+        """Claim nothing more, and only hold what is held: `holdfast why` counts on this holder no longer."""
+        self._do(self._resting())
 
     def close(self) -> None:
         """Give back what is still held, at once."""
-        self._do(Request(c.EndSession(self.session_id, crashed=False), _ignore))
+        self._do(self._ending())
 
 
 class LeaseCalls(Calls):
@@ -165,14 +213,7 @@ class LeaseCalls(Calls):
     def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> Lease:
         """Take up a lease by its proof. Raises BadLease; what can no longer be done raises LeaseLost when it is tried."""
         desk = LeaseDesk(self._parts.client, horizon)
-        holding = desk.again(proof)
-        session_id = holding.proof.session_id
-
-        def renew() -> None:
-            if not self._do(Request(c.Beat(session_id, int((seconds_of(ttl) or 0) * 1_000_000)), bool)):
-                raise LeaseLost(session=session_id, why="it was not renewed in time; what it held went to others")
-
-        return Lease(holding, desk, self._do, renew)
+        return Lease(desk.again(proof), desk, self._do, ttl)
 
     def revoke(self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None) -> bool:
         """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
@@ -190,23 +231,19 @@ class LeaseCalls(Calls):
         return status
 
 
-class AsyncLeases:
+class AsyncLeases(_Holder):
     """A holder of leases in an asyncio program. ``async with`` opens and closes it."""
 
-    def __init__(
-        self, desk: LeaseDesk, do: AsyncDo, work: Work, *, worker: str = "", workflows: Sequence[str] | None = None,
-        lanes: Sequence[str] | None = None, capabilities: Sequence[str] = (), ttl: Duration = "30s",
-    ) -> None:  # fmt: skip
-        self._desk, self._do, self._work = desk, do, work
-        self._workflows, self._lanes, self._capabilities = workflows, lanes, checked_capabilities(capabilities)
-        self._session, self._lifetime = desk.session(worker, ttl, workflows, lanes, self._capabilities)
-        self.session_id = self._session.id
+    def __init__(self, desk: LeaseDesk, do: AsyncDo, work: Work, **offer: Any) -> None:
+        super().__init__(desk, **offer)
+        self._do, self._work = do, work
+        self._opening = self._beginning()
         self._claiming = asyncio.Lock()
         self._stock: deque[AsyncLease] = deque()
         self._hungry = 0
 
     async def __aenter__(self) -> AsyncLeases:
-        await self._do(Request(c.OpenSession(self._session), _ignore))
+        await self._do(self._opening)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -214,7 +251,7 @@ class AsyncLeases:
 
     async def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[AsyncLease]:
         """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several tasks may call it."""
-        patience = seconds_of(wait) or 0.0
+        patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
         found = await self._take(limit)
         if found or patience <= 0:
             return found
@@ -239,6 +276,9 @@ class AsyncLeases:
         self._hungry += limit
         try:
             async with self._claiming:
+                if self._is_over():
+                    self._stock.clear()
+                    await self._do(self._beginning())
                 if not self._stock:
                     self._stock.extend(await self._claim(max(self._hungry, limit)))
                 return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
@@ -261,18 +301,20 @@ class AsyncLeases:
     async def _lease(self, limit: int) -> list[AsyncLease]:
         offer = (self._workflows, self._lanes, self._capabilities)
         routes = self._desk.routes(*offer, fresh=False)
-        found = await self._do(self._desk.claim(self.session_id, routes, limit)) if routes else []
+        found = await self._do(self._desk.claim(self.session_id, routes, limit, self._term)) if routes else []
         if not found and (now := self._desk.routes(*offer)) != routes:
-            found = await self._do(self._desk.claim(self.session_id, now, limit))
-        return [AsyncLease(held, self._desk, self._do, self.renew) for held in found]
+            found = await self._do(self._desk.claim(self.session_id, now, limit, self._term))
+        return [AsyncLease(held, self._desk, self._do, self._ttl) for held in found]
 
     async def reclaim(self, run_id: str) -> AsyncLease | Ended:
         """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable, RunNotFound, RunFinished."""
+        if self._is_over():
+            await self._do(self._beginning())
         for op in self._desk.gone_holder(run_id):
             await self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes))
-        return AsyncLease(found[0], self._desk, self._do, self.renew) if found else Ended(self._desk.status(run_id))
+        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes, self._term))
+        return AsyncLease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
@@ -285,14 +327,18 @@ class AsyncLeases:
                 (answers[place],) = await asyncio.gather(lease.complete(result), return_exceptions=True)
         return [_final(answer) for answer in answers]
 
-    async def renew(self) -> None:
-        """Keep all leases of this holder. Raises LeaseLost when it is too late."""
-        if not await self._do(Request(c.Beat(self.session_id, self._lifetime), bool)):
-            raise LeaseLost(session=self.session_id, why="it was not renewed in time; what it held went to others")
+    async def renew(self) -> int:
+        """Keep all leases of this holder; return until when. Raises LeaseLost when it is too late."""
+        until: int = await self._do(self._desk.renew(self.session_id, self._ttl, self._term))
+        return until
+
+    async def rest(self) -> None:
+        """Claim nothing more, and only hold what is held."""
+        await self._do(self._resting())
 
     async def close(self) -> None:
         """Give back what is still held, at once."""
-        await self._do(Request(c.EndSession(self.session_id, crashed=False), _ignore))
+        await self._do(self._ending())
 
 
 class AsyncLeaseCalls(AsyncCalls):
@@ -305,14 +351,7 @@ class AsyncLeaseCalls(AsyncCalls):
     def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> AsyncLease:
         """Take up a lease by its proof. Raises BadLease; what can no longer be done raises LeaseLost when it is tried."""
         desk = LeaseDesk(self._parts.client, horizon)
-        holding = desk.again(proof)
-        session_id = holding.proof.session_id
-
-        async def renew() -> None:
-            if not await self._do(Request(c.Beat(session_id, int((seconds_of(ttl) or 0) * 1_000_000)), bool)):
-                raise LeaseLost(session=session_id, why="it was not renewed in time; what it held went to others")
-
-        return AsyncLease(holding, desk, self._do, renew)
+        return AsyncLease(desk.again(proof), desk, self._do, ttl)
 
     async def revoke(self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None) -> bool:
         """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""

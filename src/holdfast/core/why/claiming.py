@@ -34,7 +34,7 @@ def route_of(facts: Facts) -> Route:
 def nobody(facts: Facts) -> list[Blocker]:
     """No live worker can serve the run: say what nobody offers, and what those who are near lack."""
     route = route_of(facts)
-    living = [seen for seen in facts.workers if seen.life is not Life.GONE]
+    living = [seen for seen in facts.workers if seen.life is not Life.GONE and seen.offer.claims]
     offers = [seen.offer for seen in living]
     remedy = start_command(offers, route)
     hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"

@@ -26,6 +26,8 @@ class Offer(msgspec.Struct, kw_only=True):
     capabilities: list[str] = []
     namespace: str | None = None
     concurrency: int = 1
+    claims: bool = True
+    """False for one who only holds what it has leased, and asks for nothing more."""
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -59,15 +61,20 @@ def offer_of(session: Session) -> Offer:
 def life_of(session: Session, *, process: bool | None, now: int) -> Life:
     """Say how a session stands. *process* says whether its process lives, None when nobody can tell.
 
-    It beats every third of its lifetime, so one that has missed a second beat is silent, until it expires."""
+    It beats every third of its lifetime, so one that has missed a second beat is silent, until it expires. A holder of leases,
+    which has no process, renews them when it likes."""
     if process is False or session.expires_at < now:
         return Life.GONE
+    if not session.pid:
+        return Life.ALIVE
     lifetime = session.expires_at - session.beat_at
     return Life.SILENT if now - session.beat_at > lifetime * 2 // 3 else Life.ALIVE
 
 
 def lacks(offer: Offer, route: Route) -> list[str]:
     """Say, in words, what keeps a worker from serving a route; nothing when it serves it."""
+    if not offer.claims:
+        return ["it only holds what it has leased, and claims nothing more"]
     if not _knows(offer, route):
         return [f"it does not know the workflow, only {_names(sorted(offer.workflows or ()))}"]
     found = []

@@ -62,6 +62,7 @@ from holdfast.store.contract.leases import (
     LeaseReader,
     LeaseTransition,
     OverrideRun,
+    RenewLeases,
     RevokeLease,
     SetPriority,
 )
@@ -300,6 +301,7 @@ __all__ = [
     "ReleaseWait",
     "RemoveRetention",
     "RemoveSchedule",
+    "RenewLeases",
     "ReplayLetters",
     "ReplayMember",
     "ReplayRun",

@@ -51,6 +51,16 @@ class CompleteLeases(msgspec.Struct):
     done: Sequence[Completion]
 
 
+class RenewLeases(msgspec.Struct, kw_only=True):
+    """Keep a session that has not expired, and all that it holds; with ``run_id`` only if it holds this run, under this
+    generation. Answers until when it lasts now, or None when it is too late."""
+
+    session_id: str
+    lifetime: int
+    run_id: str | None = None
+    generation: int = 0
+
+
 class ExpireAttempts(msgspec.Struct):
     """Take back what has been at work for too long; it is tried again, or fails, as its policy says. Answers how many."""
 
@@ -88,7 +98,7 @@ class OverrideRun(msgspec.Struct, kw_only=True):
     payloads: Sequence[Payload] = ()
 
 
-LeaseTransition = ClaimLeases | CompleteLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun
+LeaseTransition = ClaimLeases | RenewLeases | CompleteLeases | ExpireAttempts | RevokeLease | SetPriority | OverrideRun
 
 
 class LeaseReader(Protocol):

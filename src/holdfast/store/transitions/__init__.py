@@ -49,6 +49,7 @@ from holdfast.store.transitions.leases import (
     complete_leases,
     expire_attempts,
     override_run,
+    renew_leases,
     revoke_lease,
     set_priority,
 )
@@ -111,6 +112,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
     c.ClaimLeases: claim_leases,
+    c.RenewLeases: renew_leases,
     c.CompleteLeases: complete_leases,
     c.ExpireAttempts: expire_attempts,
     c.RevokeLease: revoke_lease,

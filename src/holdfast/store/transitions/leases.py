@@ -116,6 +116,19 @@ def _arm(tx: Transaction, leased: c.Leased) -> None:
         tx.change("set_alarm", run_id=leased.run.id, until=min(ends), generation=leased.run.generation, policy=b"{}")
 
 
+def renew_leases(tx: Transaction, op: c.RenewLeases) -> int | None:
+    """Keep what a session holds, if it holds it still. Nobody answers knocks for it: its holder asks by itself."""
+    if op.run_id is not None:
+        found = tx.rows("lease_state", run_id=op.run_id)
+        if not found or (found[0]["session_id"], found[0]["generation"]) != (op.session_id, op.generation):
+            return None
+    until = tx.now + op.lifetime
+    if not tx.change("renew_session", session_id=op.session_id, now=tx.now, expires_at=until):
+        return None
+    tx.change("forget_knocks", session_id=op.session_id)
+    return until
+
+
 def expire_attempts(tx: Transaction, op: c.ExpireAttempts) -> int:
     """Take back what has been at work for too long."""
     found = tx.rows("overdue_attempts", now=tx.now, limit=op.limit)

@@ -55,6 +55,32 @@ class ExplicitLeases(Bench):
 
         assert [session.id for session in store.sessions()] == ["s1", "s0"]
 
+    def renew(self, store: c.Store, session_id: str = "s1", **held: Any) -> Any:
+        return self.do(store, c.RenewLeases(session_id=session_id, lifetime=MINUTE, **held))
+
+    def test_what_a_session_holds_is_kept_until_it_has_expired(self, store: c.Store, clock: HandClock) -> None:
+        self.agreed(store)
+        opened = msgspec.structs.replace(self.open(store, "worker"), id="s1", pid=0, expires_at=clock.now() + MINUTE)
+        self.do(store, c.OpenSession(opened))
+        (held,) = self.lease(store)
+        self.do(store, c.SignalRun("r1", "go", b"1"))
+        assert store.knocks("s1", 0) != []
+
+        clock.move(MINUTE)
+        assert self.renew(store) == clock.now() + MINUTE
+        assert store.knocks("s1", 0) == []
+        assert self.renew(store, run_id="r1", generation=held.run.generation) == clock.now() + MINUTE
+        clock.move(1)
+        assert self.renew(store, run_id="r1", generation=9) is None
+        assert self.renew(store, run_id="no", generation=1) is None
+        assert self.renew(store, "worker", run_id="r1", generation=held.run.generation) is None
+        assert self.renew(store, "worker") is None
+        assert self.renew(store, "nobody") is None
+        clock.move(MINUTE)
+        assert self.renew(store) is None
+        assert self.renew(store, run_id="r1", generation=held.run.generation) is None
+        assert {one.id: one.expires_at for one in store.sessions()}["s1"] == clock.now() - 1
+
     def test_an_attempt_that_takes_too_long_is_taken_back(self, store: c.Store, clock: HandClock) -> None:
         self.agreed(store, timeout=MINUTE, retries=1, delay=2 * MINUTE, cap=2 * MINUTE, jitter=0.0)
         (held,) = self.lease(store)

@@ -28,6 +28,10 @@ SELECT run.id, namespace, status, priority, generation, revision, session_id, cr
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 
+-- name: renew_session
+-- One that has expired stays so, also while nobody has looked after what it held; and workers beat by themselves.
+UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = :session_id AND expires_at >= :now AND pid = 0;
+
 -- name: save_waits
 UPDATE holdfast.run SET waits = :waits WHERE id = :run_id;
 

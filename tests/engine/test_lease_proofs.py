@@ -1,0 +1,176 @@
+"""Proofs of leases: whatever is done with one that is stale, forged or has run out is refused by name, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncEngine, Engine
+from holdfast.engine.holding import Ended
+from holdfast.errors import BadOption, LeaseLost
+from tests.engine.waiting import one_lease as one
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "renew": lambda lease: lease.renew(),
+    "progress": lambda lease: lease.progress(5),
+    "emit": lambda lease: lease.emit(1),
+    "complete": lambda lease: lease.complete(1),
+    "fail": lambda lease: lease.fail("permanent", "x"),
+    "delay": lambda lease: lease.delay("5m"),
+    "create_wait": lambda lease: lease.create_wait("ok"),
+    "suspend": lambda lease: lease.suspend("go"),
+    "cancel": lambda lease: lease.cancel(),
+}
+
+
+def stands(engine: Engine, run_id: str) -> tuple[Any, ...]:
+    """What nobody may have changed."""
+    run, history = engine.run(run_id), [event.kind for event in engine.history(run_id)]
+    record = run.record
+    return record.status, record.generation, record.session_id, history, engine.progress(run_id), engine.streams(run_id)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_done_with_a_wrong_proof_is_refused_by_name_and_changes_nothing(idle, clock, call):
+    def refused(proof: str, why: str) -> None:
+        before = stands(idle, run.id)
+        expires = [session.expires_at for session in idle.workers()]
+        with pytest.raises(LeaseLost, match=why):
+            CALLS[call](idle.lease(proof))
+        assert stands(idle, run.id) == before
+        assert [session.expires_at for session in idle.workers()] == expires
+
+    run = idle.start("prove", 1)
+    holder, other = (idle.leases(name, workflows=["prove"], ttl="30s") for name in ("a", "b"))
+    lease = one(holder)
+    generation = lease.run.generation
+    refused(f"{run.id}.{generation}.{other.session_id}", "belongs to another session")
+    refused(f"{run.id}.{generation + 1}.{holder.session_id}", "no such lease")
+    refused(f"{run.id}.{generation - 1}.{holder.session_id}", "taken back")
+    refused(f"nobody.{generation}.{holder.session_id}", "no such lease")
+    idle.revoke(run.id)
+    refused(lease.proof, "taken back")
+    late = one(holder)
+    clock.advance("31s")
+    refused(late.proof, "not renewed in time")
+    last = one(other)
+    refused(late.proof, "taken back")
+    idle.override(run.id, "done by hand", result=7)
+    refused(last.proof, "the run has ended")
+    other.close()
+    holder.close()
+
+
+def test_a_holder_whose_lease_was_taken_back_cannot_renew_it_but_the_others(idle):
+    first, second = idle.start("prove", 1), idle.start("prove", 2)
+    with idle.leases(workflows=["prove"]) as holder:
+        leases = {lease.run.id: lease for lease in holder.claim(2)}
+        idle.revoke(first.id)
+
+        with pytest.raises(LeaseLost, match="taken back"):
+            leases[first.id].renew()
+        assert leases[second.id].renew() == holder.renew() > 0
+        leases[second.id].complete()
+        with pytest.raises(LeaseLost, match="ended"):
+            leases[second.id].renew()
+
+
+def test_a_lease_that_has_run_out_is_over_though_nobody_took_the_run(idle, clock):
+    run = idle.start("prove", 1)
+    with idle.leases(workflows=["prove"], ttl="10s") as holder:
+        lease = one(holder)
+        clock.advance("9s")
+        assert idle.lease(lease.proof, ttl="20s").renew() == idle.workers()[0].expires_at
+        clock.advance("11s")
+        lease.progress(50)  # somebody else with the proof has renewed it
+        clock.advance("10s")
+        for call in (lease.renew, holder.renew, lease.complete, lambda: lease.emit("a")):
+            with pytest.raises(LeaseLost, match="not renewed in time"):
+                call()
+        (answer,) = holder.complete_all([(lease, 1)])
+        assert isinstance(answer, LeaseLost)
+        assert run.status == "running"
+        again = one(holder)
+        assert again.run.generation > lease.run.generation
+        assert again.complete(2) == Ended("completed")
+        clock.advance("1h")
+        assert again.complete(2) == Ended("completed")
+        assert holder.complete_all([(again, 2)]) == [Ended("completed")]
+
+
+def test_a_holder_that_was_not_renewed_begins_anew_and_finds_work(idle, clock):
+    with idle.leases("slow", workflows=["prove"], ttl="10s") as slow, idle.leases("quick", workflows=["other"]) as quick:
+        clock.advance("11s")
+        assert quick.claim() == []  # which looks after those who are gone
+        run = idle.start("prove", 1)
+
+        assert one(slow).complete() == Ended("completed")
+        assert run.status == "completed"
+    with pytest.raises(LeaseLost, match="closed"):
+        slow.claim()
+
+
+def test_one_name_alone_is_that_name_and_no_letters(idle):
+    idle.start("prove", 1, lane="gpu")
+    idle.start("over", 2)
+    with idle.leases(workflows="prove-over") as neither, idle.leases(lanes="gpu-fast") as nor:
+        assert (neither.claim(9), nor.claim(9)) == ([], [])
+    with idle.leases(workflows="prove") as holder:
+        assert [lease.input for lease in holder.claim(9)] == [[1]]
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [{"workflows": [7]}, {"workflows": 7}, {"lanes": [""]}, {"lanes": "x", "worker": "a\nb"}, {"lanes": "x", "worker": 7}],
+)
+def test_what_a_holder_cannot_offer_is_refused(idle, offer):
+    with pytest.raises(BadOption):
+        idle.leases(**offer)
+    assert idle.workers() == []
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "7", None, True])
+def test_a_number_that_is_none_is_refused(idle, limit):
+    with idle.leases(workflows="prove") as holder, pytest.raises(BadOption):
+        holder.claim(limit)
+
+
+def test_who_only_holds_is_not_counted_on_by_those_who_wait(idle):
+    idle.start("prove", 1)
+    waiting = idle.start("prove", 2)
+    with idle.leases("anna", workflows=["prove"]) as holder:
+        lease = one(holder)
+        assert idle.why(waiting.id).reason.startswith("it is ready: worker anna")
+        holder.rest()
+
+        assert idle.why(waiting.id).reason.startswith("no worker is alive")
+        assert lease.complete() == Ended("completed")
+
+
+def test_the_same_for_asyncio(database, clock):
+    async def main() -> None:
+        engine = AsyncEngine(database, clock=clock)
+        run = await engine.start("prove", 1)
+        async with engine.leases("a", workflows="prove", ttl="10s") as holder:
+            (lease,) = await holder.claim()
+            assert await lease.renew() == await holder.renew() > 0
+            with pytest.raises(LeaseLost, match="another session"):
+                engine.lease(f"{run.id}.{lease.run.generation}.x")
+            clock.advance("11s")
+            for call in (lease.renew(), lease.progress(1), lease.emit("a"), lease.complete(), lease.create_wait("ok")):
+                with pytest.raises(LeaseLost, match="not renewed in time"):
+                    await call
+            (answer,) = await holder.complete_all([(lease, 1)])
+            assert isinstance(answer, LeaseLost)
+            (again,) = await holder.claim()
+            await holder.rest()
+            assert await again.complete() == Ended("completed")
+        with pytest.raises(LeaseLost, match="closed"):
+            await holder.claim()
+        assert engine.check() == []
+        await engine.close()
+
+    asyncio.run(main())
