@@ -15,13 +15,14 @@ from holdfast import Engine, fencing, step, workflow
 
 
 @step(retries=3, delay="50ms")
-def write_report(folder: str, day: str, lines: list[str]) -> str:
-    """Write the report of a day and return its tag."""
-    return fencing.put(fencing.Files(folder), f"{day}.txt", "\n".join(lines).encode())
+def write_report(folder: str, day: str, lines: list[str]) -> int:
+    """Write the report of a day and return how many lines it has."""
+    fencing.put(fencing.Files(folder), f"{day}.txt", "\n".join(lines).encode())
+    return len(lines)
 
 
 @workflow
-async def daily_report(folder: str, day: str) -> str:
+async def daily_report(folder: str, day: str) -> int:
     """Write a draft, then the report over it."""
     await write_report.aio(folder, day, ["draft"])
     return await write_report.aio(folder, day, ["sold: 7", "returned: 1"])

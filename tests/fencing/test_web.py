@@ -166,7 +166,7 @@ def bucket():
                 if "If-Match" in self.headers and (stored is None or stored[0] != self.headers["If-Match"]):
                     return self.answer(404 if stored is None else 412)
                 meta = {key: value for key, value in self.headers.items() if key.lower().startswith("x-amz-meta-")}
-                tag = f'"{len(found)}-{hash(data)}-{meta}"'[:60]
+                tag = f'"{hash(data)}-{hash(str(meta))}"'
                 found[self.path] = (tag, data, meta)
             self.answer(200, ETag=tag)
 
@@ -201,6 +201,22 @@ def test_an_object_is_written_by_the_newest_holder_of_its_run(objects):
 
     assert refused.value.facts["newer"] == 2
     assert objects.read("report.csv") == b"new"
+
+
+def test_who_was_overtaken_after_a_look_writes_nothing_though_the_contents_are_what_they_were(objects, monkeypatch):
+    fencing.put(objects, "report.csv", b"same", fence=OLD)
+    look = objects.look
+
+    def overtaken(name):
+        found = look(name)
+        monkeypatch.setattr(objects, "look", look)
+        fencing.put(objects, "report.csv", b"same", fence=NEW)
+        return found
+
+    monkeypatch.setattr(objects, "look", overtaken)
+    with pytest.raises(Fenced):
+        fencing.put(objects, "report.csv", b"zombie", fence=OLD)
+    assert objects.read("report.csv") == b"same"
 
 
 def test_an_object_of_another_run_is_written_over_only_if_it_is_as_it_was_seen(objects):

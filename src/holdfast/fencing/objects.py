@@ -46,7 +46,7 @@ class Objects(Protocol):
 
 
 def put(objects: Objects, name: str, data: bytes, *, fence: Fence | None = None, seen: str | None = None) -> str:
-    """Write an object of this run, and return its tag; written again by the same step, it is the same.
+    """Write an object of this run, over what an attempt before this one has written, and return its tag.
 
     With *seen* it is written only if it still has that tag, whosever it is. Raises Fenced."""
     mine = given(fence)
@@ -91,15 +91,10 @@ class Files:
     def look(self, name: str) -> Stored | None:
         """Return what is known of a file."""
         path = self._path(name)
-        note = self._beside(path, "fence")
-        try:
-            etag = hashlib.sha256(path.read_bytes()).hexdigest()
-        except FileNotFoundError:
-            etag = None
-        metadata = json.loads(note.read_text("utf-8")) if note.exists() else {}
-        if etag is None and not metadata:
+        note, data = _read(self._beside(path, "fence")), _read(path)
+        if note is None and data is None:
             return None
-        return Stored(etag or "", metadata)
+        return Stored(_tag(note or b"{}", data), json.loads(note or b"{}"))
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
         """Write a file, whole or not at all. The note beside it comes first: a crash between the two lets nobody older in."""
@@ -109,9 +104,10 @@ class Files:
             found = self.look(name)
             if (None if found is None else found.etag) != seen:
                 raise TooLate(name)
-            self._replace(self._beside(path, "fence"), json.dumps(dict(metadata)).encode())
+            note = json.dumps(dict(metadata)).encode()
+            self._replace(self._beside(path, "fence"), note)
             self._replace(path, data)
-        return hashlib.sha256(data).hexdigest()
+        return _tag(note, data)
 
     def _path(self, name: str) -> Path:
         path = self.folder / name
@@ -130,6 +126,18 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _tag(note: bytes, data: bytes | None) -> str:
+    """Return a tag that tells the same contents apart when somebody else has written them."""
+    return hashlib.sha256(hashlib.sha256(note).digest() + (b"" if data is None else hashlib.sha256(data).digest())).hexdigest()
 
 
 @contextmanager
