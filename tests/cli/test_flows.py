@@ -16,7 +16,7 @@ def test_a_flow_is_driven_to_its_end(call, flow):
     assert "waiting" in call.text("flows", "wait", flow, "--topic", "invoice", "--correlation", "77")
     assert "does not wait for invoice 78" in call.error("flows", "deliver", flow, "invoice", "78")
     assert call.json("flows", "deliver", flow, "invoice", "77", '{"paid": true}')["status"] == "running"
-    call.text("flows", "wait", flow, "--until", "2h")
+    call.text("flows", "wait", flow, "--until", "2999-12-24T18:00")
     assert "running" in call.text("flows", "resume", flow, '{"woken": 1}')
     assert call.json("flows", "finish", flow)["state"] == {"n": 3, "found": 1, "resume_event": {"paid": True}, "woken": 1}
 
@@ -24,6 +24,28 @@ def test_a_flow_is_driven_to_its_end(call, flow):
     assert "compare three" in shown
     assert "finished" in shown
     assert call.json("flows", "show", flow)["events"][-1]["kind"] == "created"
+
+
+def test_what_happens_elsewhere_is_noted(call, flow):
+    assert "j1  running  ask" in call.text("flows", "observe", flow, "j1", "running", "--task", "ask", "--session", "s9")
+    told = call.json("flows", "observe", flow, "j1", "succeeded", "--task", "ask", "--result", '{"price": 10}')
+    assert (told["status"], told["result"], told["child_session"]) == ("succeeded", {"price": 10}, "s9")
+    assert [step["run_id"] for step in call.json("flows", "show", flow)["steps"]] == ["j1"]
+
+
+def test_each_namespace_has_its_own(call, flow, monkeypatch):
+    assert "no flows" in call.text("--namespace", "acme", "flows")
+    monkeypatch.setenv("HOLDFAST_NAMESPACE", "acme")
+    other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
+    assert [one["id"] for one in call.json("flows")] == [other]
+    assert "no such flow" in call.error("flows", "show", flow)
+    task = call.text("tasks", "submit", "render").strip()
+    assert [run["id"] for run in call.json("runs")] == [task]
+    (lease,) = call.json("tasks", "claim", "--workflow", "render")
+    monkeypatch.delenv("HOLDFAST_NAMESPACE")
+    assert "no such lease" in call.error("tasks", "renew", lease["lease"])
+    assert "no such run" in call.error("tasks", "revoke", task)
+    assert "must be a text" in call.error("--namespace", "", "flows", code=2)
 
 
 def test_flows_are_listed(call, flow):

@@ -87,6 +87,9 @@ def test_another_session_can_neither_see_nor_touch_it(tool, database):
         ({"action": "wait", "wait": {"kind": "timer", "at": LATE}}, "too far"),
         ({"action": "wait", "wait": {"kind": "external_event", "topic": " ", "correlation": "7"}}, "topic"),
         ({"action": "wait", "wait": {"kind": "manual", "at": SOON}}, "at"),
+        ({"action": "wait", "wait": {"kind": ["timer"]}}, "external_event"),
+        ({"action": "fail", "reason": None}, "reason"),
+        ({"action": "list_mine", "status": "running"}, "list_mine does not take it"),
     ],
 )
 def test_what_a_model_gets_wrong_comes_back_as_data(tool, arguments, told):
@@ -98,6 +101,16 @@ def test_what_a_model_gets_wrong_comes_back_as_data(tool, arguments, told):
     assert answer["ok"] is False
     assert told in answer["error"]
     assert tool({"action": "status", "flow_id": flow})["flow"]["revision"] == 1
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "null", "7", "[]", '"start"', None, 7, []])
+def test_arguments_that_are_no_object_come_back_as_data_too(tool, arguments):
+    assert tool(arguments)["ok"] is False
+
+
+def test_what_a_model_leaves_empty_was_not_given(tool):
+    made = tool('{"action": "start", "controller": "c", "goal": "g", "current_step": null, "state": null, "flow_id": null}')
+    assert (made["ok"], made["flow"]["current_step"], made["flow"]["state"]) == (True, "init", {})
 
 
 def test_an_unknown_flow_is_no_exception(tool):

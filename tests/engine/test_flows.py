@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.errors import (
     BadOption,
     FlowCancelPending,
     FlowChanged,
+    FlowExists,
     FlowFinished,
     FlowNotFound,
     FlowNotYours,
@@ -147,12 +149,40 @@ def test_bad_input_is_refused_and_nothing_is_written(idle):
         (BadOption, lambda: flows.observe(flow.id, "r", "t", "dancing")),
         (BadOption, lambda: flows.observe(flow.id, "", "t", "running")),
         (BadOption, lambda: flows.list(status="dancing")),
+        (BadOption, lambda: flows.create("c", "g", owner="o", requester=None)),
+        (BadOption, lambda: flows.create("c", "g", owner="o", id="")),
+        (BadOption, lambda: flows.create("c", "g", owner="o", id=7)),
+        (BadFlowPatch, lambda: flows.create("c", "g", owner="o", state=float("nan"))),
+        (BadFlowPatch, lambda: flows.advance(flow.id, {"x": [float("inf")]})),
+        (BadFlowPatch, lambda: flows.advance(flow.id, {"x": "\ud800"})),
+        (BadOption, lambda: flows.advance(flow.id, {}, revision="1")),
+        (BadOption, lambda: flows.advance(flow.id, {}, owner=7)),
+        (BadFlowWait, lambda: flows.wait(flow.id, topic=7, correlation="7")),
+        (BadFlowWait, lambda: flows.wait(flow.id, until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))))),
+        (BadOption, lambda: flows.fail(flow.id, " ")),
+        (BadOption, lambda: flows.fail(flow.id, None)),
+        (FlowNotFound, lambda: flows.start(7)),
+        (FlowNotFound, lambda: flows.get("a\0b")),
+        (FlowNotFound, lambda: flows.deliver(None, "t", "c")),
+        (BadOption, lambda: flows.deliver(flow.id, 7, "c")),
+        (BadOption, lambda: flows.observe(flow.id, "r", None, "running")),
+        (BadOption, lambda: flows.observe(flow.id, "r", "t", "running", child_session=7)),
+        (BadOption, lambda: flows.list(limit="7")),
+        (BadOption, lambda: flows.list(owner=7)),
+        (FlowNotFound, lambda: flows.list(before="nobody")),
+        (BadOption, lambda: flows.prune("0s", batch=0)),
     ):
         with pytest.raises(wrong):
             call()
     assert flows.get(flow.id) == flow
     assert len(flows.list()) == 1
     assert len(flows.events(flow.id)) == 2
+    assert (flows.events(flow.id, limit=-1), flows.steps(flow.id)) == ([], [])
+
+
+def test_the_last_instant_of_all_can_be_waited_for(idle):
+    flow = idle.flows.create("c", "g", owner="o", start=True)
+    assert idle.flows.wait(flow.id, until=datetime.max).wait["at"] == datetime.max.replace(tzinfo=UTC)
 
 
 def test_a_flow_that_has_ended_says_so(idle):
@@ -169,9 +199,21 @@ def test_other_namespaces_are_out_of_sight(database):
     flow = mine.flows.create("c", "g", owner="o", start=True)
 
     assert theirs.flows.list() == []
-    for call in (theirs.flows.get, theirs.flows.cancel, theirs.flows.steps, theirs.flows.events):
+    calls = theirs.flows
+    for call in (
+        calls.get, calls.start, calls.wait, calls.resume, calls.finish, calls.request_cancel, calls.cancel, calls.steps,
+        calls.events, lambda one: calls.fail(one, "x"), lambda one: calls.advance(one, {}), lambda one: calls.list(before=one),
+        lambda one: calls.observe(one, "r", "t", "running"),
+    ):  # fmt: skip
         with pytest.raises(FlowNotFound):
             call(flow.id)
+    mine.flows.wait(flow.id, topic="t", correlation="c")
+    assert calls.deliver(flow.id, "t", "c") is None
+    with pytest.raises(FlowExists):
+        calls.create("c", "g", owner="o", id=flow.id)
+    mine.flows.cancel(flow.id)
+    assert calls.prune("0s") == 0
+    assert mine.flows.get(flow.id).revision == 3
     mine.close()
     theirs.close()
 
@@ -253,6 +295,21 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
         assert whole.flows.get(before.id) != before or action == "observe"
         assert events > 1
     assert whole.check() == []
+    whole.close()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_crash_while_a_flow_is_made_leaves_all_of_it_or_nothing(database, side):
+    whole, store = Engine(database), open_store(database)
+    with pytest.raises(Crash):
+        Engine(database, store=Mortal(store, side)).flows.create("c", "g", owner="o", id="f", start=True)
+    store.close()
+
+    assert whole.check() == []
+    if side == "before":
+        assert whole.flows.list() == []
+        whole.flows.create("c", "g", owner="o", id="f", start=True)
+    assert [event.kind for event in whole.flows.events("f")] == ["started", "created"]
     whole.close()
 
 

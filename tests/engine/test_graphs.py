@@ -11,6 +11,8 @@ import holdfast
 from holdfast import AsyncEngine, Encrypted, Engine, Fail, Graph, sync, task, wait_signal, workflow
 from holdfast.errors import (
     BadGraph,
+    BadOption,
+    EdgeAcrossNamespaces,
     GraphCancelled,
     GraphChanged,
     GraphCycle,
@@ -19,6 +21,7 @@ from holdfast.errors import (
     GraphFinished,
     GraphNotFound,
     MemberExists,
+    MemberNotFound,
     ResultTimeout,
     RunExists,
     RunNotFound,
@@ -270,10 +273,57 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
         engine.graphs.start(Graph())
     with pytest.raises(MemberExists):
         graph.add(add, 1, name="a")
+    for into in (7, "", "no name"):
+        with pytest.raises(BadGraph):
+            graph.add(add, 1).after("a", into=into)
     with pytest.raises(ResultTimeout):
         engine.graphs.start(graph_of(listen, "x"), id="long").result(timeout="1ms")
+    calls = engine.graphs
+    for wrong, call in (
+        (BadGraph, lambda: calls.start("order")),
+        (BadGraph, lambda: calls.start_many([graph_of(add, 1), None])),
+        (BadGraph, lambda: calls.extend("long", "more")),
+        (BadOption, lambda: calls.extend("long", graph_of(add, 1), revision="1")),
+        (GraphNotFound, lambda: calls.extend(7, graph_of(add, 1))),
+        (BadOption, lambda: calls.cancel("long", ["all"])),
+        (BadOption, lambda: calls.cancel("long", "all", 7)),
+        (GraphNotFound, lambda: calls.cancel(7)),
+        (GraphNotFound, lambda: calls.get("a\0b")),
+        (MemberNotFound, lambda: calls.why("long", "nobody")),
+        (BadOption, lambda: calls.list(limit=-1)),
+        (BadOption, lambda: calls.list(status=["running"])),
+        (BadOption, lambda: calls.events("long", limit="7")),
+        (BadOption, lambda: calls.prune("0s", batch=0)),
+    ):
+        with pytest.raises(wrong):
+            call()
+    assert calls.get("long").revision == 1
     assert [one.id for one in engine.graphs.list()] == ["long"]
     assert len(engine.runs()) == 1
+
+
+def test_nothing_of_another_namespace_can_be_seen_or_touched(database, tmp_path):
+    mine, theirs = Engine(database, namespace="mine"), Engine(database, namespace="theirs")
+    mine.graphs.start(diamond(), id="g")
+    before, calls = mine.graphs.events("g"), theirs.graphs
+
+    for call in (
+        calls.get, calls.status, calls.events, calls.open, calls.cancel, calls.result, lambda one: calls.why(one, "bottom"),
+        lambda one: calls.extend(one, graph_of(add, 1)), lambda one: calls.replay(one, "top"),
+        lambda one: calls.export(one, tmp_path / "theirs.db"),
+    ):  # fmt: skip
+        with pytest.raises(GraphNotFound):
+            call("g")
+    with pytest.raises(GraphExists):
+        calls.start(diamond(), id="g")
+    assert (calls.list(), calls.prune("0s")) == ([], 0)
+    foreign = Graph()
+    foreign.add(add, 1, name="far", namespace="mine")
+    with pytest.raises(EdgeAcrossNamespaces):
+        calls.start(foreign)
+    assert (mine.graphs.events("g"), theirs.runs(namespace="theirs")) == (before, [])
+    mine.close()
+    theirs.close()
 
 
 def test_a_result_of_the_wrong_type_needs_a_person(engine):

@@ -36,8 +36,10 @@ _LAST_CHARACTER = "\U0010ffff"
 class Desk:
     """The database that was asked for, and how to print."""
 
-    def __init__(self, db: str | None, as_json: bool, codec: str | None = None) -> None:
+    def __init__(self, db: str | None, as_json: bool, codec: str | None = None, namespace: str | None = None) -> None:
         self.db, self.as_json, self._codec = db, as_json, codec
+        self.namespace = namespace
+        """Whose tasks, graphs, flows and schedules are meant; None for those of the default namespace."""
 
     @property
     def url(self) -> str:
@@ -56,7 +58,8 @@ class Desk:
         codec = self.codec()
         store = open_store(self.url, create=create, codec=JsonCodec.name if codec is None else codec.name)
         try:
-            yield Office(store, Engine(self.url, store=store, workflows=[], codec=codec, locked=True))
+            engine = Engine(self.url, store=store, workflows=[], codec=codec, locked=True, namespace=self.namespace)
+            yield Office(store, engine)
         finally:
             store.close()
 

@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import Tree, print_fields, print_json, print_table, print_tree, short
-from holdfast.cli.values import JSON
-from holdfast.core.flows import FlowStatus
+from holdfast.cli.values import JSON, MOMENT
+from holdfast.core.flows import FlowStatus, StepStatus
 from holdfast.engine.flows import Flow, FlowEvent, FlowStep
 
 EPILOG = """\b
@@ -40,6 +40,9 @@ def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int)
         found = office.engine.flows.list(owner=owner, status=status, limit=limit)
     if desk().as_json:
         print_json(found)
+        return
+    if not found:
+        print("no flows")
         return
     rows = [
         (flow.id, flow.status.value, short(flow.current_step, 20), _when(flow.updated_at), short(flow.goal, 50)) for flow in found
@@ -109,7 +112,7 @@ def advance(flow: str, patch: Any, **options: Any) -> None:
 
 @flows.command(epilog="Example: holdfast flows wait 01m7ge8gkb --until 2h")
 @click.argument("flow", metavar="FLOW")
-@click.option("--until", metavar="TIME", help="How long. E.g. --until 2h")
+@click.option("--until", type=MOMENT, metavar="WHEN", help="How long, or until when. E.g. --until 2h")
 @click.option("--topic", metavar="TOPIC", help="For an event of this topic. E.g. --topic invoice")
 @click.option("--correlation", metavar="TEXT", help="And about this. E.g. --correlation 77")
 @printing
@@ -167,6 +170,33 @@ def fail(flow: str, reason: str) -> None:
 def cancel(flow: str, only_ask: bool) -> None:
     """End a flow at once, or ask for it."""
     _do("request_cancel" if only_ask else "cancel", flow)
+
+
+@flows.command(
+    epilog="""Example: holdfast flows observe 01m7ge8gkb job-1 succeeded --task 'ask vendor 1' --result '{"price": 10}'"""
+)
+@click.argument("flow", metavar="FLOW")
+@click.argument("run_id", metavar="NAME")
+@click.argument("status", metavar="STATUS", type=click.Choice([status.value for status in StepStatus]))
+@click.option("--task", required=True, metavar="TEXT", help="What is being done. E.g. --task 'ask vendor 1'")
+@click.option("--result", type=JSON, metavar="JSON", help="""What it came to. E.g. --result '{"price": 10}'""")
+@click.option("--session", "child_session", metavar="NAME", help="Who does it. E.g. --session s9")
+@click.option(
+    "--runtime",
+    type=click.Choice(["mirrored", "managed"]),
+    default="mirrored",
+    show_default=True,
+    help="Whether it runs elsewhere, or is managed by the flow. E.g. --runtime managed",
+)
+@printing
+def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
+    """Note how a piece of the work stands that runs elsewhere as NAME: pending, running, succeeded, failed or cancelled."""
+    with desk().opened() as office:
+        step = office.engine.flows.observe(flow, run_id, options.pop("task"), status, **options)
+    if desk().as_json:
+        print_json(step)
+    else:
+        print(f"flow {flow}: {_step_line(step)}")
 
 
 @flows.command(epilog="Example: holdfast flows prune --older-than 30d")

@@ -46,6 +46,9 @@ def graphs(ctx: click.Context, status: str | None, limit: int) -> None:
     if desk().as_json:
         print_json([_as_data(graph) for graph in found])
         return
+    if not found:
+        print("no graphs")
+        return
     rows = [(graph.id, graph.status.value, seconds(graph.created_at), _counts(graph), short(graph.name, 40)) for graph in found]
     print_table(("GRAPH", "STATUS", "CREATED", "MEMBERS", "NAME"), rows)
 

@@ -159,9 +159,15 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
     metavar="MODULE:NAME",
     help="The codec of the data, or what makes it. E.g. --codec keys.py:codec [env: HOLDFAST_CODEC, HOLDFAST_KEYS]",
 )
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    envvar="HOLDFAST_NAMESPACE",
+    help="Whose runs, tasks, graphs, flows and schedules. E.g. --namespace acme [env: HOLDFAST_NAMESPACE; default: default]",
+)
 @click.version_option(version(), prog_name="holdfast")
 @click.pass_context
-def cli(ctx: click.Context, db: str | None, as_json: bool, codec: str | None) -> None:
+def cli(ctx: click.Context, db: str | None, as_json: bool, codec: str | None, namespace: str | None) -> None:
     """Durable workflows: work that was started gets finished, whatever crashes."""
-    ctx.obj = Desk(db, as_json, codec)
+    ctx.obj = Desk(db, as_json, codec, namespace)
     need_command(ctx)

@@ -51,7 +51,7 @@ def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str
     goes on with other runs of the workflows that it has imported."""
     workflow = load_workflow(target)
     given = {name: value for name, value in options.items() if value is not None}
-    engine = Engine(desk().url, codec=desk().codec(), schedules=False)
+    engine = Engine(desk().url, codec=desk().codec(), schedules=False, namespace=desk().namespace)
     started: Run[Any] | None = None
     try:
         if not detach:

@@ -47,6 +47,7 @@ Examples:
 @printing
 def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filters: Any) -> None:
     """List runs, newest first."""
+    filters["namespace"] = filters["namespace"] or desk().namespace
     with desk().opened() as office:
         if parent is not None:
             filters["parent_id"] = office.find(parent).id

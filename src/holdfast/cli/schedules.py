@@ -96,7 +96,7 @@ def add(
     Exactly one of --cron, --interval, --date and --repeat says when."""
     workflow = load_workflow(target)
     given = {option: value for option, value in options.items() if value is not None}
-    engine = Engine(desk().url, codec=desk().codec())
+    engine = Engine(desk().url, codec=desk().codec(), namespace=desk().namespace)
     try:
         engine.schedule(name, workflow, args=args, tags=dict(tags), dates=dates or None, **given)
         _show(engine, name)

@@ -61,6 +61,8 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
     at work begins its step again elsewhere."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     given = {name: value for name, value in options.items() if value is not None}
+    if desk().namespace is not None:
+        given.setdefault("namespace", desk().namespace)
     parts = _parts(target, {**given, "schedules": False} if no_schedules else given)
     _spare_the_collector()
     try:

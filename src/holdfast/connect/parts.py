@@ -15,7 +15,7 @@ from holdfast.connect.store import open_store
 from holdfast.core import duration
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_text, checked_words
 from holdfast.core.records import NewRun, Route, Run
 from holdfast.core.schedules.record import GONE
 from holdfast.engine.client import Client
@@ -62,7 +62,7 @@ class Parts:
             raise BadOption(option="large", value=large, why="it is a number of bytes")
         self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
         self._started: dict[str, Any] = {}
-        self.settings = settings_from({**options, "namespace": namespace})
+        self.settings = settings_from({**options, "namespace": checked_text("namespace", namespace)})
         chosen: dict[str, Any] = {} if driver is None else {"driver": driver}
         self.store = store or open_store(url, clock=clock, codec=self.codec.name, **chosen)
         self.vault = self._new_vault(large, given=store is not None, locked=locked)
@@ -204,7 +204,7 @@ def settings_from(options: dict[str, Any]) -> Settings:
     if "grace" in found:
         found["grace"] = duration.parse(found["grace"]) / 1_000_000
     if "lanes" in found:
-        found["lanes"] = tuple(found["lanes"])
+        found["lanes"] = tuple(checked_words("lanes", found["lanes"]) or ())
     if "capabilities" in found:
         found["capabilities"] = checked_capabilities(found["capabilities"])
     if found.get("concurrency", 1) < 1:

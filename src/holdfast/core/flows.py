@@ -63,6 +63,9 @@ class ManualWait(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="m
 
 FlowWait = TimerWait | EventWait | ManualWait
 
+LAST = 253_402_300_799_999_999
+"""The last instant that has a date of four digits for its year."""
+
 
 class Flow(msgspec.Struct, kw_only=True):
     """A managed flow, as stored. ``state`` and ``wait`` are JSON."""
@@ -282,11 +285,13 @@ def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWa
         raise BadFlowWait(field="at", why="it is in the past")
     if isinstance(wait, TimerWait) and horizon is not None and wait.at > now + horizon:
         raise BadFlowWait(field="at", why="it is too far away", horizon=duration.show(horizon))
+    if isinstance(wait, TimerWait) and wait.at > LAST:
+        raise BadFlowWait(field="at", why="it is too far away")
     if isinstance(wait, EventWait):
         for name in ("topic", "correlation"):
             value = getattr(wait, name)
-            if not isinstance(value, str) or not value.strip():
-                raise BadFlowWait(field=name, value=value, why="it must not be blank")
+            if not isinstance(value, str) or not value.strip() or "\x00" in value:
+                raise BadFlowWait(field=name, value=value, why="it must be a text, and not blank")
     return wait
 
 

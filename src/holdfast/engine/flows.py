@@ -8,14 +8,18 @@ from typing import Any
 import msgspec
 
 from holdfast.core import flows as core
+from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.flows import FlowStatus, StepStatus
+from holdfast.core.options import checked_count, checked_text
 from holdfast.engine.client import Client, Moment, Request, instant, moment
 from holdfast.engine.ids import new_id
-from holdfast.errors import BadFlowPatch, BadFlowWait, BadOption, FlowNotFound, FlowNotYours
+from holdfast.errors import BadFlowPatch, BadFlowWait, BadOption, FlowNotFound, FlowNotYours, NotEncodable
 from holdfast.store import contract as c
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_JSON = JsonCodec()
 
 
 class Flow(msgspec.Struct, kw_only=True):
@@ -75,12 +79,12 @@ class FlowDesk:
     ) -> Request:  # fmt: skip
         """Create a flow; the answer is it."""
         flow = core.Flow(
-            id=id or new_id(),
+            id=checked_text("id", id) or new_id(),
             namespace=self.namespace,
             controller=_filled("controller", controller),
             goal=_filled("goal", goal),
             owner=_filled("owner", owner),
-            requester=requester,
+            requester=_text("requester", requester),
             current_step=_filled("current_step", current_step),
             state=encoded({} if state is None else state),
             status=FlowStatus.CREATED,
@@ -91,7 +95,11 @@ class FlowDesk:
 
     def move(self, flow_id: str, action: core.FlowAction, owner: str | None, revision: int | None) -> Request:
         """Do something to a flow; the answer is it."""
-        op = c.MoveFlow(flow_id=flow_id, namespace=self.namespace, action=action, owner=owner, revision=revision)
+        if revision is not None:
+            revision = checked_count("revision", revision)
+        op = c.MoveFlow(
+            flow_id=_flow_id(flow_id), namespace=self.namespace, action=action, owner=_owner(owner), revision=revision
+        )  # fmt: skip
         return Request(op, view)
 
     def wait(self, until: Moment | None, topic: str | None, correlation: str | None, horizon: Duration | None) -> core.WaitFlow:
@@ -102,7 +110,7 @@ class FlowDesk:
         if until is not None:
             wait: core.FlowWait = core.TimerWait(instant(until, now))
         elif topic is not None or correlation is not None:
-            wait = core.EventWait(topic or "", correlation or "")
+            wait = core.EventWait("" if topic is None else topic, "" if correlation is None else correlation)
         else:
             wait = core.ManualWait()
         return core.WaitFlow(core.checked_wait(wait, now, None if horizon is None else instant(horizon, 0)))
@@ -111,7 +119,8 @@ class FlowDesk:
         """Resume a flow that waits for this event; the answer is it, or None when it does not."""
         data = None if payload is None else encoded(payload)
         op = c.DeliverFlowEvent(
-            flow_id=flow_id, namespace=self.namespace, topic=topic, correlation=correlation, payload=data
+            flow_id=_flow_id(flow_id), namespace=self.namespace, topic=_text("topic", topic),
+            correlation=_text("correlation", correlation), payload=data,
         )  # fmt: skip
         return Request(op, lambda flow: None if flow is None else view(flow))
 
@@ -120,15 +129,16 @@ class FlowDesk:
         runtime: str = "mirrored", owner: str | None = None,
     ) -> Request:  # fmt: skip
         """Note how a piece of work stands; the answer is the step."""
-        if status not in set(StepStatus):
+        if status not in list(StepStatus):
             raise BadOption(option="status", value=status, known=", ".join(StepStatus))
         if runtime not in ("managed", "mirrored"):
             raise BadOption(option="runtime", value=runtime, known="managed, mirrored")
         step = core.FlowStep(
-            flow_id=flow_id, run_id=_filled("run_id", run_id), task=task, status=StepStatus(status), runtime=runtime,
-            child_session=child_session, result=None if result is None else encoded(result),
+            flow_id=_flow_id(flow_id), run_id=_filled("run_id", run_id), task=_filled("task", task), status=StepStatus(status),
+            runtime=runtime, child_session=None if child_session is None else _filled("child_session", child_session),
+            result=None if result is None else encoded(result),
         )  # fmt: skip
-        return Request(c.ObserveFlowStep(step=step, namespace=self.namespace, owner=owner), step_view)
+        return Request(c.ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), step_view)
 
     def wake(self) -> Request:
         """Let time do what it does to waiting flows; the answer is FlowsWoken."""
@@ -136,23 +146,27 @@ class FlowDesk:
 
     def prune(self, older_than: Moment, batch: int = 500) -> Request:
         """Delete flows that ended; the answer is how many."""
-        return Request(c.PruneFlows(moment(older_than, self._store.now(), sign=-1), self.namespace, batch), int)
+        before = moment(older_than, self._store.now(), sign=-1)
+        return Request(c.PruneFlows(before, self.namespace, checked_count("batch", batch, least=1)), int)
 
     # Looking
 
     def get(self, flow_id: str, owner: str | None = None) -> Flow:
         """Return a flow. Raises FlowNotFound, FlowNotYours."""
-        found = self._store.flow(flow_id) if isinstance(flow_id, str) else None
+        found = self._store.flow(_flow_id(flow_id))
         if found is None or found.namespace != self.namespace:
             raise FlowNotFound(flow=flow_id)
-        if owner is not None and found.owner != owner:
+        if owner is not None and found.owner != _owner(owner):
             raise FlowNotYours(flow=flow_id)
         return view(found)
 
     def find(self, *, owner: str | None, status: str | None, before: str | None, limit: int) -> list[Flow]:
         """Return flows."""
-        if status is not None and status not in set(FlowStatus):
+        if status is not None and status not in list(FlowStatus):
             raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
+        if before is not None:
+            self.get(before)
+        limit, owner = checked_count("limit", limit), _owner(owner)
         return [view(flow) for flow in self._store.flows(self.namespace, owner=owner, status=status, before=before, limit=limit)]
 
     def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
@@ -161,7 +175,8 @@ class FlowDesk:
 
     def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
         """Return the audit trail of a flow, newest first."""
-        found = self._store.flow_events(self.get(flow_id, owner).id, limit)
+        most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
+        found = self._store.flow_events(self.get(flow_id, owner).id, most)
         return [
             FlowEvent(seq=one.seq, kind=one.kind, payload=msgspec.json.decode(one.payload), at=_time(one.at)) for one in found
         ]
@@ -196,18 +211,21 @@ def step_view(step: core.FlowStep) -> FlowStep:
 
 
 def encoded(value: Any) -> bytes:
-    """Return a state, or a part of it, as JSON."""
+    """Return a state, or a part of it, as JSON. Raises BadFlowPatch, also for NaN and infinity, which JSON lacks."""
     try:
-        data = msgspec.json.encode(value)
-        msgspec.json.decode(data)
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise BadFlowPatch(why=str(error)) from None
-    return data
+        return _JSON.encode(value, what="it")
+    except NotEncodable as error:
+        raise BadFlowPatch(why=str(error.facts["value"])) from None
 
 
 def patched(patch: Any) -> bytes | None:
     """Return a patch as JSON; None stays None."""
     return None if patch is None else encoded(patch)
+
+
+def failing(reason: str) -> core.FailFlow:
+    """Return a bad end."""
+    return core.FailFlow(_filled("reason", reason))
 
 
 def advancing(patch: Any, current_step: str | None) -> core.AdvanceFlow:
@@ -217,9 +235,33 @@ def advancing(patch: Any, current_step: str | None) -> core.AdvanceFlow:
 
 
 def _filled(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not _text(name, value).strip():
         raise BadOption(option=name, value=value, why="it must not be blank")
-    return value.strip()
+    return str(value).strip()
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or "\x00" in value or not _is_utf8(value):
+        raise BadOption(option=name, value=value, why="it must be a text")
+    return value
+
+
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _owner(owner: str | None) -> str | None:
+    return None if owner is None else _text("owner", owner)
+
+
+def _flow_id(flow_id: str) -> str:
+    if not isinstance(flow_id, str) or "\x00" in flow_id:
+        raise FlowNotFound(flow=flow_id)
+    return flow_id
 
 
 def _time(instant: int) -> datetime:

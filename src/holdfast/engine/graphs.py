@@ -12,7 +12,7 @@ from holdfast.core.graphs import records as r
 from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
 from holdfast.core.graphs.drawing import Graph, filled
 from holdfast.core.graphs.structure import again, checked_name
-from holdfast.core.options import checked_text
+from holdfast.core.options import checked_count, checked_text
 from holdfast.core.records import Fetch, Payload, Run
 from holdfast.core.status import Status
 from holdfast.engine import past
@@ -136,6 +136,9 @@ class GraphDesk:
 
     def extend(self, graph_id: str, graph: Graph, revision: int | None, lease: c.Lease | None) -> Request:
         """Add to a graph; the answer is Staged."""
+        graph_id = _graph_id(graph_id)
+        if revision is not None:
+            revision = checked_count("revision", revision)
         patch, _ = self._patch(graph, graph_id)
         op = c.ExtendGraph(
             graph_id=graph_id, namespace=self.namespace, patch=patch, compose=self._compose, revision=revision, lease=lease
@@ -144,9 +147,13 @@ class GraphDesk:
 
     def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
         """Cancel a graph; the answer is its status."""
-        if policy not in set(r.CancelPolicy):
+        if policy not in list(r.CancelPolicy):
             raise BadOption(option="policy", value=policy, known=", ".join(r.CancelPolicy))
-        op = c.CancelGraph(graph_id=graph_id, namespace=self.namespace, policy=r.CancelPolicy(policy), reason=reason)
+        if not isinstance(reason, str):
+            raise BadOption(option="reason", value=reason, why="it is a text")
+        op = c.CancelGraph(
+            graph_id=_graph_id(graph_id), namespace=self.namespace, policy=r.CancelPolicy(policy), reason=reason
+        )  # fmt: skip
         return Request(op, lambda graph: graph.status)
 
     def replay(self, graph_id: str, name: str, lease: c.Lease | None, from_step: str | None = None) -> Request:
@@ -171,16 +178,24 @@ class GraphDesk:
     def prune(self, older_than: Moment, batch: int) -> Request:
         """Delete a batch of graphs that ended long ago; the answer is how many went."""
         before = moment(older_than, self._store.now(), sign=-1)
-        return Request(c.PruneGraphs(before, self.namespace, batch), lambda answer: answer)
+        op = c.PruneGraphs(before, self.namespace, checked_count("batch", batch, least=1))
+        return Request(op, lambda answer: answer)
 
     # Looking
 
     def record(self, graph_id: str) -> r.Graph:
         """Return a graph as it is stored. Raises GraphNotFound."""
-        graph = self._store.graph(graph_id) if isinstance(graph_id, str) else None
+        graph = self._store.graph(_graph_id(graph_id))
         if graph is None or graph.namespace != self.namespace:
             raise GraphNotFound(graph=graph_id)
         return graph
+
+    def member(self, graph_id: str, name: str) -> r.Member:
+        """Return a member as it is stored. Raises GraphNotFound, MemberNotFound."""
+        found = self._store.member(r.run_of(self.record(graph_id).id, checked_name(name)))
+        if found is None:
+            raise MemberNotFound(graph=graph_id, member=name)
+        return found
 
     def _whole(self, graph_id: str) -> r.Whole:
         self.record(graph_id)
@@ -217,13 +232,15 @@ class GraphDesk:
 
     def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
         """Return graphs from new to old, without their members."""
-        if status is not None and status not in set(r.GraphStatus):
+        if status is not None and status not in list(r.GraphStatus):
             raise BadOption(option="status", value=status, known=", ".join(r.GraphStatus))
+        before, limit = None if before is None else _graph_id(before), checked_count("limit", limit)
         return [view(graph) for graph in self._store.graphs(self.namespace, status=status, before=before, limit=limit)]
 
     def events(self, graph_id: str, after: int, limit: int) -> list[dict[str, Any]]:
         """Return the audit trail of a graph, in order."""
         self.record(graph_id)
+        after, limit = checked_count("after", after), checked_count("limit", limit)
         return [
             {
                 "seq": event.seq, "kind": event.kind, "member": event.member, "at": event.at,
@@ -284,6 +301,12 @@ def _in_order(whole: r.Whole) -> list[r.Member]:
             if left[below] == 0:
                 free.append(below)
     return [whole.members[run_id] for run_id in found]
+
+
+def _graph_id(graph_id: str) -> str:
+    if not isinstance(graph_id, str) or "\x00" in graph_id:
+        raise GraphNotFound(graph=graph_id)
+    return graph_id
 
 
 def checked_graph_id(graph_id: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core import flows as core
 from holdfast.core.duration import Duration
 from holdfast.engine.client import Client, Moment, Request
-from holdfast.engine.flows import Flow, FlowDesk, FlowEvent, FlowStep, advancing, patched
+from holdfast.engine.flows import Flow, FlowDesk, FlowEvent, FlowStep, advancing, failing, patched
 from holdfast.store.contract import FlowsWoken
 
 
@@ -82,7 +82,7 @@ class Flows(_Looking):
 
     def fail(self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """End badly; the reason is kept in the state, under ``failure``."""
-        return self._move(flow_id, core.FailFlow(reason), owner, revision)
+        return self._move(flow_id, failing(reason), owner, revision)
 
     def request_cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
         """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is cancelled by a worker."""
@@ -159,7 +159,7 @@ class AsyncFlows(_Looking):
 
     async def fail(self, flow_id: str, reason: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """End badly; the reason is kept in the state, under ``failure``."""
-        return await self._move(flow_id, core.FailFlow(reason), owner, revision)
+        return await self._move(flow_id, failing(reason), owner, revision)
 
     async def request_cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
         """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is cancelled by a worker."""

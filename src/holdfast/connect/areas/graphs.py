@@ -11,13 +11,13 @@ from holdfast.connect.parts import Parts, seconds_of
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.drawing import Graph
-from holdfast.core.graphs.records import GraphStatus, run_of
+from holdfast.core.graphs.records import GraphStatus
 from holdfast.core.records import Run
 from holdfast.engine.client import Moment, Request
 from holdfast.engine.export import export_graph
 from holdfast.engine.graphs import TRIES, Ended, GraphDesk, GraphView
 from holdfast.engine.results import Results
-from holdfast.errors import GraphChanged, ResultTimeout
+from holdfast.errors import BadGraph, GraphChanged, ResultTimeout
 from holdfast.store.contract import Staged
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ class _Looking:
 
     def why(self, graph_id: str, member: str) -> Why:
         """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""
-        self._desk.record(graph_id)
-        return self._parts.why(run_of(graph_id, member))
+        return self._parts.why(self._desk.member(graph_id, member).run_id)
 
     def _learn(self, graph: Graph) -> None:
+        if not isinstance(graph, Graph):
+            raise BadGraph(given=type(graph).__name__, why="draw it up with holdfast.Graph()")
         for workflow in {id(member.workflow): member.workflow for member in graph.members.values()}.values():
             self._parts.know(workflow)
 

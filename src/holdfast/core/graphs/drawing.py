@@ -50,6 +50,8 @@ class Member:
             raise SelfEdge(member=self.name)
         group = group_from(names, need, rest)
         if into is not None:
+            if not isinstance(into, str) or not into.isidentifier():
+                raise BadGraph(member=self.name, into=into, why="it is the name of an argument")
             if into in self.kwargs or self.workflow is None:
                 raise BadGraph(member=self.name, into=into, why="that argument is given already, or the member is not new")
             self.kwargs[into] = {PLACES: list(group.upstreams)}

@@ -28,6 +28,9 @@ class CancellingGraphs(GraphBench):
         self.finish(store, self.get(store, "g::begun"))
         assert self.settle_graphs(store).born == []
         assert self.member_states(store)["begun"] == "completed"
+        trail = self.graph_trail(store)
+        self.cancel_graph(store, "graph")  # what was asked before is answered the same
+        assert (self.graph_status(store), self.graph_trail(store)) == ("cancelled", trail)
         with pytest.raises(GraphFinished):
             self.cancel_graph(store)
 

@@ -17,12 +17,10 @@ _REACH = list(CancelPolicy)
 def cancel_graph(tx: Transaction, op: c.CancelGraph) -> Graph:
     """Start nothing more, and ask those to stop whom the policy reaches."""
     graph = load_graph(tx, op.graph_id, op.namespace)
+    if graph.policy is not None and _REACH.index(op.policy) <= _REACH.index(CancelPolicy(graph.policy)):
+        return graph  # it was asked before, and that reaches as far
     if graph.status not in OPEN_GRAPHS:
         raise GraphFinished(graph=op.graph_id, status=graph.status.value)
-    if graph.status is GraphStatus.CANCELLING and _REACH.index(op.policy) <= _REACH.index(
-        CancelPolicy(graph.policy or CancelPolicy.GRAPH)
-    ):
-        return graph  # it was asked before, and that reaches further
     work = Work(tx, [graph], _no_input, None)
     work.touch(graph)
     graph.status, graph.policy, graph.reason = GraphStatus.CANCELLING, op.policy.value, op.reason
