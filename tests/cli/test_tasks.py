@@ -96,7 +96,9 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
         call.text("tasks", "claim", "--lane", "gpu", "--capability", "cuda", *more)
         assert "no worker is alive" in call.json("why", other)["reason"]
         assert [one["claims"] for one in call.json("workers")] == [False] * (1 + bool(more))
-    assert "only what it has leased" in call.text("workers")
+    listed = call.text("workers")
+    assert "only what it has leased" in listed
+    assert "1 run needs a worker, and no live one serves listener version 1 in lane default" in listed
 
 
 def test_operators_take_back_change_priorities_and_override(call, task):

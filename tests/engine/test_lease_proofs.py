@@ -150,6 +150,24 @@ def test_who_only_holds_is_not_counted_on_by_those_who_wait(idle):
         assert lease.complete() == Ended("completed")
 
 
+def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
+    runs = [idle.start("prove", 1, capabilities=["cuda", "fast"]) for _ in range(2)]
+    idle.start("prove", 1, capabilities=["cuda"])
+    idle.start("prove", 1, delay="1h")
+    assert {(one.route.capabilities, one.runs) for one in idle.unserved()} == {(("cuda", "fast"), 2), (("cuda",), 1)}
+    with idle.leases("a", workflows=["prove"], capabilities="cuda"), idle.leases("b", workflows=["prove"], capabilities="fast"):
+        (one,) = idle.unserved()
+
+        assert (one.runs, one.example in {run.id for run in runs}) == (2, True)
+        assert "the capability cuda, the capability fast, all at once" in one.text
+        assert one.remedy == "holdfast worker MODULE --capabilities cuda,fast"
+        assert [session.offer["capabilities"] for session in idle.workers()] == [["cuda"], ["fast"]]
+        with idle.leases("c", workflows=["prove"], capabilities=["cuda", "fast"]) as both:
+            assert AsyncEngine(database, store=idle._parts.store).unserved() == []
+            both.rest()
+            assert len(idle.unserved()) == 1
+
+
 def test_the_same_for_asyncio(database, clock):
     async def main() -> None:
         engine = AsyncEngine(database, clock=clock)
@@ -170,6 +188,10 @@ def test_the_same_for_asyncio(database, clock):
             assert await again.complete() == Ended("completed")
         with pytest.raises(LeaseLost, match="closed"):
             await holder.claim()
+        await engine.start("prove", 2)
+        unopened = engine.leases("b", workflows="prove")
+        assert len(await unopened.claim()) == 1
+        await unopened.close()
         assert engine.check() == []
         await engine.close()
 

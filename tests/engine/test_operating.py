@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -399,6 +400,14 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
     monkeypatch.undo()
     engine.resume(run.id)
     assert run.result(timeout=20) == 20
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"limit": -1}, {"limit": "7"}, {"limit": 1.5}, {"before": 7}, {"workflow": 7}, {"tags": 7}, {"namespace": 7}]
+)
+def test_a_filter_that_is_none_is_refused(database, wrong):
+    with closing(Engine(database)) as idle, pytest.raises(BadOption):
+        idle.runs(**wrong)
 
 
 def test_an_engine_of_a_namespace_works_for_that_one_only(database):

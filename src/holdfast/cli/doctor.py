@@ -13,15 +13,10 @@ import msgspec
 from holdfast.cli.desk import Office, desk, printing, version
 from holdfast.cli.output import error_line, print_fields, print_json
 from holdfast.connect.store import missing_rights
-from holdfast.core.records import Route, Run
 from holdfast.core.status import Status
-from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
-from holdfast.engine.why import look_at_workers
-from holdfast.store.contract import Filter, Store
-
-PAGES = 40
-PAGE = 500
-"""How many waiting runs are looked at, at most, to see whether somebody serves them."""
+from holdfast.core.why.serving import Life, Seen
+from holdfast.engine.why import look_at_workers, unserved
+from holdfast.store.contract import Filter
 
 SHOWN = 5
 
@@ -119,34 +114,5 @@ def _troubles(office: Office, workers: list[Seen]) -> Iterator[Trouble]:
     for seen in workers:
         if seen.life is Life.SILENT:
             yield Trouble(f"{seen.place} has stopped beating", "holdfast workers")
-    yield from _unserved(store, [seen for seen in workers if seen.life is not Life.GONE])
-
-
-def _unserved(store: Store, living: list[Seen]) -> Iterator[Trouble]:
-    """Name the routes on which runs are ready and that nobody serves."""
-    offers = [seen.offer for seen in living if seen.offer.claims]
-    waiting: Counter[Route] = Counter()
-    example: dict[Route, Run] = {}
-    for run in _needing_a_worker(store, {seen.session.id for seen in living}):
-        route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
-        waiting[route] += 1
-        example[route] = run
-    for route, count in waiting.items():
-        if not any(not lacks(offer, route) for offer in offers):
-            what = unserved(offers, route) if offers else f"{route.workflow} version {route.version} in lane {route.lane}"
-            text = f"{count} {'run needs' if count == 1 else 'runs need'} a worker, and no live one serves {what}"
-            yield Trouble(f"{text} (such as {example[route].id})", start_command(offers, route))
-
-
-def _needing_a_worker(store: Store, living: set[str]) -> Iterator[Run]:
-    """Yield the runs that could go on now, if somebody served them."""
-    statuses, now, before = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING], store.now(), None
-    for _ in range(PAGES):
-        page = store.runs(Filter(statuses=statuses, before=before, limit=PAGE))
-        for run in page:
-            is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
-            if is_ready and run.session_id not in living:
-                yield run
-        if len(page) < PAGE:
-            return
-        before = page[-1].id
+    for one in unserved(store, workers):
+        yield Trouble(one.text, one.remedy)

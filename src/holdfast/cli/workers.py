@@ -10,13 +10,13 @@ from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import iso, print_json, print_table, short
 from holdfast.core.why.facts import away
 from holdfast.core.why.serving import Seen
-from holdfast.engine.why import at_work, look_at_workers
+from holdfast.engine.why import at_work, look_at_workers, unserved
 
 
 @click.command(short_help="List the workers.", epilog="Example: holdfast workers --json")
 @printing
 def workers() -> None:
-    """List the workers: whether they are alive, what they serve, and how many runs each has at work."""
+    """List the workers: whether they are alive, what they serve, and how many runs each has at work; then what nobody serves."""
     with desk().opened() as office:
         found, now = look_at_workers(office.store), office.store.now()
         busy = at_work(office.store, found)
@@ -30,6 +30,9 @@ def workers() -> None:
             print_table(
                 ("WORKER", "STATE", "HOST", "PID", "STARTED", "BEAT", "AT WORK", "SERVES"), [_row(seen, now) for seen in found]
             )
+        if not desk().as_json:
+            for one in unserved(office.store, found):
+                print(f"{one.text}\n  $ {desk().command(one.remedy)}")
 
 
 def as_data(seen: Seen) -> dict[str, Any]:

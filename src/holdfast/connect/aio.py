@@ -35,6 +35,7 @@ from holdfast.store.contract import Started
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
+    from holdfast.core.why.serving import Unserved
 
 T = TypeVar("T")
 
@@ -256,6 +257,10 @@ class AsyncEngine(
     def workers(self) -> list[Session]:
         """Return the sessions of all workers."""
         return self._parts.store.sessions()
+
+    def unserved(self) -> list[Unserved]:
+        """Return what is ready and no live worker serves: how many runs of which route, what nobody offers, and what helps."""
+        return self._parts.unserved()
 
     def check(self) -> list[str]:
         """Return every law of the database that does not hold, in words. Empty is good."""

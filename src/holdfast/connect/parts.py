@@ -34,6 +34,7 @@ from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, PauseSchedule, Sav
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
+    from holdfast.core.why.serving import Unserved
 
 log = logging.getLogger("holdfast")
 
@@ -86,6 +87,12 @@ class Parts:
         from holdfast.engine.why import why  # only who asks pays for it
 
         return why(self.store, run, self.vault)
+
+    def unserved(self) -> list[Unserved]:
+        """Return what is ready and nobody serves."""
+        from holdfast.engine.why import unserved
+
+        return unserved(self.store)
 
     def looking_at(self, run_id: str) -> Callable[[], Run]:
         """Return how to look at a run for somebody who waits for its end, and who is told once if that may take for ever."""

@@ -6,6 +6,7 @@ Records are plain data. A field has the name of its column.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -320,6 +321,12 @@ class Session(msgspec.Struct, kw_only=True):
     beat_at: int
     expires_at: int
     serves: bytes
+
+    @property
+    def offer(self) -> dict[str, Any]:
+        """What it serves, as data: workflows, lanes, capabilities, namespace, concurrency, and whether it claims."""
+        told: dict[str, Any] = msgspec.json.decode(self.serves)
+        return told
 
 
 class Lane(msgspec.Struct, kw_only=True):

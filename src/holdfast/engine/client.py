@@ -15,7 +15,7 @@ from holdfast.core import budgets, duration
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
-from holdfast.core.options import checked_capabilities, checked_tags, checked_text, priority_of
+from holdfast.core.options import checked_capabilities, checked_count, checked_tags, checked_text, priority_of
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
@@ -276,6 +276,13 @@ class Client:
             if given.get(name) is not None:
                 given[name] = moment(given[name], self.store.now(), sign=-1)
         given = {name: value for name, value in given.items() if value is not None}
+        for name in {"namespace", "workflow", "worker", "parent_id", "before"} & set(given):
+            if not isinstance(given[name], str):
+                raise BadOption(option=name, value=given[name], why="it is a text")
+        if "limit" in given:
+            given["limit"] = checked_count("limit", given["limit"])
+        if "tags" in given:
+            given["tags"] = checked_tags(given["tags"])
         try:
             return c.Filter(statuses=statuses, **given)
         except TypeError as error:

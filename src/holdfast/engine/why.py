@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.graphs.records import Member
-from holdfast.core.records import Run, Session
+from holdfast.core.records import Route, Run, Session
 from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.why import serving
 from holdfast.core.why.explain import explain
 from holdfast.core.why.facts import Blocker, Facts, Slot, Why
 from holdfast.core.why.graphs import explain_member
-from holdfast.core.why.serving import Life, Seen, life_of, offer_of
+from holdfast.core.why.serving import Life, Seen, Unserved, life_of, offer_of
 from holdfast.engine.past import valid
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import RunNotFound
 from holdfast.store.contract import Filter, Store
 
-__all__ = ["Blocker", "Why", "at_work", "look_at_workers", "why"]
+__all__ = ["Blocker", "Unserved", "Why", "at_work", "look_at_workers", "unserved", "why"]
 
 DEEPEST = 4
 """How far down a chain of children an explanation follows."""
@@ -29,6 +31,9 @@ MOST = 3
 
 PAGE = 200
 """How many open children are counted."""
+
+READY = 20_000
+"""How many live runs are looked at, at most, to see whether somebody serves them."""
 
 PATIENCE = 5000
 """How many held runs are looked at, at most, to see who takes the places of a lane."""
@@ -77,6 +82,37 @@ def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
         runs = [run for run_id, _, _ in held if (run := store.run(run_id)) is not None]
         found[seen.session.id] = [run for run in runs if run.status is not Status.WAITING]
     return found
+
+
+def unserved(store: Store, workers: list[Seen] | None = None) -> list[Unserved]:
+    """Return the routes on which runs are ready and that no live worker serves."""
+    living = [seen for seen in (look_at_workers(store) if workers is None else workers) if seen.life is not Life.GONE]
+    offers = [seen.offer for seen in living if seen.offer.claims]
+    waiting: dict[Route, list[str]] = {}
+    for run in _ready(store, {seen.session.id for seen in living}):
+        waiting.setdefault(Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities), []).append(run.id)
+    found = []
+    for route, runs in waiting.items():
+        if all(serving.lacks(offer, route) for offer in offers):
+            named = f"{route.workflow} version {route.version} in lane {route.lane}"
+            missing = serving.unserved(offers, route) if offers else named
+            remedy = serving.start_command(offers, route)
+            found.append(Unserved(route=route, runs=len(runs), example=runs[-1], missing=missing, remedy=remedy))
+    return found
+
+
+def _ready(store: Store, living: set[str]) -> Iterator[Run]:
+    """Yield the runs that could go on now, if somebody served them."""
+    statuses, now, before = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING], store.now(), None
+    for _ in range(READY // PAGE):
+        page = store.runs(Filter(statuses=statuses, before=before, limit=PAGE))
+        for run in page:
+            is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
+            if is_ready and run.session_id not in living:
+                yield run
+        if len(page) < PAGE:
+            return
+        before = page[-1].id
 
 
 def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vault) -> Why:

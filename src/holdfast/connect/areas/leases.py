@@ -123,15 +123,19 @@ class Leases(_Holder):
         finally:
             self._work.leave(told.set)
 
+    def _open(self) -> None:
+        """Open another session when this one has run out."""
+        if self._is_over():
+            self._stock.clear()
+            self._do(self._beginning())
+
     def _take(self, limit: int) -> list[Lease]:
         """Take what is in stock, or claim for all who are waiting for this moment."""
         with self._guard:
             self._hungry += limit
         try:
             with self._claiming:
-                if self._is_over():
-                    self._stock.clear()
-                    self._do(self._beginning())
+                self._open()
                 if not self._stock:
                     self._stock.extend(self._claim(max(self._hungry, limit)))
                 return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
@@ -163,8 +167,7 @@ class Leases(_Holder):
     def reclaim(self, run_id: str) -> Lease | Ended:
         """Lease this very run, whose holder is gone or has given it back, whatever else could be leased. It counts as lost; past
         the policy's ``reclaims`` the run has failed, and that is the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
-        if self._is_over():
-            self._do(self._beginning())
+        self._open()
         for op in self._desk.gone_holder(run_id):
             self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
@@ -237,14 +240,23 @@ class AsyncLeases(_Holder):
     def __init__(self, desk: LeaseDesk, do: AsyncDo, work: Work, **offer: Any) -> None:
         super().__init__(desk, **offer)
         self._do, self._work = do, work
-        self._opening = self._beginning()
+        self._opening: Request | None = self._beginning()
         self._claiming = asyncio.Lock()
         self._stock: deque[AsyncLease] = deque()
         self._hungry = 0
 
     async def __aenter__(self) -> AsyncLeases:
-        await self._do(self._opening)
+        await self._open()
         return self
+
+    async def _open(self) -> None:
+        """Open the session, or, when it has run out, another one."""
+        if self._is_over():
+            self._stock.clear()
+            self._opening = self._beginning()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            await self._do(opening)
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
@@ -276,9 +288,7 @@ class AsyncLeases(_Holder):
         self._hungry += limit
         try:
             async with self._claiming:
-                if self._is_over():
-                    self._stock.clear()
-                    await self._do(self._beginning())
+                await self._open()
                 if not self._stock:
                     self._stock.extend(await self._claim(max(self._hungry, limit)))
                 return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
@@ -308,8 +318,7 @@ class AsyncLeases(_Holder):
 
     async def reclaim(self, run_id: str) -> AsyncLease | Ended:
         """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable, RunNotFound, RunFinished."""
-        if self._is_over():
-            await self._do(self._beginning())
+        await self._open()
         for op in self._desk.gone_holder(run_id):
             await self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)

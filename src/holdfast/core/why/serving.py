@@ -50,6 +50,21 @@ class Seen(msgspec.Struct, kw_only=True):
         return f"worker {self.session.worker} ({where})"
 
 
+class Unserved(msgspec.Struct, kw_only=True):
+    """Runs that could go on now, if somebody served them: how many, one of them, what nobody offers, and what helps."""
+
+    route: Route
+    runs: int
+    example: str
+    missing: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        needs = "run needs" if self.runs == 1 else "runs need"
+        return f"{self.runs} {needs} a worker, and no live one serves {self.missing} (such as {self.example})"
+
+
 def offer_of(session: Session) -> Offer:
     """Return what a session says that it serves; one that cannot be read serves nothing."""
     try:
