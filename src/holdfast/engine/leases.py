@@ -143,7 +143,9 @@ class LeaseDesk(Suspending, Lasting):
         found = [one for one in self.store.sessions() if one.id == run.session_id and one.expires_at < now]
         return [c.EndSession(one.id, crashed=True) for one in found]
 
-    def reclaim(self, session_id: str, run_id: str, routes: Sequence[tuple[int, str]], term: Term) -> Request:
+    def reclaim(
+        self, session_id: str, run_id: str, routes: Sequence[tuple[int, str]], capabilities: Sequence[str], term: Term
+    ) -> Request:  # fmt: skip
         """Lease this very run; the answer is as for ``claim``. Raises NotReclaimable, RunFinished."""
         run, known = self._mine(run_id), self.store.routes()
         if run.status in FINAL:
@@ -151,7 +153,13 @@ class LeaseDesk(Suspending, Lasting):
         mine = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
         offered = [(number, lane) for number, lane in routes if known.get(number) == mine]
         if not offered:
-            raise NotReclaimable(run=run_id, why="this holder does not offer its workflow, its lane, or all its capabilities")
+            lacks = ", ".join(sorted(set(run.capabilities) - set(capabilities)))
+            why = (
+                f"of its capabilities this holder lacks {lacks}"
+                if lacks
+                else "this holder does not offer its workflow or its lane"
+            )
+            raise NotReclaimable(run=run_id, why=why)
 
         request = self.claim(session_id, offered, 1, term, run_id)
 

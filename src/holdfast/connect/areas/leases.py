@@ -171,7 +171,7 @@ class Leases(_Holder):
         for op in self._desk.gone_holder(run_id):
             self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = self._do(self._desk.reclaim(self.session_id, run_id, routes, self._term))
+        found = self._do(self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term))
         return Lease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
@@ -322,7 +322,7 @@ class AsyncLeases(_Holder):
         for op in self._desk.gone_holder(run_id):
             await self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes, self._term))
+        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term))
         return AsyncLease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
