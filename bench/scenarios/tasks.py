@@ -47,7 +47,7 @@ def _worked(engine: Any, place: Place, count: int, *, together: bool) -> Any:
     with place.meter() as meter:
         for first in range(0, count, PORTION):
             engine.start_many("bench_task", [PAYLOAD] * min(PORTION, count - first))
-        with engine.leases("bench", workflows=["bench_task"]) as leases:
+        with engine.leases("bench", workflows=["bench_task"], ttl="1h") as leases:
             _in_threads(place.workers, lambda _: done.append(_drained(leases, place.batch, together=together)))
     check(sum(done), count)
     return meter
@@ -114,7 +114,7 @@ def _routed(engine: Any, place: Place) -> dict[str, float]:
 
     def work(number: int) -> None:
         offer = sorted({words[number % place.kinds], words[(number * 7 + 1) % place.kinds]})
-        with engine.leases(f"bench {number}", workflows=["bench_routed"], capabilities=offer) as leases:
+        with engine.leases(f"bench {number}", workflows=["bench_routed"], capabilities=offer, ttl="1h") as leases:
             while found := leases.claim(1):
                 for lease in found:
                     began.add(lease.run.id)
