@@ -11,6 +11,7 @@ from holdfast.errors import (
     BadUrl,
     CodecMismatch,
     EngineClosed,
+    LeaseLost,
     StoreBusy,
     StoreForeign,
     StoreFull,
@@ -22,7 +23,7 @@ from holdfast.store import contract as c
 from holdfast.store import queries
 from holdfast.store.postgres import PostgresStore, address, connection
 from holdfast.testing.postgres import name_of
-from tests.store.furniture import advance, furnished, in_threads, new, start, wait_until
+from tests.store.furniture import advance, furnished, in_threads, new, note, start, wait_until
 
 MIGRATIONS = queries.migrations("postgres")
 
@@ -358,6 +359,27 @@ class TestInTheMiddle:
                     store._writer.script("DEALLOCATE ALL")
 
             assert len(store.history("a")) == 7
+
+    def test_in_a_transaction_nothing_is_asked_for_that_the_server_was_made_to_forget(self, url):
+        def alter(connection):
+            connection.execute("ALTER TABLE note ADD COLUMN IF NOT EXISTS more TEXT")
+            return note(connection)
+
+        def write(store, body=None):
+            seq = len(store.history("c")) + 1
+            lines = [advance(run, (2 * seq - 1, 2 * seq)) for run in ("a", "b")]
+            answers = store.apply([*lines, advance("c", (seq,), body=body or note)])
+            return [type(answer) for answer in answers]
+
+        with furnished(url) as store:
+            pid = store._writer.pid
+            for body in (None, None, None, None, alter, None, None, None, None):
+                assert write(store, body) == [c.Advanced] * 3
+            with pytest.raises(LeaseLost):
+                raise store.apply([advance("none", (1, 2))])[0]
+            assert write(store) == [c.Advanced] * 3
+
+            assert store._writer.pid == pid
 
     def test_a_closed_store_says_so(self, url):
         store = PostgresStore(url)

@@ -291,7 +291,8 @@ class Driver(Happening):
         op.status, op.result, op.had_children = status, finish.result, self.had_children
         op.settles_all = self.lasting or bool(self.asides)
         op.scheduled = tick_of(self.run.key) is not None
-        op.closed = [*op.closed, *self.close_all_waits()]
+        if self.waited:
+            op.closed = [*op.closed, *self.close_all_waits()]
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)

@@ -162,6 +162,10 @@ class BorrowedTransaction:
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         return sum(self.change(query, **each) for each in values)
 
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        for query, values in changes.items():
+            self.many(query, values)
+
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         return {row["id"] for row in self.rows("insert_runs", **columns(RUN_COLUMNS, rows))}
 

@@ -33,6 +33,7 @@ _WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, curren
     CAST(current_setting('server_version_num') AS BIGINT) AS version, current_setting('synchronous_commit') AS durable,
     (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since"""
 _SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'; SET idle_session_timeout TO 0"
+_BY_INDEX = "SET enable_seqscan TO off; SET jit TO off"
 _COMPRESSION = """DO $$ BEGIN
     IF current_setting('default_toast_compression') = 'pglz' THEN
         PERFORM set_config('default_toast_compression', 'lz4', FALSE);
@@ -65,6 +66,7 @@ class Connection:
     def _meet(self) -> None:
         """See who is at the other end."""
         self._cursor = self.raw.cursor(binary=True, row_factory=dict_row)
+        self._quick: Quick | None = None
         arrays.register(self._cursor.adapters)
         self._script = self.raw.cursor()
         self.version = self.raw.info.server_version
@@ -83,7 +85,8 @@ class Connection:
             self.raw.prepare_threshold = PREPARE_AFTER if self.address.prepare else None
         remembers = self.direct and self.address.prepare
         self._append = QuickAppend(self.raw) if remembers else None
-        self._quick = Quick(self.raw) if remembers else None
+        if remembers:
+            self._quick = Quick(self.raw)
 
     def must_be_writable(self) -> None:
         """Raise StoreReadOnly or StoreUnavailable when we cannot write here, or not all that we write."""
@@ -93,6 +96,12 @@ class Connection:
         if self.encoding != "UTF8":
             why = f"its encoding is {self.encoding}: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
             raise StoreUnavailable(database=self.address.shown, why=why)
+
+    def find_by_index(self) -> None:
+        """Let whoever writes find rows by index and nothing else, and let no statement be compiled: each is short. A planner
+        keeps what it has planned while tables were small, and would read all that has ever been until it counts them again."""
+        if self.direct:
+            self.script(_BY_INDEX)
 
     def rows(self, sql: str, values: Any = None) -> list[Any]:
         """Execute and return all rows."""
@@ -126,6 +135,24 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
+    def rows_within(self, query: str, values: dict[str, Any]) -> list[Any]:
+        """Execute a named query all whose values are lists, in a transaction, and return all rows."""
+        if self._quick is None:
+            return self.rows(SQL[query], values)
+        try:
+            return self._quick.rows(query, values)
+        except psycopg.Error as error:
+            self.fail(error)
+
+    def change_within(self, query: str, values: dict[str, Any]) -> int:
+        """The same for one that has no rows; return how many it changed."""
+        if self._quick is None:
+            return self.change(SQL[query], values)
+        try:
+            return self._quick.change(query, values)
+        except psycopg.Error as error:
+            self.fail(error)
+
     def many(self, sql: str, values: Sequence[dict[str, object]]) -> int:
         """Execute once per set of values, without waiting in between, and return how many rows changed in all."""
         try:
@@ -138,6 +165,8 @@ class Connection:
         """Execute several statements in one go and return the rows of the last one, if it has any."""
         try:
             cursor = self._script.execute(sql, prepare=False)
+            if self._quick is not None and sql.startswith("ROLLBACK"):
+                self._quick.forget()
             while cursor.nextset():
                 pass
             return cursor.fetchall() if cursor.description else []
@@ -172,6 +201,9 @@ class Connection:
             if self.raw.closed:
                 raise Lost(str(error)) from error
             raise
+        finally:
+            if self._quick is not None:
+                self._quick.forget()
 
     def fail(self, error: psycopg.Error) -> NoReturn:
         """Raise our error for theirs."""

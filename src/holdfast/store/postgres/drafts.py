@@ -21,7 +21,7 @@ from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import RUN_COLUMNS, Kinds, Later, PostgresTransaction, columns
-from holdfast.store.transitions import APPLY
+from holdfast.store.transitions import APPLY, ended, guarded, is_end, is_one_event, line, news_of
 from holdfast.store.transitions.touching import touch
 
 _PLACE: Kinds = {
@@ -146,6 +146,9 @@ class Draft:
             self.extras.append((query, values))
         return len(values)
 
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        raise NotSimple
+
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         (row,) = rows
         self.change("insert_run", **row)
@@ -166,6 +169,8 @@ class Draft:
 def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
     """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
     if type(op) is c.Advance:
+        if is_end(op) or is_one_event(op):
+            return None if op.run_id in taken else _plain(op, now, routes)
         if op.run_id in taken or op.output is not None or any(_RICH(op)) or (op.spends and not _spends_simply(op)):
             return None
         alone: c.Transition = op
@@ -184,6 +189,22 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
         if found.head != "append_guarded" or found.taken:
             return None
         found.head, found.spending = SPENDING, op.spends[0]
+    return found
+
+
+def _plain(op: c.Advance, now: int, routes: dict[Route, int]) -> Draft:
+    """Draft an event or the end of a run: what that writes is known without a try."""
+    found = Draft(op, now, routes)
+    found.answer = c.Advanced(now=now)
+    if op.status is None:
+        found.head, found.row = "append_guarded", guarded(op, op.events[0], now)
+        found.lines = [found.row]
+        return found
+    found.head, found.row = "finish_run", ended(op, now)
+    found.lines = [line(op, event, now) for event in op.events]
+    found.hints.finished.add(op.run_id)
+    if (news := news_of(op)) is not None:
+        found.news.append(news)
     return found
 
 
@@ -214,7 +235,7 @@ def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str,
         values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)
     if head == SPENDING:
         values |= _payments(drafts)
-    passed = {row["id"] for row in (ask(query, values) if ask is not None else db.rows(SQL[query], values))}
+    passed = {row["id"] for row in (ask or db.rows_within)(query, values)}
     return {place for place, draft in enumerate(drafts) if draft.run_id in passed}
 
 

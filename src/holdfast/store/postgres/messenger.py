@@ -48,6 +48,9 @@ SPACE = 0x686F6C64
 _LOCK = "SELECT pg_try_advisory_lock(CAST(%(space)s AS INTEGER), CAST(%(slot)s AS INTEGER)) AS locked"
 _UNLOCK = "SELECT pg_advisory_unlock(CAST(%(space)s AS INTEGER), CAST(%(slot)s AS INTEGER))"
 TELL = "SELECT pg_notify(%(channel)s, %(name)s)"
+_LIGHTLY = "SET synchronous_commit TO off"
+"""To tell is to commit, but what is told is nothing that must be kept: it need not wait for the disk."""
+
 _lot = random.SystemRandom()
 
 
@@ -194,6 +197,8 @@ class Messenger:
         db = Connection(self._address, self._address.listen)
         try:
             db.raw.add_notify_handler(self._notified)
+            if db.direct:
+                db.script(_LIGHTLY)
             if self._address.notify and db.direct:
                 db.script(f"LISTEN {CHANNEL}")
             for slot in set(self.slots) if db.direct else ():

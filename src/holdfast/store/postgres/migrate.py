@@ -44,6 +44,7 @@ def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool =
         _migrate(db)
         _check_codec(db, codec)
         _number_anew(db)
+        db.find_by_index()
         return db, f"{_setting(db, 'database', secrets.token_hex(16))} {db.rows('SELECT current_database() AS name')[0]['name']}"
     except BaseException as error:
         db.rollback()

@@ -57,22 +57,49 @@ _DECODERS: dict[int, Callable[[bytes], Any]] = {
 
 
 class Quick:
-    """Statements by their names, on a direct connection that is in no transaction."""
+    """Statements by their names, on a direct connection."""
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self._raw = raw
         self._prepared: dict[str, tuple[bytes, list[str], list[pq.Format]]] = {}
         self._columns: dict[str, list[tuple[str, Callable[[bytes], Any]]]] = {}
+        self._forgotten = 0
 
     def __call__(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Execute it and return its rows."""
-        name, names, formats = self._prepared.get(query) or self._prepare(query)
-        given: list[Any] = [_encoded(values[one]) for one in names]
-        result = self._raw.pgconn.exec_prepared(name, given, formats, pq.Format.BINARY)
+        """Execute it, in no transaction, and return its rows."""
+        result = self._execute(query, values)
         if result.status != pq.ExecStatus.TUPLES_OK:
             _raise_unless_forgotten(result)
             del self._prepared[query]
             return self(query, values)
+        return self._rows(query, result)
+
+    def rows(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Execute it, in a transaction, and return its rows."""
+        result = self._execute(query, values)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise _error(result)
+        return self._rows(query, result)
+
+    def change(self, query: str, values: Mapping[str, Any]) -> int:
+        """Execute it, in a transaction, and return how many rows it changed."""
+        result = self._execute(query, values)
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise _error(result)
+        return result.command_tuples or 0
+
+    def forget(self) -> None:
+        """The driver has let the server forget all it was told to remember, or may have. In a transaction that would be too late
+        to find out."""
+        self._forgotten += bool(self._prepared)
+        self._prepared.clear()
+
+    def _execute(self, query: str, values: Mapping[str, Any]) -> Any:
+        name, names, formats = self._prepared.get(query) or self._prepare(query)
+        given: list[Any] = [_encoded(values[one]) for one in names]
+        return self._raw.pgconn.exec_prepared(name, given, formats, pq.Format.BINARY)
+
+    def _rows(self, query: str, result: Any) -> list[dict[str, Any]]:
         columns = self._columns.get(query) or self._learn(query, result)
         return [
             {
@@ -84,7 +111,7 @@ class Quick:
 
     def _prepare(self, query: str) -> tuple[bytes, list[str], list[pq.Format]]:
         sql, names = NUMBERED[query]
-        name = f"holdfast_{query}".encode()
+        name = f"holdfast_{query}_{self._forgotten}".encode()
         result = self._raw.pgconn.prepare(name, sql.encode())
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise error_from_result(result)
@@ -104,11 +131,17 @@ def _encoded(value: Any) -> bytes | None:
     return encode(value) if encode is not None else str(value).encode()  # a member of an enumeration of words
 
 
-def _raise_unless_forgotten(result: Any) -> None:
-    """Raise what the server says, unless it is that it has forgotten: the driver lets it forget everything after some errors."""
+def _error(result: Any) -> psycopg.Error:
+    """Return what the server says."""
     error = error_from_result(result)
     if error.sqlstate is None:  # no server said that: there is none any more
-        raise psycopg.OperationalError(str(error))
+        return psycopg.OperationalError(str(error))
+    return error
+
+
+def _raise_unless_forgotten(result: Any) -> None:
+    """Raise what the server says, unless it is that it has forgotten: the driver lets it forget everything after some errors."""
+    error = _error(result)
     if error.sqlstate != _FORGOTTEN:
         raise error
 

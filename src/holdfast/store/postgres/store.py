@@ -266,6 +266,7 @@ class PostgresStore(PostgresReader):
         db = self._connect()
         try:
             db.must_be_writable()
+            db.find_by_index()
             self._bury(db, self._writer)
         except BaseException:
             db.close()

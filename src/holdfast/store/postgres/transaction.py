@@ -108,6 +108,14 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
 }  # fmt: skip
 """What is written often enough to travel as arrays."""
 
+_SETTLED = {
+    "end_member": "ended_", "save_group": "group_", "start_member": "started_", "count_graph": "graph_",
+    "insert_graph_event": "event_",
+}  # fmt: skip
+"""What the ends of members lead to, most often: one statement writes it all. How its values are called there."""
+
+_ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
+
 
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
     """Turn rows into columns: one array each."""
@@ -141,13 +149,22 @@ class PostgresTransaction:
             return sum(self._db.change(SQL[query], each) for each in values)
         if query in _AS_ARRAYS:
             query, kinds = _AS_ARRAYS[query]
-            return self._db.change(SQL[query], columns(kinds, values))
+            return self._db.change_within(query, columns(kinds, values))
         return self._db.many(SQL[query], values)
+
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        if changes.keys() >= _ALWAYS_SETTLED:  # the others may have no rows
+            values: dict[str, object] = {}
+            for query, prefix in _SETTLED.items():
+                values |= columns(_AS_ARRAYS[query][1], changes.pop(query, []), prefix)
+            self._db.change_within("settle_members", values)
+        for query, rows in changes.items():
+            self.many(query, rows)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         if len(rows) == 1:
             return {str(row["id"]) for row in rows if self._db.change(SQL["insert_run"], row)}
-        return {row["id"] for row in self._db.rows(SQL["insert_runs"], columns(RUN_COLUMNS, rows))} if rows else set()
+        return {row["id"] for row in self._db.rows_within("insert_runs", columns(RUN_COLUMNS, rows))} if rows else set()
 
     def route_id(self, route: Route) -> int:
         known = self._known_routes.get(route) or self.new_routes.get(route)

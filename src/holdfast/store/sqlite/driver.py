@@ -123,7 +123,7 @@ class StandardConnection:
         except sqlite3.Error as error:
             translate(error, self.path)
 
-    def many(self, sql: str, values: Iterable[Mapping[str, object]]) -> int:
+    def many(self, sql: str, values: Iterable[tuple[object, ...]]) -> int:
         """Execute once per set of values and return how many rows changed in all."""
         try:
             count: int = self.raw.executemany(sql, values).rowcount
@@ -202,7 +202,7 @@ class ApswConnection:
             translate(error, self.path)
         return self.raw.changes()
 
-    def many(self, sql: str, values: Iterable[Mapping[str, object]]) -> int:
+    def many(self, sql: str, values: Iterable[tuple[object, ...]]) -> int:
         """Execute once per set of values and return how many rows changed in all."""
         before = self.raw.total_changes()
         try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from operator import itemgetter
+from typing import Any
 
 import msgspec
 
@@ -16,6 +20,15 @@ def spelled(sql: str) -> str:
 
 SQL = {name: spelled(text) for name, text in queries.load("sqlite").items()}
 LAWS = {name: spelled(text) for name, text in queries.laws().items()}
+
+
+@cache
+def numbered(name: str) -> tuple[str, Callable[[Any], Any]]:
+    """Return a query with numbers for parameters, and what puts values into their order: names are sought anew for each row."""
+    text = SQL[name]
+    names = queries.parameters(text)
+    sql = re.sub(r"(?<!:):([a-z_][a-z0-9_]*)", lambda found: f"?{names.index(found[1]) + 1}", text)
+    return sql, itemgetter(*names) if len(names) > 1 else lambda row: tuple(row[one] for one in names)
 
 
 def as_list(items: Iterable[object]) -> str:

@@ -24,7 +24,7 @@ from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Values, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
-from holdfast.store.sqlite.sql import SQL, as_list
+from holdfast.store.sqlite.sql import SQL, as_list, numbered
 
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it says so."""
@@ -34,6 +34,15 @@ FEW = 8
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
+
+
+_EVENT, _END, _OTHER = range(3)
+
+
+def _kind(op: c.Transition) -> int:
+    if transitions.is_end(op):
+        return _END
+    return _EVENT if transitions.is_one_event(op) else _OTHER
 
 
 class SqliteTransaction:
@@ -54,7 +63,14 @@ class SqliteTransaction:
         return self._db.change(SQL[query], values)
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        return self._db.many(SQL[query], values) if values else 0
+        if not values:
+            return 0
+        sql, in_order = numbered(query)
+        return self._db.many(sql, map(in_order, values))
+
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        for query, values in changes.items():
+            self.many(query, values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         if len(rows) < FEW or not self._insert_all(rows):
@@ -175,11 +191,20 @@ class SqliteStore(SqliteReader):
     def _answers(self, tx: SqliteTransaction, batch: Sequence[c.Transition]) -> list[Any]:
         """Apply one by one, but those together of which there are many alike in a row."""
         answers: list[Any] = []
-        for alike, ops in groupby(batch, transitions.is_one_event):
-            if alike:
-                answers += transitions.append_each(tx, list(ops))  # type: ignore[arg-type]
+        for kind, found in groupby(batch, _kind):
+            ops: list[Any] = list(found)
+            if kind == _EVENT:
+                answers += transitions.append_each(tx, ops)
             else:
-                answers += [self._answer(tx, op) for op in ops]
+                ended = self._end_all(tx, ops) if kind == _END and len(ops) >= FEW else None
+                answers += [self._answer(tx, op) for op in ops] if ended is None else ended
+        return answers
+
+    def _end_all(self, tx: SqliteTransaction, ops: list[c.Advance]) -> list[c.Advanced] | None:
+        """End all of these runs, or, when one of them must not be ended, none; then the answer is None."""
+        self._db.change("SAVEPOINT holdfast_many")
+        answers = transitions.end_each(tx, ops)
+        self._db.change("ROLLBACK TO holdfast_many" if answers is None else "RELEASE holdfast_many")
         return answers
 
     def _answer(self, tx: SqliteTransaction, op: c.Transition) -> Any:

@@ -12,7 +12,17 @@ from typing import Any
 from holdfast.core.records import Route
 from holdfast.store import contract as c
 from holdfast.store.transitions import budgets
-from holdfast.store.transitions.advancing import advance, append_each, guarded, is_one_event
+from holdfast.store.transitions.advancing import (
+    advance,
+    append_each,
+    end_each,
+    ended,
+    guarded,
+    is_end,
+    is_one_event,
+    line,
+    news_of,
+)
 from holdfast.store.transitions.claiming import claim
 from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
 from holdfast.store.transitions.flows import (
@@ -190,6 +200,6 @@ def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
 
 
 __all__ = [
-    "APPLY", "Row", "Transaction", "append_each", "guarded", "is_one_event", "leave_news", "may_refuse_late", "run_from",
-    "start_runs",
+    "APPLY", "Row", "Transaction", "append_each", "end_each", "ended", "guarded", "is_end", "is_one_event", "leave_news", "line",
+    "may_refuse_late", "news_of", "run_from", "start_runs",
 ]  # fmt: skip

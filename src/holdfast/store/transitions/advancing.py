@@ -20,7 +20,7 @@ from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import DEADLINE, cancel_children, request_cancel
 from holdfast.store.transitions.streaming import write as put_out
-from holdfast.store.transitions.touching import free_schedule, tell_graph, tell_parent
+from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
@@ -131,6 +131,49 @@ def _appended(tx: Transaction, op: c.Advance) -> c.Advanced | LeaseLost:
     return c.Advanced(now=tx.now)
 
 
+def is_end(op: c.Transition) -> TypeGuard[c.Advance]:
+    """Say whether *op* ends a held run with a few lines of history, and nobody but a graph must hear of it."""
+    if type(op) is not c.Advance or op.status not in FINAL:
+        return False
+    return op == c.Advance(
+        run_id=op.run_id, generation=op.generation, events=op.events, status=op.status, result=op.result, error=op.error,
+        revision=op.revision, keep=op.keep, budgets=op.budgets,
+    )  # fmt: skip
+
+
+def end_each(tx: Transaction, ops: Sequence[c.Advance]) -> list[c.Advanced] | None:
+    """End these runs; None if one of them must not be: then nothing of it may stay."""
+    if tx.many("finish_run", [ended(op, tx.now) for op in ops]) < len(ops):
+        return None
+    tx.many("append", [line(op, event, tx.now) for op in ops for event in op.events])
+    tx.hints.finished.update(op.run_id for op in ops)
+    tx.news += [news for op in ops if (news := news_of(op)) is not None]
+    return [c.Advanced(now=tx.now) for _ in ops]
+
+
+def ended(op: c.Advance, now: int) -> dict[str, object]:
+    """Return the end of a run as what is written if the lease is still held."""
+    return {
+        "run_id": op.run_id, "generation": op.generation, "status": op.status, "result": op.result, "error": op.error, "now": now,
+    }  # fmt: skip
+
+
+def line(op: c.Advance, event: Event, now: int) -> dict[str, object]:
+    """Return an event as what is written when the lease is known to be held."""
+    event.at = event.at or now
+    return {
+        "run_id": op.run_id, "seq": event.seq, "kind": event.kind, "step": event.step, "attempt": event.attempt,
+        "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
+    }  # fmt: skip
+
+
+def news_of(op: c.Advance) -> c.News | None:
+    """Return what a graph will hear of the end of a run, if it is a member of one."""
+    if MARK not in op.run_id or op.status is None:
+        return None
+    return c.News(op.run_id, op.status.value, op.result if op.status is Status.COMPLETED else None)
+
+
 def guarded(op: c.Advance, event: Event, now: int) -> dict[str, object]:
     """Return an event as what is written if the lease is still held."""
     event.at = event.at or now
@@ -163,7 +206,7 @@ def _changed(op: c.Advance, lease: Row) -> c.Changed | None:
 def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
     """Write where the run stands now; the lease is checked by the write itself."""
     if status in FINAL:
-        _finish(tx, op, status)
+        _finish(tx, op)
         return None
     if _place(tx, op, status, unless=Status.CANCELLING if status in _AT_WORK else None):
         return None
@@ -175,11 +218,8 @@ def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
     return changed
 
 
-def _finish(tx: Transaction, op: c.Advance, status: Status) -> None:
-    written = tx.change(
-        "finish_run", run_id=op.run_id, generation=op.generation, status=status, result=op.result, error=op.error, now=tx.now
-    )
-    if not written:
+def _finish(tx: Transaction, op: c.Advance) -> None:
+    if not tx.change("finish_run", **ended(op, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
     tx.hints.finished.add(op.run_id)
 
@@ -233,8 +273,8 @@ def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status) -> None:
         tell_parent(tx, op.parent, completed=status == Status.COMPLETED)
     if op.scheduled:
         free_schedule(tx, op.run_id)
-    if MARK in op.run_id:
-        tell_graph(tx, op.run_id, status=status, result=op.result if status is Status.COMPLETED else None)
+    if (news := news_of(op)) is not None:
+        tx.news.append(news)
 
 
 def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:

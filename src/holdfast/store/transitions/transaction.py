@@ -31,6 +31,9 @@ class Transaction(Protocol):
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         """Run a named query once per set of values and return how many rows changed in all."""
 
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        """Run several named queries, each once per set of values. No row is changed by two of them in the same column."""
+
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         """Create the runs whose id and key are new, one after another, and return their ids."""
 

@@ -370,6 +370,41 @@ class Batches(Bench):
         assert kinds == [list, RunExists, RunNotFound, c.Advanced, LeaseLost, bool]
         assert self.kinds(store, "r2") == [Kind.MARKED]
 
+    def test_of_many_that_end_together_one_that_may_not_harms_none(self, store: c.Store) -> None:
+        runs = [self.hold(store, f"r{number}") for number in range(12)]
+        store.hints()
+
+        def end(run: Run, seq: int, generation: int) -> c.Advance:
+            events = [Event(Kind.STEP_COMPLETED, "a", b"1", seq=seq), Event(Kind.RUN_COMPLETED, seq=seq + 1)]
+            return c.Advance(run_id=run.id, generation=generation, events=events, status=Status.COMPLETED, result=b"1")
+
+        answers = store.apply([
+            *(end(run, 1, run.generation + (run.id == "r5")) for run in runs), end(runs[3], 3, runs[3].generation),
+        ])  # fmt: skip
+
+        assert [place for place, answer in enumerate(answers) if isinstance(answer, LeaseLost)] == [5, 12]
+        assert [self.status(store, run.id) for run in runs].count(Status.COMPLETED) == 11
+        assert (self.kinds(store, "r3"), self.kinds(store, "r5")) == ([Kind.STEP_COMPLETED, Kind.RUN_COMPLETED], [])
+        assert store.hints().finished == {run.id for run in runs} - {"r5"}
+        assert isinstance(store.apply([end(runs[5], 1, runs[5].generation)])[0], c.Advanced)
+
+    def test_many_that_end_together(self, store: c.Store, clock: HandClock) -> None:
+        runs = [self.hold(store, f"r{number}") for number in range(12)]
+        clock.move(7)
+
+        answers = store.apply([
+            c.Advance(
+                run_id=run.id, generation=run.generation, events=[Event(Kind.RUN_FAILED, error=b"{}", seq=1)],
+                status=Status.FAILED, error=b"{}",
+            ) for run in runs
+        ])  # fmt: skip
+
+        assert answers == [c.Advanced(now=clock.now())] * 12
+        for run in runs:
+            found = self.get(store, run.id)
+            assert (found.status, found.error, found.finished_at, found.session_id) == ("failed", b"{}", clock.now(), None)
+            assert store.history(run.id) == [Event(Kind.RUN_FAILED, error=b"{}", at=clock.now(), seq=1)]
+
     def test_none_is_no_trouble(self, store: c.Store) -> None:
         assert store.apply([]) == []
 

@@ -36,16 +36,20 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
   JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
 
 -- name: ends_below
--- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free.
+-- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free. Each is
+-- looked up by itself (that is what OFFSET 0 is for): a planner that joins would read all members that have ever been.
 SELECT wanted.id AS upstream, own.state AS own_state, part.run_id, part.number, part.need, part.total, part.done, part.lost,
-       part.rest, part.state, member.state AS member_state, member.missing,
-       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.spec END AS spec, CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.input END AS input,
-       CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id) END AS there
+       part.rest, part.state, member.state AS member_state, member.missing, free.spec, free.input, free.there
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
-  JOIN holdfast.graph_member AS own ON own.run_id = wanted.id
-  LEFT JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
-  LEFT JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
-  LEFT JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+ CROSS JOIN LATERAL (SELECT state FROM holdfast.graph_member WHERE run_id = wanted.id OFFSET 0) AS own
+  LEFT JOIN LATERAL (SELECT dependent, number FROM holdfast.graph_edge WHERE upstream = wanted.id OFFSET 0) AS edge ON TRUE
+  LEFT JOIN LATERAL (SELECT run_id, number, need, total, done, lost, rest, state FROM holdfast.graph_group
+                      WHERE run_id = edge.dependent AND number = edge.number OFFSET 0) AS part ON TRUE
+  LEFT JOIN LATERAL (SELECT state, missing, spec, input FROM holdfast.graph_member
+                      WHERE run_id = edge.dependent OFFSET 0) AS member ON TRUE
+  LEFT JOIN LATERAL (SELECT member.spec, member.input,
+                            EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = edge.dependent) AS there
+                      WHERE member.missing = 1 AND part.need = part.done + 1 OFFSET 0) AS free ON TRUE;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
@@ -177,6 +181,39 @@ UPDATE holdfast.graph AS graph
               CAST(:summary AS BYTEA[]), CAST(:finished_at AS BIGINT[]))
     AS new (id, status, revision, members, live, events, policy, reason, summary, finished_at)
  WHERE graph.id = new.id;
+
+-- name: settle_members
+-- `end_members`, `save_groups`, `start_members`, `count_graphs` and `insert_graph_events` in one: none of them touches a row of
+-- another.
+WITH ended AS (
+    UPDATE holdfast.graph_member AS member
+       SET state = new.state, finished_at = new.now, note = COALESCE(new.note, member.note)
+      FROM UNNEST(CAST(:ended_run_id AS TEXT[]), CAST(:ended_state AS TEXT[]), CAST(:ended_now AS BIGINT[]),
+                  CAST(:ended_note AS TEXT[])) AS new (run_id, state, now, note)
+     WHERE member.run_id = new.run_id
+), counted AS (
+    UPDATE holdfast.graph_group AS part
+       SET done = new.done, lost = new.lost, state = new.state
+      FROM UNNEST(CAST(:group_run_id AS TEXT[]), CAST(:group_number AS BIGINT[]), CAST(:group_done AS BIGINT[]),
+                  CAST(:group_lost AS BIGINT[]), CAST(:group_state AS TEXT[])) AS new (run_id, number, done, lost, state)
+     WHERE part.run_id = new.run_id AND part.number = new.number
+), started AS (
+    UPDATE holdfast.graph_member AS member
+       SET state = 'started', missing = 0, started_at = new.now, input = new.empty, note = NULL
+      FROM UNNEST(CAST(:started_run_id AS TEXT[]), CAST(:started_now AS BIGINT[]), CAST(:started_empty AS BYTEA[]))
+        AS new (run_id, now, empty)
+     WHERE member.run_id = new.run_id
+), graphs AS (
+    UPDATE holdfast.graph AS graph
+       SET live = new.live, events = new.events
+      FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:graph_live AS BIGINT[]), CAST(:graph_events AS BIGINT[])) AS new (id, live, events)
+     WHERE graph.id = new.id
+)
+INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at)
+SELECT graph_id, seq, kind, member, data, at
+  FROM UNNEST(CAST(:event_graph_id AS TEXT[]), CAST(:event_seq AS BIGINT[]), CAST(:event_kind AS TEXT[]),
+              CAST(:event_member AS TEXT[]), CAST(:event_data AS BYTEA[]), CAST(:event_at AS BIGINT[]))
+    AS new (graph_id, seq, kind, member, data, at);
 
 -- name: append_each
 -- Differs from SQLite like `append_from_outside`.

@@ -10,11 +10,15 @@ from holdfast.core.graphs.records import Graph, GraphStatus, Group, GroupState, 
 from holdfast.errors import GraphNotFound
 from holdfast.store.transitions.transaction import Row, Transaction
 
+_STATUSES = {status.value: status for status in GraphStatus}
+_RESTS = {rest.value: rest for rest in Rest}
+_GROUPS = {state.value: state for state in GroupState}
+
 
 def graph_from(row: Row) -> Graph:
     """Return the graph that a row holds."""
     values = dict(row)
-    values["status"] = GraphStatus(values["status"])
+    values["status"] = _STATUSES[values["status"]]
     values["summary"] = None if values["summary"] is None else bytes(values["summary"])
     return Graph(**values)
 
@@ -31,7 +35,7 @@ def group_from(row: Row) -> Group:
     """Return the group that a row holds."""
     return Group(
         run_id=row["run_id"], number=row["number"], need=row["need"], total=row["total"], done=row["done"], lost=row["lost"],
-        rest=Rest(row["rest"]), state=GroupState(row["state"]),
+        rest=_RESTS[row["rest"]], state=_GROUPS[row["state"]],
     )  # fmt: skip
 
 
@@ -48,21 +52,18 @@ def load_graph(tx: Transaction, graph_id: str, namespace: str) -> Graph:
     return graph_from(found[0])
 
 
-def count_graphs(tx: Transaction, graphs: list[Graph]) -> None:
-    """Write how many members of graphs live, and how long their trails are: else they are as they were."""
-    tx.many("count_graph", [{"id": graph.id, "live": graph.live, "events": graph.events} for graph in graphs])
+def counted(graph: Graph) -> dict[str, object]:
+    """Return how many members of a graph live, and how long its trail is: else it is as it was."""
+    return {"id": graph.id, "live": graph.live, "events": graph.events}
 
 
-def save_graphs(tx: Transaction, graphs: list[Graph]) -> None:
-    """Write graphs as they stand now."""
-    tx.many("save_graph", [
-        {
-            "id": graph.id, "status": graph.status.value, "revision": graph.revision, "members": graph.members,
-            "live": graph.live, "events": graph.events, "policy": graph.policy, "reason": graph.reason,
-            "summary": graph.summary, "finished_at": graph.finished_at,
-        }
-        for graph in graphs
-    ])  # fmt: skip
+def saved(graph: Graph) -> dict[str, object]:
+    """Return a graph as it stands now."""
+    return {
+        "id": graph.id, "status": graph.status.value, "revision": graph.revision, "members": graph.members,
+        "live": graph.live, "events": graph.events, "policy": graph.policy, "reason": graph.reason,
+        "summary": graph.summary, "finished_at": graph.finished_at,
+    }  # fmt: skip
 
 
 class Trail:
@@ -80,7 +81,7 @@ class Trail:
             {"graph_id": graph.id, "seq": graph.events, "kind": kind, "member": member, "data": told, "at": self._tx.now}
         )
 
-    def write(self) -> None:
-        """Write them."""
-        self._tx.many("insert_graph_event", self._rows)
-        self._rows = []
+    def take(self) -> list[dict[str, object]]:
+        """Return them, to be written."""
+        rows, self._rows = self._rows, []
+        return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -24,7 +25,7 @@ from holdfast.core.records import NewRun, Payload, Route
 from holdfast.core.status import Status
 from holdfast.errors import BudgetNotFound, HoldfastError, KeyMissing
 from holdfast.store import contract as c
-from holdfast.store.transitions.graphs.rows import Trail, count_graphs, graph_from, group_from, save_graphs
+from holdfast.store.transitions.graphs.rows import Trail, counted, graph_from, group_from, saved
 from holdfast.store.transitions.payloads import fetch
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import stop_runs
@@ -36,7 +37,10 @@ CANCEL = "cancel"
 PORTION = 1000
 """How many members are asked to stop in one transaction."""
 
-_spec = msgspec.json.Decoder(Spec)
+_spec = lru_cache(1000)(msgspec.json.Decoder(Spec).decode)
+"""Members of graphs that are alike are started with the same."""
+
+_STATES = {state.value: state for state in MemberState}
 
 
 def settle_graphs(tx: Transaction, op: c.SettleGraphs) -> c.Settled:
@@ -96,6 +100,25 @@ class Work:
         self._asked: dict[str, str] = {}
         """Who was asked to stop, and did so at once."""
         self._leases: dict[Route, str | None] = {}
+        self._noted: dict[str, list[dict[str, object]]] = {}
+
+    # Reading and writing
+
+    def ask(self, query: str, **values: object) -> list[Row]:
+        """Ask about graphs, when all that was noted about them is written."""
+        self.write()
+        return self.tx.rows(query, **values)
+
+    def _note(self, query: str, rows: list[dict[str, object]]) -> None:
+        """Note what is to be written: nobody asks about it yet."""
+        if rows:
+            self._noted.setdefault(query, []).extend(rows)
+
+    def write(self) -> None:
+        """Write what was noted."""
+        if self._noted:
+            noted, self._noted = self._noted, {}
+            self.tx.together(noted)
 
     def graph(self, run_id: str) -> Graph:
         """Return the graph of a member; it is written at the end."""
@@ -118,7 +141,7 @@ class Work:
         states = self._look_below([one.run_id for one in news])
         self._results.update((one.run_id, one.result) for one in news if one.result is not None)
         started = [one for one in news if states.get(one.run_id) == MemberState.STARTED]
-        self.proceed({one.run_id: MemberState(one.status) for one in started})
+        self.proceed({one.run_id: _STATES[one.status] for one in started})
         left = [one for one in started if graph_of(one.run_id) in self.left]
         self.tx.many("insert_news", [
             {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": self.tx.now} for one in left
@@ -127,7 +150,7 @@ class Work:
     def _look_below(self, run_ids: Sequence[str]) -> dict[str, str]:
         """Return how members stand that have ended, as far as their graph knows; keep what is below them."""
         self._below, self._free, states = {run_id: [] for run_id in run_ids}, {}, {}
-        for row in self.tx.rows("ends_below", ids=self.tx.as_list(run_ids)):
+        for row in self.ask("ends_below", ids=self.tx.as_list(run_ids)):
             states[row["upstream"]] = row["own_state"]
             if row["run_id"] is not None:
                 self._below[row["upstream"]].append(row)
@@ -149,6 +172,8 @@ class Work:
             self._write(outcome)
             failed |= self.start(runs)
             ends, told, decided = dict.fromkeys(failed, MemberState.FAILED), failed, ()
+            if ends:
+                self.write()  # what ends now was noted to wait, or to have started
 
     def _decide(self, ends: Mapping[str, MemberState], decided: Sequence[Group]) -> tuple[Outcome, list[NewRun], dict[str, str]]:
         """Decide, and make the inputs of whoever starts before anything is written; what cannot be settled here is left out."""
@@ -164,12 +189,12 @@ class Work:
         if all(run_id in self._below for run_id in run_ids):
             rows = [row for run_id in run_ids for row in self._below[run_id]]
         else:
-            rows = self.tx.rows("links_below", ids=self.tx.as_list(run_ids))
-        return [Link(row["upstream"], group_from(row), MemberState(row["member_state"]), row["missing"]) for row in rows]
+            rows = self.ask("links_below", ids=self.tx.as_list(run_ids))
+        return [Link(row["upstream"], group_from(row), _STATES[row["member_state"]], row["missing"]) for row in rows]
 
     def _upward(self, run_id: str, number: int) -> list[Upstream]:
-        rows = self.tx.rows("upstreams_of_group", run_id=run_id, number=number)
-        return [Upstream(row["run_id"], MemberState(row["state"])) for row in rows]
+        rows = self.ask("upstreams_of_group", run_id=run_id, number=number)
+        return [Upstream(row["run_id"], _STATES[row["state"]]) for row in rows]
 
     # Writing
 
@@ -183,16 +208,16 @@ class Work:
             rows[asked is not None].append(row)
             data: dict[str, str] = {"state": state.value} if note is None else {"state": state.value, "why": note}
             self.trail.add(graph, "member_skipped" if state is MemberState.SKIPPED else kind, name_of(run_id), data)
-        self.tx.many("end_member", rows[False])
-        self.tx.many("stop_member", rows[True])
+        self._note("end_member", rows[False])
+        self._note("stop_member", rows[True])
 
     def _write(self, outcome: Outcome) -> None:
-        tx, going = self.tx, set(outcome.starts)
-        tx.many("save_group", [
+        going = set(outcome.starts)
+        self._note("save_group", [
             {"run_id": one.run_id, "number": one.number, "done": one.done, "lost": one.lost, "state": one.state.value}
             for one in outcome.groups.values()
         ])  # fmt: skip
-        tx.many("save_missing", [
+        self._note("save_missing", [
             {"run_id": run_id, "missing": missing} for run_id, missing in outcome.missing.items() if run_id not in going
         ])  # fmt: skip
         for group in outcome.decided:
@@ -214,7 +239,7 @@ class Work:
         stop_runs(self.tx, reasons)
         gone = {one.run_id for one in self.tx.news}
         self._asked.update((run_id, why) for run_id, why in reasons.items() if run_id in gone)  # written with their ends
-        self.tx.many("ask_member", [
+        self._note("ask_member", [
             {"run_id": run_id, "now": self.tx.now, "note": why} for run_id, why in reasons.items() if run_id not in gone
         ])  # fmt: skip
         for run_id in reasons:
@@ -228,12 +253,12 @@ class Work:
             return [], {}
         known = [self._free[run_id] for run_id in run_ids if run_id in self._free]
         others = [run_id for run_id in run_ids if run_id not in self._free]
-        rows = [*known, *(self.tx.rows("members_by_id", ids=self.tx.as_list(others)) if others else [])]
+        rows = [*known, *(self.ask("members_by_id", ids=self.tx.as_list(others)) if others else [])]
         return self.runs_of([(row["run_id"], bytes(row["spec"]), bytes(row["input"])) for row in rows])
 
     def runs_of(self, members: Sequence[tuple[str, bytes, bytes]]) -> tuple[list[NewRun], dict[str, str]]:
         """The same for members that were read already: their ids, what they are started with, their inputs."""
-        specs = [_spec.decode(spec) for _, spec, _ in members]
+        specs = [_spec(spec) for _, spec, _ in members]
         takes = [_sources(run_id, spec) for (run_id, _, _), spec in zip(members, specs, strict=True)]
         self._read_results({found for one in takes for found in one})
         runs, failed = [], {}
@@ -303,7 +328,7 @@ class Work:
             answers = [(run, answer) for run in ready if (answer := self._start_alone(run, failed)) is not None]
         self.born += [c.Born(run, answer) for run, answer in answers]
         if not fresh:
-            self.tx.many("start_member", [{"run_id": run.id, "now": self.tx.now, "empty": b""} for run, _ in answers])
+            self._note("start_member", [{"run_id": run.id, "now": self.tx.now, "empty": b""} for run, _ in answers])
         for run, _ in answers:
             self.trail.add(self.graph(run.id), "member_started", name_of(run.id))
         return failed
@@ -336,14 +361,15 @@ class Work:
         if over:
             self._end_graphs(over)
         changed = self._changed | {graph.id for graph in over}
-        save_graphs(self.tx, [graph for graph in touched if graph.id in changed])
-        count_graphs(self.tx, [graph for graph in touched if graph.id not in changed])
-        self.trail.write()
+        self._note("save_graph", [saved(graph) for graph in touched if graph.id in changed])
+        self._note("count_graph", [counted(graph) for graph in touched if graph.id not in changed])
+        self._note("insert_graph_event", self.trail.take())
+        self.write()
 
     def _end_graphs(self, over: Sequence[Graph]) -> None:
         counts: dict[str, dict[str, int]] = {graph.id: {} for graph in over}
         last: dict[str, list[str]] = {graph.id: [] for graph in over}
-        for row in self.tx.rows("counts_of_graphs", ids=self.tx.as_list([graph.id for graph in over])):
+        for row in self.ask("counts_of_graphs", ids=self.tx.as_list([graph.id for graph in over])):
             counts[row["graph_id"]][row["state"]] = row["members"]
             last[row["graph_id"]] += [row["state"]] if row["last"] else []
         for graph in over:
@@ -364,7 +390,7 @@ def go_on_cancelling(work: Work, graph: Graph) -> None:
     if graph.status is not GraphStatus.CANCELLING:
         return
     tx, everybody = work.tx, graph.policy == CancelPolicy.ALL
-    rows = tx.rows("unasked_members", graph_id=graph.id, everybody=int(everybody), limit=PORTION)
+    rows = work.ask("unasked_members", graph_id=graph.id, everybody=int(everybody), limit=PORTION)
     reason = f"its graph was cancelled: {graph.reason}"
     work.stop({row["run_id"]: reason for row in rows})
     if len(rows) == PORTION:
