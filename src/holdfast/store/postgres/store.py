@@ -30,7 +30,7 @@ from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
 from holdfast.store.postgres.trouble import Again, Lost, in_our_words
-from holdfast.store.postgres.writing import Attempt
+from holdfast.store.postgres.writing import Attempt, Unsettled
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -214,6 +214,10 @@ class PostgresStore(PostgresReader):
                 db.rollback()
             else:
                 self._commit(db, attempt, Doubt([], number, answers, attempt.tx.hints))
+        except Unsettled as unsettled:
+            db.rollback()
+            self._settle([(unsettled.op, unsettled.why)])
+            raise Again(f"without graphs: {unsettled}") from unsettled
         except BaseException:
             db.rollback()
             raise

@@ -21,6 +21,7 @@ from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.transitions import APPLY, leave_news, may_refuse_late
+from holdfast.store.transitions.graphs import settle_graphs
 from holdfast.store.transitions.streaming import append_all
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -33,6 +34,14 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
 T = TypeVar("T")
 _ABOUT_ONE = (c.SignalRun, c.RequestCancel, c.ResumeRun, c.ReplayRun, c.RevokeLease, c.SetPriority, c.OverrideRun)
 _ORDER = ("insert_run", SPENDING, "append_guarded", "move_run", "release_run", "finish_run", "release_lease", "finish_lease")
+
+
+class Unsettled(Exception):
+    """What the ends of members lead to could not be done: all is to be written anew without it, and others will see to it."""
+
+    def __init__(self, op: c.SettleGraphs, why: Exception) -> None:
+        super().__init__(str(why))
+        self.op, self.why = op, why
 
 
 class Attempt:
@@ -148,6 +157,8 @@ class Attempt:
     def _apply(self, place: int) -> Any:
         """Apply one transition; a refused one leaves nothing behind."""
         op = self.ops[place]
+        if isinstance(op, c.SettleGraphs):
+            return self._settle(op)
         if may_refuse_late(op, self._routes):
             return self._apply_carefully(op)
         try:
@@ -156,6 +167,14 @@ class Attempt:
             raise
         except HoldfastError as refused:
             return refused
+
+    def _settle(self, op: c.SettleGraphs) -> c.Settled:
+        """Settle graphs at the end of a transaction. That goes well, so there is nothing to go back to: two trips less."""
+        try:
+            return settle_graphs(self.tx, op)
+        except Exception as refused:
+            raise_if_passing(refused)
+            raise Unsettled(op, refused) from refused
 
     def _apply_carefully(self, op: c.Transition) -> Any:
         tx = self.tx

@@ -31,6 +31,11 @@ from holdfast.testing.conformance.bench import MINUTE, ROUTE, Bench, HandClock
 Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]
 
 
+def explode(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+    """Fail as nobody foresaw."""
+    raise ZeroDivisionError
+
+
 def compose(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
     """Put results in their places."""
     values = {name: msgspec.json.decode(one) for name, one in results.items()}
@@ -348,6 +353,19 @@ class SettlingGraphs(GraphBench):
 
         assert set(answers[1].left) == {"g"}
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+
+    def test_who_explodes_while_it_settles_harms_no_end(self, store: c.Store) -> None:
+        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        (run,) = self.claim(store)
+        store.hints()
+        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+
+        answers = store.apply([ends, c.SettleGraphs(compose=explode), c.Beat("s1", 1)])
+
+        assert [type(answer) for answer in answers] == [c.Advanced, ZeroDivisionError, bool]
+        assert store.hints() == c.Hints(finished={run.id}, graphs=True)
+        assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
+        assert store.check() == []
 
     def test_the_runs_that_nobody_waits_for_are_read_together(self, store: c.Store) -> None:
         for graph in ("g", "h"):
