@@ -23,7 +23,7 @@ from holdfast.store import contract as c
 from holdfast.store import queries
 from holdfast.store.postgres import PostgresStore, address, connection
 from holdfast.testing.postgres import name_of
-from tests.store.furniture import advance, furnished, in_threads, new, note, start, wait_until
+from tests.store.furniture import WAITS, advance, furnished, in_threads, new, note, start, wait_until
 
 MIGRATIONS = queries.migrations("postgres")
 
@@ -348,6 +348,21 @@ class TestInTheMiddle:
             assert store.apply([c.SignalRun("a", "paid", b"1")])[0].new
 
             assert db.execute("SELECT last_value FROM tries").fetchone() == (3,)
+            assert [signal.name for signal in store.signals("a")] == ["paid"]
+
+    def test_a_signal_that_comes_while_its_run_is_parked_wakes_it(self, url):
+        park = "UPDATE holdfast.run SET status = 'waiting', waits = %s, session_id = NULL WHERE id = 'a'"
+        with furnished(url) as store, psycopg.connect(url) as db:
+            db.execute(park, (WAITS,))
+
+            def commit():
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
+                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                db.commit()
+
+            in_threads(commit, lambda: store.apply([c.SignalRun("a", "paid", b"1")]))
+
+            assert (store.run("a").status, store.run("a").revision) == ("pending", 1)
             assert [signal.name for signal in store.signals("a")] == ["paid"]
 
     def test_what_the_server_was_made_to_forget_is_told_to_it_again(self, url):

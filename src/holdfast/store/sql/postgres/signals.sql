@@ -35,7 +35,7 @@ WITH seen AS MATERIALIZED (
 ), touched AS (
     UPDATE holdfast.run AS run
        SET revision = run.revision + 1,
-           status = CASE WHEN wakes THEN (CAST(:becomes AS TEXT[]))[ARRAY_POSITION(CAST(:was AS TEXT[]), CAST(run.status AS TEXT))]
+           status = CASE WHEN wakes THEN (CAST(:becomes AS TEXT[]))[ARRAY_POSITION(CAST(:was AS TEXT[]), CAST(judged.status AS TEXT))]
                          ELSE run.status END,
            rank = CASE WHEN wakes THEN :at - run.priority * :step ELSE run.rank END,
            wake_at = CASE WHEN wakes THEN NULL ELSE run.wake_at END,
