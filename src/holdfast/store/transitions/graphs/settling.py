@@ -131,7 +131,8 @@ class Work:
     def hear(self) -> None:
         """Settle what members of these graphs came to in this transaction, and what that leads to."""
         while mine := [one for one in self.tx.news if graph_of(one.run_id) in self.graphs]:
-            self.tx.news = [one for one in self.tx.news if graph_of(one.run_id) not in self.graphs]
+            others = len(mine) < len(self.tx.news)
+            self.tx.news = [one for one in self.tx.news if graph_of(one.run_id) not in self.graphs] if others else []
             self.settle(mine)
 
     def settle(self, news: Sequence[c.News]) -> None:
@@ -142,7 +143,7 @@ class Work:
         self._results.update((one.run_id, one.result) for one in news if one.result is not None)
         started = [one for one in news if states.get(one.run_id) == MemberState.STARTED]
         self.proceed({one.run_id: _STATES[one.status] for one in started})
-        left = [one for one in started if graph_of(one.run_id) in self.left]
+        left = [one for one in started if graph_of(one.run_id) in self.left] if self.left else []
         self.tx.many("insert_news", [
             {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": self.tx.now} for one in left
         ])  # fmt: skip
@@ -168,7 +169,7 @@ class Work:
         while ends or decided:
             outcome, runs, failed = self._decide(ends, decided)
             self._below = {}
-            self._end({run_id: state for run_id, state in ends.items() if graph_of(run_id) not in self.left}, told)
+            self._end(self._here(ends), told)
             self._write(outcome)
             failed |= self.start(runs)
             ends, told, decided = dict.fromkeys(failed, MemberState.FAILED), failed, ()
@@ -178,12 +179,15 @@ class Work:
     def _decide(self, ends: Mapping[str, MemberState], decided: Sequence[Group]) -> tuple[Outcome, list[NewRun], dict[str, str]]:
         """Decide, and make the inputs of whoever starts before anything is written; what cannot be settled here is left out."""
         while True:
-            here = {run_id: state for run_id, state in ends.items() if graph_of(run_id) not in self.left}
-            outcome = Settling(self._downward, self._upward).settle(here, decided)
+            outcome = Settling(self._downward, self._upward).settle(self._here(ends), decided)
             known = len(self.left)
             runs, failed = self.composed(outcome.starts)
             if len(self.left) == known:
                 return outcome, runs, failed
+
+    def _here(self, ends: Mapping[str, MemberState]) -> Mapping[str, MemberState]:
+        """Return the ends of those whose graphs can be settled here."""
+        return {run_id: state for run_id, state in ends.items() if graph_of(run_id) not in self.left} if self.left else ends
 
     def _downward(self, run_ids: Sequence[str]) -> list[Link]:
         if all(run_id in self._below for run_id in run_ids):
@@ -203,7 +207,7 @@ class Work:
         for run_id, state in ends.items():
             graph = self.graph(run_id)
             graph.live -= 1
-            note, asked = notes.get(run_id), self._asked.pop(run_id, None)
+            note, asked = notes.get(run_id), self._asked.pop(run_id, None) if self._asked else None
             row: dict[str, object] = {"run_id": run_id, "state": state.value, "now": self.tx.now, "note": note or asked}
             rows[asked is not None].append(row)
             data: dict[str, str] = {"state": state.value} if note is None else {"state": state.value, "why": note}
