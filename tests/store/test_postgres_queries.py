@@ -158,6 +158,21 @@ def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     assert "Seq Scan on run" not in plan, plan
 
 
+@pytest.fixture(scope="module")
+def new(postgres_server):
+    """The same with a database that is new: plans that are made now are kept while it grows."""
+    with closing(PostgresStore(postgres_server.new_store())) as store:
+        store._writer.script("SET plan_cache_mode TO force_generic_plan")
+        yield store._writer
+
+
+@pytest.mark.parametrize("name", ["look_for_work", "claim_ready", "lease_ready", "resume_leases", "complete_leases"])
+def test_what_is_planned_while_there_is_little_does_not_read_all_that_will_be(new, name):
+    plan = explained(new, name)
+
+    assert not re.search(r"Seq Scan on (run|event|signal|stream|wait|task)\b", plan), plan
+
+
 ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, created_at, finished_at)
     SELECT number, 1, 'completed', 0, 1, '', 1, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
 

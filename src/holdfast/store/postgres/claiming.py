@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from holdfast.core import claims
-from holdfast.core.records import Lane, Run
+from holdfast.core.records import Event, Lane, Run, Signal
 from holdfast.core.status import CLAIMABLE, Move, after
 from holdfast.errors import LeaseLost
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import draft, write
+from holdfast.store.postgres.drafts import LINES, draft
 from holdfast.store.postgres.sql import SQL
-from holdfast.store.postgres.transaction import Later, PostgresTransaction
+from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
 from holdfast.store.transitions.sharing import Rooms, move_clocks
-from holdfast.store.transitions.transaction import lane_from
+from holdfast.store.transitions.transaction import Row, lane_from
 
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
+_BESIDE = ("open", "due", "ready", "suspect", "limited", "seq", "policy", "history", "signals", "rank")
+"""What `lease_ready` tells beside the run itself."""
+_HISTORY, _SIGNALS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Signal])
+_LEASE: Kinds = {"run_id": Texts, "generation": Numbers}
+_OVER: Kinds = {"run_id": Texts, "step": Texts, "by": Texts, "now": Numbers}
 _COMPLETION = {"run_id": Texts, "generation": Numbers, "seq": Numbers, "result": Blobs}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
 
@@ -39,7 +46,11 @@ def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
 
 def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
-    (found,) = tx.rows("look_for_work", **_question(op, tx.now))
+    return _claim_by(tx, op, tx.rows("look_for_work", **_question(op, tx.now))[0])
+
+
+def _claim_by(tx: PostgresTransaction, op: c.Claim, found: Row) -> list[Run]:
+    """The same, when it is known what there is."""
     if not found["open"]:
         return []  # it was taken for dead, and what it leased now nobody would ever free
     suspects = found["suspect"]
@@ -63,8 +74,12 @@ def _claim_best(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
     rows = tx.rows("claim_ready", route_ids=routes, limit=op.limit, session_id=op.session_id, now=tx.now, **CLAIM)
     ranks = [row.pop("rank") for row in rows]
     runs = [run_from(row) for row in rows]
-    move_clocks(tx, [claims.Ready(rank, run.id, run.lane, share=run.share) for rank, run in zip(ranks, runs, strict=True)])
+    _move_clocks(tx, ranks, runs)
     return runs
+
+
+def _move_clocks(tx: PostgresTransaction, ranks: Sequence[int], runs: Sequence[Run]) -> None:
+    move_clocks(tx, [claims.Ready(rank, run.id, run.lane, share=run.share) for rank, run in zip(ranks, runs, strict=True)])
 
 
 def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
@@ -77,22 +92,50 @@ def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
 
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
     """Lease ready runs to a program that is no Python function."""
-    return leases.claim_leases(tx, op, leases.Ways(claim, _lease, _advance_all))
+    return leases.claim_leases(tx, op, leases.Ways(_lease_best, _advance_all))
+
+
+def _lease_best(tx: PostgresTransaction, op: c.ClaimLeases) -> list[leases.Found]:
+    """Lease the best, where no lane has a limit, nobody is suspected of anything and nothing is due; else step by step."""
+    if op.run_id is not None:
+        return leases.lease_each(tx, op, claim, _lease)
+    rows = tx.rows("lease_ready", limit=op.limit, **_question(op, tx.now), **CLAIM)
+    asked = rows[0]
+    if asked["limited"] or asked["suspect"] or asked["due"]:
+        return leases.lease_each(tx, op, lambda tx, claim: _claim_by(tx, claim, asked), _lease)
+    if asked["id"] is None:
+        return []
+    ranks = [row["rank"] for row in rows]
+    found = [_found(row) for row in rows]
+    _move_clocks(tx, ranks, [one.leased.run for one in found])
+    return found
+
+
+def _found(row: Row) -> leases.Found:
+    seq, policy, history, signals = row["seq"], row["policy"], row["history"], row["signals"]
+    for name in _BESIDE:
+        del row[name]
+    past = [] if history is None else _HISTORY.decode(history)
+    return leases.Found(
+        c.Leased(run_from(row), seq or 0, policy), past, lambda: [] if signals is None else _SIGNALS.decode(signals)
+    )
 
 
 def _advance_all(tx: PostgresTransaction, changes: Sequence[c.Advance]) -> None:
-    """Write what the holders of different runs have to say: together, if all of it is lines of their histories."""
+    """Write what the holders of different runs have to say: together, if all of it is lines of their histories, and waits that
+    are over."""
+    if not changes:
+        return
     plain = [one for change in changes if (one := draft(change, tx.now, {}, ())) is not None and one.head == "append_guarded"]
-    if not plain or len(plain) < len(changes):
+    extras = [extra for one in plain for extra in one.extras]
+    if len(plain) < len(changes) or any(query != "close_wait" for query, _ in extras):
         leases.PLAIN.write(tx, changes)
         return
-    if len(write(tx.db, plain)) < len(plain):
+    values = columns(_LEASE, [one.row for one in plain]) | columns(LINES, [line for one in plain for line in one.lines], "line_")
+    values |= columns(_OVER, [each for _, rows in extras for each in rows], "over_")
+    values["taken"] = Numbers(signal for one in plain for signal in one.taken)
+    if len(tx.rows("resume_leases", **values)) < len(plain):
         raise LeaseLost(why="it was leased in this very transaction")
-    later = Later(tx)
-    for query, values in (extra for one in plain for extra in one.extras):
-        for each in values:
-            later.change(query, **each)
-    later.make()
 
 
 def complete_leases(tx: PostgresTransaction, op: c.CompleteLeases) -> list[bool]:

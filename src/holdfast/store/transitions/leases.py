@@ -27,11 +27,18 @@ from holdfast.store.transitions.touching import free_schedule, knock, tell_graph
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, as_dict, last_seq
 
 
+class Found(NamedTuple):
+    """A run that was just leased, what its next holder must know of its history, and the signals that no wait has taken."""
+
+    leased: c.Leased
+    history: Sequence[Event]
+    signals: Callable[[], list[Signal]]
+
+
 class Ways(NamedTuple):
     """How a database claims: its own ways, where it has any."""
 
-    claim: Callable[[Any, Claim], list[Run]]
-    lease: Callable[[Any, str, list[str]], list[Run]]
+    lease: Callable[[Any, c.ClaimLeases], list[Found]]
     write: Callable[[Any, Sequence[Advance]], None]
     """Writes what the holders of different runs have to say."""
 
@@ -39,20 +46,41 @@ class Ways(NamedTuple):
 def claim_leases(tx: Transaction, op: c.ClaimLeases, ways: Ways | None = None) -> list[c.Leased]:
     """Lease ready runs, and arm the attempts that may take only so long."""
     ways = ways or PLAIN
-    if op.run_id is None:
-        runs = ways.claim(tx, Claim(op.session_id, op.routes, op.limit))
-    else:
-        runs = ways.lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
-    if not runs:
-        return []
-    facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))}
-    leased = [_leased(run, facts[run.id]) for run in runs]
-    for one in leased:
-        if one.policy is not None or one.run.deadline is not None:
-            _arm(tx, one)
+    found = ways.lease(tx, op)
+    for one in found:
+        if one.leased.policy is not None or one.leased.run.deadline is not None:
+            _arm(tx, one.leased)
     if op.judge is not None:
-        _judge(tx, [one for one in leased if one.seq], op.judge, ways.write)
-    return leased
+        _judge(tx, [one for one in found if one.leased.seq], op.judge, ways.write)
+    return [one.leased for one in found]
+
+
+def lease_each(
+    tx: Transaction,
+    op: c.ClaimLeases,
+    claim: Callable[[Any, Claim], list[Run]],
+    lease: Callable[[Any, str, list[str]], list[Run]],
+) -> list[Found]:
+    """Lease runs as *claim* does or, if it is to be a certain one, as *lease* does, and read what must be known of them."""
+    if op.run_id is None:
+        runs = claim(tx, Claim(op.session_id, op.routes, op.limit))
+    else:
+        runs = lease(tx, op.session_id, [op.run_id]) if tx.rows("session", session_id=op.session_id) else []
+    facts = {row["run_id"]: row for row in tx.rows("lease_facts", ids=tx.as_list(run.id for run in runs))} if runs else {}
+    leased = [_leased(run, facts[run.id]) for run in runs]
+    histories: dict[str, list[Event]] = {one.run.id: [] for one in leased if one.seq}
+    for row in tx.rows("lease_histories", ids=tx.as_list(histories)) if histories and op.judge is not None else ():
+        values = as_dict(row)
+        histories[values.pop("run_id")].append(Event(**values))
+
+    def signals(run_id: str) -> list[Signal]:
+        return [Signal(**dict(row)) for row in tx.rows("signals", run_id=run_id)]
+
+    return [Found(one, histories.get(one.run.id, ()), partial(signals, one.run.id)) for one in leased]
+
+
+def _lease_plainly(tx: Transaction, op: c.ClaimLeases) -> list[Found]:
+    return lease_each(tx, op, claim, lease)
 
 
 def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
@@ -60,7 +88,7 @@ def _advance_each(tx: Transaction, changes: Sequence[Advance]) -> None:
         advance(tx, change)
 
 
-PLAIN = Ways(claim, lease, _advance_each)
+PLAIN = Ways(_lease_plainly, _advance_each)
 """The ways that both databases understand."""
 
 
@@ -68,20 +96,10 @@ def _leased(run: Run, row: Row) -> c.Leased:
     return c.Leased(run, row["seq"] or 0, None if row["policy"] is None else bytes(row["policy"]))
 
 
-def _judge(tx: Transaction, leased: list[c.Leased], judge: c.Judge, write: Callable[[Any, Sequence[Advance]], None]) -> None:
+def _judge(tx: Transaction, found: list[Found], judge: c.Judge, write: Callable[[Any, Sequence[Advance]], None]) -> None:
     """Write what the waits of these runs came to, so that whoever holds them can be told."""
-    if not leased:
-        return
-    histories: dict[str, list[Event]] = {one.run.id: [] for one in leased}
-    for row in tx.rows("lease_histories", ids=tx.as_list(histories)):
-        values = as_dict(row)
-        histories[values.pop("run_id")].append(Event(**values))
-
-    def signals(run_id: str) -> list[Signal]:
-        return [Signal(**dict(row)) for row in tx.rows("signals", run_id=run_id)]
-
-    found = [judge(one, histories[one.run.id], partial(signals, one.run.id)) for one in leased]
-    write(tx, [change for change in found if change is not None])
+    changes = [judge(one.leased, list(one.history), one.signals) for one in found]
+    write(tx, [change for change in changes if change is not None])
 
 
 def complete_leases(tx: Transaction, op: c.CompleteLeases) -> list[bool]:

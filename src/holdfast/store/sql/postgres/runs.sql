@@ -282,13 +282,18 @@ SELECT id FROM holdfast.run
 -- name: look_for_work
 -- Whether it is worth while to claim: asked without a lock and without a transaction, for most of the time it is not. The first
 -- instant is asked for, and not whether one has come: a planner that does not know the time takes a third of all that sleep for
--- due, and reads the table for one of them.
+-- due, and reads the table for one of them. Each route is asked for its first: of a new table, which looks small, a plan that is
+-- kept would else read all there will be.
 SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
        COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
-       EXISTS (SELECT 1 FROM holdfast.run
-                WHERE rank IS NOT NULL AND crashes < 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS ready,
-       EXISTS (SELECT 1 FROM holdfast.run
-                WHERE rank IS NOT NULL AND crashes >= 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS suspect,
+       EXISTS (SELECT 1 FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
+                CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                                     WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
+                                     ORDER BY run.rank LIMIT 1) AS found) AS ready,
+       EXISTS (SELECT 1 FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
+                CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                                     WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
+                                     ORDER BY run.rank LIMIT 1) AS found) AS suspect,
        EXISTS (SELECT 1 FROM holdfast.lane
                 WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
                            OR share_rate_limit IS NOT NULL OR paused = 1) AS limited;
@@ -351,7 +356,8 @@ RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, 
           forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
 
 -- name: claim_ready
--- `ready_on_routes` and `lease_runs` in one, for lanes without limits: then nothing but the rank decides.
+-- `ready_on_routes` and `lease_runs` in one, for lanes without limits: then nothing but the rank decides. ("|| ''" hides from the
+-- planner how many they are: each is found by index.)
 WITH ready AS MATERIALIZED (
     SELECT found.id, found.rank
       FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
@@ -365,14 +371,15 @@ WITH ready AS MATERIALIZED (
     UPDATE holdfast.run AS run
        SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
            started_at = COALESCE(started_at, :now)
-      FROM UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
-     WHERE run.id = ANY(ARRAY(SELECT id FROM ready)) AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+      FROM UNNEST(ARRAY(SELECT id FROM ready), ARRAY(SELECT rank FROM ready)) AS best (id, rank),
+           UNNEST(CAST(:was AS TEXT[]), CAST(:becomes AS TEXT[])) AS claim (was, becomes), holdfast.route AS route
+     WHERE run.id = best.id AND best.id = best.id || '' AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
-    RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
+    RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
               wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
               forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
 )
-SELECT ready.rank, leased.* FROM leased JOIN ready ON ready.id = leased.id ORDER BY ready.rank, ready.id;
+SELECT * FROM leased ORDER BY rank, id;
 
 -- name: runs_by_id
 -- Differs from SQLite: lists travel as arrays.

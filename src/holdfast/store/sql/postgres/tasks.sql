@@ -4,6 +4,73 @@ SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE 
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = wanted.id) AS policy
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
+-- name: lease_ready
+-- `look_for_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one, for those who hold explicit leases: one
+-- row at least. Nothing is leased where more than the rank decides, or where something is due: that is for whoever asked to do
+-- step by step. Lists and limits are hidden from the planner: it would plan anew for each length, which takes longer than to
+-- do it. What happened is told as JSON, its bytes in base 64.
+WITH asked AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
+           COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
+           EXISTS (SELECT 1 FROM UNNEST((SELECT CAST(:route_ids AS BIGINT[]))) AS wanted (route_id)
+                    CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                                         WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
+                                         ORDER BY run.rank LIMIT 1) AS found) AS ready,
+           EXISTS (SELECT 1 FROM UNNEST((SELECT CAST(:route_ids AS BIGINT[]))) AS wanted (route_id)
+                    CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                                         WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
+                                         ORDER BY run.rank LIMIT 1) AS found) AS suspect,
+           EXISTS (SELECT 1 FROM holdfast.lane
+                    WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                               OR share_rate_limit IS NOT NULL OR paused = 1) AS limited
+), ready AS MATERIALIZED (
+    SELECT found.id, found.rank
+      FROM UNNEST((SELECT CASE WHEN open AND NOT due AND NOT suspect AND NOT limited THEN CAST(:route_ids AS BIGINT[]) END
+                     FROM asked)) AS wanted (route_id)
+     CROSS JOIN LATERAL (SELECT run.id, run.rank
+                           FROM holdfast.run AS run
+                          WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
+                          ORDER BY run.rank, run.id LIMIT (SELECT CAST(:limit AS BIGINT))
+                            FOR NO KEY UPDATE SKIP LOCKED) AS found
+     ORDER BY found.rank, found.id LIMIT (SELECT CAST(:limit AS BIGINT))
+), leased AS (
+    UPDATE holdfast.run AS run
+       SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
+           started_at = COALESCE(started_at, :now)
+      FROM UNNEST(ARRAY(SELECT id FROM ready), ARRAY(SELECT rank FROM ready)) AS best (id, rank),
+           UNNEST((SELECT CAST(:was AS TEXT[])), (SELECT CAST(:becomes AS TEXT[]))) AS claim (was, becomes), holdfast.route AS route
+     WHERE run.id = best.id AND best.id = best.id || '' AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+       AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
+    RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision,
+              run.session_id, wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index,
+              on_parent_end, root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+)
+SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.seq,
+       (SELECT policy FROM holdfast.task AS task WHERE task.run_id = leased.id COLLATE "default") AS policy,
+       CASE WHEN known.seq IS NOT NULL THEN
+           (SELECT CAST(JSON_AGG(JSON_BUILD_OBJECT(
+                       'seq', event.seq, 'kind', event.kind, 'step', event.step, 'attempt', event.attempt,
+                       'data', REPLACE(ENCODE(event.data, 'base64'), CHR(10), ''),
+                       'error', REPLACE(ENCODE(event.error, 'base64'), CHR(10), ''),
+                       'started_at', event.started_at, 'at', event.at) ORDER BY event.seq) AS TEXT)
+              FROM holdfast.event AS event
+             WHERE event.run_id = leased.id
+               AND (event.kind IN ('attempt_failed', 'lease_lost')
+                    OR event.seq >= (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
+                                                 ELSE MAX(CASE WHEN kind = 'wait_opened' THEN seq ELSE 0 END) END
+                                       FROM holdfast.event AS past WHERE past.run_id = leased.id)))
+       END AS history,
+       CASE WHEN known.seq IS NOT NULL THEN
+           (SELECT CAST(JSON_AGG(JSON_BUILD_OBJECT(
+                       'id', signal.id, 'name', signal.name, 'payload', REPLACE(ENCODE(signal.payload, 'base64'), CHR(10), ''),
+                       'at', signal.at, 'number', signal.number, 'wait_id', signal.wait_id, 'source', signal.source,
+                       'step', signal.step) ORDER BY signal.id) AS TEXT)
+              FROM holdfast.signal AS signal WHERE signal.run_id = leased.id AND signal.taken = 0)
+       END AS signals, leased.*
+  FROM asked LEFT JOIN leased ON TRUE
+  LEFT JOIN LATERAL (SELECT MAX(event.seq) AS seq FROM holdfast.event AS event WHERE event.run_id = leased.id) AS known ON TRUE
+ ORDER BY leased.rank, leased.id;
+
 -- name: lease_state
 -- Differs from SQLite: locked, so that its holder cannot write meanwhile.
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
@@ -20,15 +87,47 @@ SELECT task.run_id, task.policy, run.priority,
  WHERE task.attempt_until <= :now
  ORDER BY task.attempt_until LIMIT :limit FOR UPDATE SKIP LOCKED;
 
+-- name: resume_leases
+-- `append_guarded_many` for what those who are handed leases must be told: the waits that are over are closed with it.
+WITH leased AS (
+    SELECT run.id
+      FROM UNNEST((SELECT CAST(:run_id AS TEXT[])), (SELECT CAST(:generation AS BIGINT[]))) AS wanted (id, generation)
+     CROSS JOIN LATERAL (SELECT run.id FROM holdfast.run AS run
+                          WHERE run.id = wanted.id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
+                            FOR NO KEY UPDATE) AS run
+), heard AS (
+    UPDATE holdfast.signal AS signal SET taken = 1
+      FROM UNNEST((SELECT CAST(:taken AS BIGINT[]))) AS wanted (id)
+     WHERE signal.id = wanted.id AND wanted.id = wanted.id + 0 AND signal.run_id IN (SELECT id FROM leased)
+), written AS (
+    INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+    SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
+      FROM UNNEST(CAST(:line_run_id AS TEXT[]), CAST(:line_seq AS BIGINT[]), CAST(:line_kind AS TEXT[]),
+                  CAST(:line_step AS TEXT[]), CAST(:line_attempt AS BIGINT[]), CAST(:line_data AS BYTEA[]),
+                  CAST(:line_error AS BYTEA[]), CAST(:line_started_at AS BIGINT[]), CAST(:line_at AS BIGINT[]))
+        AS line (run_id, seq, kind, step, attempt, data, error, started_at, at)
+      JOIN leased ON leased.id = line.run_id
+), closed AS (
+    UPDATE holdfast.wait AS wait SET closed_at = over.now, closed_by = over.by
+      FROM UNNEST((SELECT CAST(:over_run_id AS TEXT[])), (SELECT CAST(:over_step AS TEXT[])), (SELECT CAST(:over_by AS TEXT[])),
+                  (SELECT CAST(:over_now AS BIGINT[]))) AS over (run_id, step, by, now)
+     WHERE wait.run_id = over.run_id AND over.run_id = over.run_id || '' AND wait.step = over.step AND wait.closed_at IS NULL
+       AND over.run_id IN (SELECT id FROM leased)
+)
+SELECT id FROM leased;
+
 -- name: complete_leases
 -- Differs from SQLite: all that ends well, its last lines and its streams in one statement, which checks the leases.
+-- ("|| ''" hides from the planner how many they are: each is found by index, also while a new table looks as if it could as well
+-- be read as a whole. It grows, and plans are kept.)
 WITH finished AS (
     UPDATE holdfast.run AS run
        SET status = 'completed', result = wanted.result, error = NULL, finished_at = :now, session_id = NULL, rank = NULL,
            wake_at = NULL, waits = NULL
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:seq AS BIGINT[]), CAST(:result AS BYTEA[]))
         AS wanted (run_id, generation, seq, result)
-     WHERE run.id = wanted.run_id AND run.generation = wanted.generation AND COALESCE(run.session_id, '') <> ''
+     WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || '' AND run.generation = wanted.generation
+       AND COALESCE(run.session_id, '') <> ''
     RETURNING run.id, wanted.seq
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
