@@ -1,4 +1,5 @@
-"""Waiting for work that can be leased: told at once when it comes from this process, found soon when from another."""
+"""Waiting for work that can be leased: told at once when it comes from this process, or the store hears of others; else found
+soon."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class Work:
         self._polling = threading.Lock()
         self._quiet = 0
         self.watched = False
-        """Whether ``changed`` is called when another process has committed."""
+        """Whether ``changed`` is called when another process has committed,"""
+        self._listens = False
+        """because the store calls it."""
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process. May come from any thread."""
@@ -45,6 +48,11 @@ class Work:
         """Call *call* when there may be work."""
         with self._guard:
             self._calls.add(call)
+        if not self.watched and not self._listens:
+            self._listens = self._store.listen("", self._heard)
+
+    def _heard(self, run_id: str | None) -> None:
+        self.changed()
 
     def leave(self, call: Callable[[], None]) -> None:
         """Do not call it any more."""
@@ -54,7 +62,7 @@ class Work:
     def wait(self, told: threading.Event, seconds: float) -> None:
         """Wait until there may be work, or it is time to look anyway. One of those who wait asks for all."""
         end = time.monotonic() + min(seconds, SLOWEST)
-        if self.watched or not self._polling.acquire(blocking=False):
+        if self.watched or self._listens or not self._polling.acquire(blocking=False):
             told.wait(min(seconds, SLOWEST))
             return
         try:
@@ -66,7 +74,7 @@ class Work:
     async def wait_async(self, told: asyncio.Event, seconds: float) -> None:
         """The same without blocking."""
         end = time.monotonic() + min(seconds, SLOWEST)
-        mine = not self.watched and self._polling.acquire(blocking=False)
+        mine = not (self.watched or self._listens) and self._polling.acquire(blocking=False)
         try:
             while (left := end - time.monotonic()) > 0 and not told.is_set():
                 if mine:

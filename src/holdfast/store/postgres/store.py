@@ -331,7 +331,12 @@ class PostgresStore(PostgresReader):
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
         """Call when something is heard of other processes."""
-        self._messenger.listen(session_id, call)
+
+        def heard(run_id: str | None) -> None:
+            self._hopeful = self._hopeful or run_id is None
+            call(run_id)
+
+        self._messenger.listen(session_id, heard)
         return True
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
