@@ -166,7 +166,18 @@ def new(postgres_server):
         yield store._writer
 
 
-@pytest.mark.parametrize("name", ["look_for_work", "claim_ready", "lease_ready", "resume_leases", "complete_leases"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "look_for_work",
+        "claim_ready",
+        "lease_ready",
+        "resume_leases",
+        "complete_leases",
+        "finish_leases",
+        "release_leases",
+    ],
+)
 def test_what_is_planned_while_there_is_little_does_not_read_all_that_will_be(new, name):
     plan = explained(new, name)
 

@@ -57,10 +57,12 @@ class SqliteTransaction:
         self.new_routes: dict[Route, int] = {}
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        return self._db.rows(SQL[query], values)
+        sql, in_order = numbered(query)
+        return self._db.rows(sql, in_order(values))
 
     def change(self, query: str, **values: object) -> int:
-        return self._db.change(SQL[query], values)
+        sql, in_order = numbered(query)
+        return self._db.change(sql, in_order(values))
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if not values:
@@ -155,8 +157,8 @@ class SqliteStore(SqliteReader):
     def _append(self, op: c.Advance) -> list[Any]:
         """Write one event. The statement is a transaction by itself: there is nothing to begin and nothing to commit."""
         now = self.now()
-        values = transitions.guarded(op, op.events[0], now)
-        if not self._lock_patiently(self._db, SQL["append_guarded"], values):
+        sql, in_order = numbered("append_guarded")
+        if not self._lock_patiently(self._db, sql, in_order(transitions.guarded(op, op.events[0], now))):
             return [LeaseLost(run=op.run_id, generation=op.generation)]
         self.commits += 1
         return [c.Advanced(now=now)]

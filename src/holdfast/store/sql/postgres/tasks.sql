@@ -159,7 +159,7 @@ WITH wanted AS (
        SET status = wanted.status, result = wanted.result, error = wanted.error, finished_at = wanted.finished_at,
            session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL
       FROM wanted JOIN leased ON leased.id = wanted.run_id
-     WHERE run.id = wanted.run_id
+     WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || ''
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
@@ -197,7 +197,7 @@ WITH wanted AS (
        SET status = wanted.status, waits = wanted.waits, wake_at = wanted.wake_at, error = wanted.error,
            rank = wanted.ready_at - run.priority * wanted.step, session_id = NULL
       FROM wanted JOIN leased ON leased.id = wanted.run_id
-     WHERE run.id = wanted.run_id
+     WHERE run.id = wanted.run_id AND wanted.run_id = wanted.run_id || ''
 ), written AS (
     INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
     SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, line.error, line.started_at, line.at
