@@ -127,6 +127,26 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
         engine.close()
 
 
+def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(postgres_server, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(clock, "EVERY", 3_600_000_000)
+    with postgres_server.lend() as url:
+        engine = Engine(url)  # nobody works here
+        runs = engine.start_many("patient_task", range(3))
+        with engine.leases(workflows=["patient_task"]) as leases:
+            for lease in leases.claim(3):
+                lease.suspend("go")
+            for run in runs:
+                engine.signal(run.id, "go")
+            writer = engine._parts.store._writer
+            for name in ("rows", "change", "append", "alone", "many", "script"):
+                real = getattr(writer, name)
+                monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
+            assert len(leases.claim(3)) == 3
+            assert said == ["script", "rows", "rows", "script"]  # it begins, leases, writes what their waits came to, commits
+        engine.close()
+
+
 def test_a_run_is_one_round_trip_per_step_and_one_more(trips):
     for steps in (1, 2, 5):
         said, commits = trips(steps)

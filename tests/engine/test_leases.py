@@ -432,6 +432,19 @@ def test_claiming_waits_for_work(database):
     engine.close()
 
 
+def test_claiming_waits_for_work_that_others_submit(database):
+    engine, other = Engine(database), Engine(database)
+    found: list[Any] = []
+    with engine.leases(workflows=["render"]) as leases:
+        thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
+        thread.start()
+        run = other.start("render", 1)
+        thread.join()
+        assert [lease.run.id for lease in found] == [run.id]
+    engine.close()
+    other.close()
+
+
 def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
     engine = Engine(database)
     runs = engine.start_many("render", range(100))

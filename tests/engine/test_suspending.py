@@ -57,6 +57,22 @@ def test_a_condition_is_whole_before_the_run_is_leased_again(idle, holder, run):
     assert idle.waits(run.id)[0].closed_by == "its signals"
 
 
+def test_what_came_is_told_byte_for_byte_to_many_who_are_leased_at_once(idle, holder):
+    texts = {f"render-{number}": 'ü\n"\\ ' * (number * 40) for number in range(4)}
+    for run_id in texts:
+        idle.start("render", run_id, id=run_id)
+    for lease in holder.claim(4):
+        lease.suspend("text")
+    for run_id, text in texts.items():
+        idle.signal(run_id, "text", text, source="ann\u2028")
+    found = holder.claim(4)
+
+    assert {lease.run.id: lease.waited.payload for lease in found} == texts
+    assert {lease.waited.signals[0].source for lease in found} == {"ann\u2028"}
+    assert [lease.input for lease in found] == [[lease.run.id] for lease in found]
+    assert all(wait.closed_by == "its signals" for run_id in texts for wait in idle.waits(run_id))
+
+
 def test_what_a_run_waits_for_is_explained(idle, holder, run):
     one(holder).suspend(matching("paid", {"currency": "EUR"}), timeout="1h", on_timeout="fail")
     idle.signal(run.id, "paid", {"currency": "USD"})
