@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
 
 import holdfast
-from holdfast import Engine, Retry, emit, progress, step, stream, workflow
+from holdfast import Encrypted, Engine, Retry, emit, progress, step, stream, workflow
 
 
 @step(retries=1, delay="1ms")
@@ -112,3 +113,14 @@ def test_webhooks_are_added_listed_and_removed(call, run):
     assert call.text("subscriptions", "replay", "hook") == "0 to be delivered once more\n"
     assert call.text("subscriptions", "remove", "hook") == "removed hook\n"
     assert json.loads(call.text("subscriptions", "--json")) == []
+
+
+def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatch):
+    monkeypatch.delenv("HOLDFAST_KEYS", raising=False)
+    with Engine(database, codec=Encrypted({"k1": base64.b64encode(b"1" * 32).decode()}, "k1"), grace=1) as engine:
+        run = engine.start(chatting)
+        run.result(timeout=20)
+
+    told = call.text("tail", run.id)
+    assert "encrypted with key k1" in told
+    assert "bytes" not in told

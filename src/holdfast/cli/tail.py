@@ -81,8 +81,8 @@ def _who(frame: Frame) -> str:
 def _text(frame: Frame) -> str:
     if frame.kind in (FrameKind.STDOUT, FrameKind.STDERR) and isinstance(frame.value, str):
         return frame.value.rstrip("\n")
-    if frame.kind == FrameKind.BLOB:
-        return f"{len(frame.value)} bytes"
+    if isinstance(frame.value, bytes):
+        return f"{len(frame.value)} bytes"  # without its key a blob is shown in words, like all else
     told = frame.value if isinstance(frame.value, str) else msgspec.json.encode(frame.value).decode()
     if frame.mode == Mode.SUMMARY:
         return f"summary {frame.version}: {told}"
