@@ -17,7 +17,7 @@ from holdfast.core.records import Event, Kind, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.engine.scheduling import OPTIONS as SCHEDULE_OPTIONS
-from holdfast.engine.worker import Settings
+from holdfast.engine.settings import Settings
 from tests.docs.pages import REFERENCE, ROOT
 
 TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)

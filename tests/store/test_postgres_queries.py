@@ -60,7 +60,7 @@ def test_every_query_can_be_planned(db, name):
 
 def test_a_draft_tells_all_that_its_query_asks():
     for head, (query, kinds) in HEADS.items():
-        lines = {} if query == "insert_runs" else {f"line_{name}" for name in LINES}
+        lines = {"asked"} if query == "insert_runs" else {f"line_{name}" for name in LINES}
         heard = {"taken"} if head in HEARING else set()
         paid = set(_payments([])) if head == SPENDING else set()
         assert set(queries.parameters(OWN[query])) == set(kinds) | set(lines) | heard | paid, query
@@ -78,8 +78,10 @@ def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
 
 HOT = {
     "claim_ready": "run_ready",
-    "ready_on_routes": "run_ready",
-    "suspects_on_routes": "run_suspect",
+    "look_and_lock": "run_ready",
+    "look_at_lanes": "run_share",
+    "look_at_birth": "run_held",
+    "lease_within_limits": "run_pkey",
     "look_for_work": "run_ready",
     "promote_due": "run_wake",
     "next_look": "run_wake",
@@ -151,7 +153,7 @@ def crowd(postgres_server):
         yield store._writer
 
 
-@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "claim_ready", "ready_on_routes", "lease_runs"])
+@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "claim_ready", "look_and_lock", "lease_runs"])
 def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     plan = explained(crowd, name)
 

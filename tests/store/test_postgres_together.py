@@ -3,6 +3,7 @@
 import itertools
 import os
 import threading
+from collections import Counter
 from contextlib import ExitStack, closing
 from functools import partial
 
@@ -72,6 +73,28 @@ class TestClaiming:
         in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert 0 < max(most) <= 5
+
+    def test_the_limits_of_a_lane_hold_for_those_that_are_born_leased_and_those_that_are_claimed(self, stores):
+        stores[0].apply([c.SetLane(Lane(name="default", concurrency=4, per_share=2))])
+        seen = []
+
+        def work(number):
+            store, mine = stores[number], f"s{number}"
+            for turn in range(15):
+                run = new(f"r{number}-{turn:02}", session_id=mine, share="ab"[turn % 2])
+                (started,) = store.apply([c.StartRuns([run])])[0]
+                leased = [store.run(run.id)] if started.leased else []
+                leased += store.apply([claim(store, mine, 2)])[0]
+                seen.append(Counter(one.share for one in store.runs(c.Filter(statuses=["running"]))))
+                store.apply([finished(one) for one in leased])
+
+        in_threads(*[partial(work, number) for number in range(4)])
+
+        assert 0 < max(one.total() for one in seen) <= 4
+        assert max(one[share] for one in seen for share in "ab") <= 2
+        while left := stores[0].apply([claim(stores[0], "s0", 10)])[0]:
+            stores[0].apply([finished(run) for run in left])
+        assert stores[0].counts() == {"completed": 60}
 
     def test_the_rate_of_a_lane_holds_for_all_together(self, stores):
         stores[0].apply([c.SetLane(Lane(name="default", rate_limit=10, rate_per=3600 * 10**6))])

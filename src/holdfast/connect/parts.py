@@ -24,9 +24,10 @@ from holdfast.engine.news import News
 from holdfast.engine.payloads.vault import LARGE, Vault
 from holdfast.engine.results import DONE, Results
 from holdfast.engine.scheduling import Schedules
+from holdfast.engine.settings import Settings
 from holdfast.engine.subscriptions import Subscriptions
 from holdfast.engine.work import Work
-from holdfast.engine.worker import Settings, Worker
+from holdfast.engine.worker import Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
 from holdfast.store.clock import Clock

@@ -28,9 +28,11 @@ from holdfast.engine.graphs import composer
 from holdfast.engine.hands import Hands
 from holdfast.engine.happening import knock_all
 from holdfast.engine.ids import new_id
+from holdfast.engine.known import Known
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
 from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.settings import Settings
 from holdfast.engine.settling import Settler
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
@@ -38,39 +40,12 @@ from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, Delivered, EndSession, Hints, Look, OpenSession, Store, Transition
+from holdfast.store.contract import Beat, Claim, Claimed, Delivered, EndSession, Hints, Look, OpenSession, Store, Transition
 
 log = logging.getLogger("holdfast")
 
 BATCH = 200
 """How many runs are claimed at once."""
-
-
-class Settings(msgspec.Struct, kw_only=True, frozen=True):
-    """How a worker works. Times are microseconds."""
-
-    name: str = ""
-    namespace: str | None = None
-    lanes: tuple[str, ...] | None = None
-    capabilities: tuple[str, ...] = ()
-    concurrency: int = 1000
-    threads: int = 100
-    """How many blocking workflows are at work at once, each in a thread of its own."""
-    lifetime: int = 15_000_000
-    linger: int = 5_000_000
-    crash_limit: int = 5
-    poll: int = 1_000_000
-    watch: float = 0.002
-    idle_watch: float = 0.02
-    grace: float = 30.0
-    schedules: bool = True
-    """Whether it writes the schedules that decorators in the code declare."""
-    stream_window: int = 10_000
-    """How long output waits for company before it is written."""
-    capture: bool = False
-    """Whether what steps print and log is part of their output."""
-    retain: int = 60_000_000
-    """How often a worker looks whether retention rules have something to delete."""
 
 
 class Worker:
@@ -105,10 +80,10 @@ class Worker:
         self._bell = Bell(settings.watch, settings.idle_watch)
         self._slot = -1
         self._seen_knock = 0
-        self._full = False
+        self._full = self._behind = self._freed = False
+        """No room here; some wait for a place in their lane; one was freed since we asked."""
         self._wake: Alarm | None = None
-        self._servable: dict[Route, bool] = {}
-        self._limited: dict[str, bool] = {}
+        self._known = Known(store)
         self._served: tuple[str, ...] = ()
         self._sure_until = 0.0
         self._doubt: asyncio.Task[None] | None = None
@@ -250,6 +225,7 @@ class Worker:
 
     def _hinted(self, hints: Hints) -> None:
         """A commit of this process touched something. May come from any thread."""
+        self._known.hinted(hints)
         if not (hints.ready or hints.runs or hints.delivered or hints.subscriptions or hints.graphs):
             return
         with suppress(RuntimeError):  # the loop is closed: nobody is here to look
@@ -278,6 +254,7 @@ class Worker:
             if not self.store.changed():
                 continue
             self._bell.heard()
+            self._known.stale = True
             self._ready.set()
             for watcher in self.watchers:
                 watcher()
@@ -298,7 +275,7 @@ class Worker:
             try:
                 await asyncio.wait_for(self._ready.wait(), self.settings.poll / 1_000_000)
             except TimeoutError:
-                continue
+                self._known.stale = True
 
     async def _claim(self) -> None:
         """Claim as long as there is work and room."""
@@ -306,6 +283,9 @@ class Worker:
         while asked is not None:
             runs = await asked
             asked = None
+            self._behind = runs.behind
+            if self._behind and self._freed:
+                self._ready.set()  # what was freed meanwhile may be what they wait for
             if not runs:
                 return
             if self.store.overlaps and len(runs) == BATCH:
@@ -317,7 +297,8 @@ class Worker:
             await asyncio.sleep(0)
             asked = asked or self._ask()
 
-    def _ask(self, besides: int = 0) -> asyncio.Future[list[Run]] | None:
+    def _ask(self, besides: int = 0) -> asyncio.Future[Claimed] | None:
+        self._freed = False
         op = self._wanted(besides)
         return None if op is None else self.writer.submit_aside(op) if besides else self.writer.submit(op)
 
@@ -325,13 +306,12 @@ class Worker:
         """Return what to ask for now, besides so many runs that are not held yet; None: no room, or nothing to serve."""
         room = min(self.room() - besides, BATCH)
         self._full = room <= 0
-        taken = {number: route for number, route in self.store.routes().items() if self.takes(route)}
+        taken = {number: route for number, route in self._known.routes().items() if self.takes(route)}
         if any(self.definitions()[route.workflow].blocking for route in taken.values()):
             room = min(room, self._free_threads() - besides)
         routes = [(number, route.lane) for number, route in taken.items()]
         if room <= 0 or not routes or self.stopping:
             return None
-        self._limited = {lane.name: lane.concurrency is not None or lane.by_share or lane.paused for lane in self.store.lanes()}
         return Claim(self.session_id, routes, room)
 
     @property
@@ -370,13 +350,13 @@ class Worker:
 
     def lease_for(self, route: Route) -> str | None:
         """Return this session's id if a new run of that route can be born leased to it."""
-        if self.stopping or self._limited.get(route.lane) or len(self.drivers) >= self.settings.concurrency:
+        if self.stopping or len(self.drivers) >= self.settings.concurrency:
             return None
         return self.session_id if self.takes(route) else None
 
     def keeps_waiting(self, lane: str) -> bool:
         """Say whether runs of that lane may stay in memory while they wait: not where they would take a limited place."""
-        return not self._limited.get(lane) and len(self.drivers) < 10 * self.settings.concurrency
+        return not self._known.is_limited(lane) and len(self.drivers) < 10 * self.settings.concurrency
 
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Go on with a run that was born leased to this session."""
@@ -412,7 +392,9 @@ class Worker:
         if strand.error is not None:
             log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=strand.error)
             self.writer.troubled = True
-        if not driver.finished or driver.blocking or self._full or self._limited.get(driver.run.lane) or driver.run.crashes:
+        self._freed = True
+        behind = self._behind and self._known.is_limited(driver.run.lane)
+        if not driver.finished or driver.blocking or self._full or behind or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
     # Time

@@ -83,6 +83,8 @@ class Hints(msgspec.Struct):
     """Whether there are news for graphs."""
     delivered: list[Delivered] = msgspec.field(default_factory=list)
     """Signals to runs that are not among *runs*, in their order."""
+    routes: bool = False
+    """Whether there are new routes, or other limits of lanes."""
 
     def add(self, others: Hints) -> None:
         """Add others to these."""
@@ -93,11 +95,12 @@ class Hints(msgspec.Struct):
         self.subscriptions |= others.subscriptions
         self.graphs |= others.graphs
         self.delivered += others.delivered
+        self.routes |= others.routes
 
     def copy(self) -> Hints:
         """Return the same, to go back to."""
         sets = (set(self.runs), set(self.finished), set(self.frames))
-        return Hints(self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered))
+        return Hints(self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered), self.routes)
 
 
 class News(msgspec.Struct):

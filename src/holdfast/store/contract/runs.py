@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -133,9 +133,17 @@ class Changed(msgspec.Struct):
     revision: int
 
 
+class Claimed(list[Run]):
+    """Runs that were leased; if there are none, *behind* says whether some are ready, but must wait for others of their lane."""
+
+    def __init__(self, runs: Iterable[Run] = (), *, behind: bool = False) -> None:
+        super().__init__(runs)
+        self.behind = behind
+
+
 class Claim(msgspec.Struct):
     """Make due timers pending, then lease up to ``limit`` ready runs of these routes (id, lane), best rank first, within the
-    limits of their lanes. Answers list[Run]; a session that was ended gets none. A run whose worker died twice without any
+    limits of their lanes. Answers Claimed; a session that was ended gets none. A run whose worker died twice without any
     progress is leased alone: one such run at a time."""
 
     session_id: str

@@ -167,7 +167,7 @@ class BorrowedTransaction:
             self.many(query, values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        return {row["id"] for row in self.rows("insert_runs", **columns(RUN_COLUMNS, rows))}
+        return {row["id"] for row in self.rows("insert_runs", asked=0, **columns(RUN_COLUMNS, rows))}
 
     def route_id(self, route: Route) -> int:
         self.change("insert_route", **route_values(route))

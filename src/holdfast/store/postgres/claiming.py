@@ -5,7 +5,8 @@ The same three moves as in SQLite (promote what is due, choose, lease), each in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -20,8 +21,9 @@ from holdfast.store.postgres.drafts import LINES, draft
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
 from holdfast.store.transitions import leases, run_from
+from holdfast.store.transitions.admitting import Notes, Windows, free
 from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
-from holdfast.store.transitions.sharing import Rooms, move_clocks
+from holdfast.store.transitions.sharing import Held, choose, latest_turns, move_clocks, take_down
 from holdfast.store.transitions.transaction import Row, lane_from
 
 WAKE = {"was": Texts(WOKEN), "becomes": Texts(after(was, Move.WAKE) for was in WOKEN)}
@@ -30,8 +32,11 @@ _BESIDE = ("open", "due", "ready", "suspect", "limited", "seq", "policy", "histo
 _HISTORY, _SIGNALS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[Signal])
 _LEASE: Kinds = {"run_id": Texts, "generation": Numbers}
 _OVER: Kinds = {"run_id": Texts, "step": Texts, "by": Texts, "now": Numbers}
+_BEGUN: Kinds = {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}
 _COMPLETION = {"run_id": Texts, "generation": Numbers, "seq": Numbers, "result": Blobs}
 CLAIM = {"was": Texts(CLAIMABLE), "becomes": Texts(after(was, Move.CLAIM) for was in CLAIMABLE)}
+
+LANE = Lane.__struct_fields__
 
 
 def is_worth_while(db: Connection, op: c.Claim | c.ClaimLeases, now: int) -> bool:
@@ -44,50 +49,67 @@ def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
     return {"session_id": op.session_id, "now": now, "route_ids": Numbers(number for number, _ in op.routes)}
 
 
-def claim(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
+def claim(tx: PostgresTransaction, op: c.Claim) -> c.Claimed:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
-    return _claim_by(tx, op, tx.rows("look_for_work", **_question(op, tx.now))[0])
-
-
-def _claim_by(tx: PostgresTransaction, op: c.Claim, found: Row) -> list[Run]:
-    """The same, when it is known what there is."""
+    routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
+    rows = tx.rows("look_and_lock", session_id=op.session_id, now=tx.now, **routes)
+    found = rows[0]
     if not found["open"]:
-        return []  # it was taken for dead, and what it leased now nobody would ever free
+        return c.Claimed()  # it was taken for dead, and what it leased now nobody would ever free
     suspects = found["suspect"]
     if found["due"]:
         due = tx.rows("promote_due", now=tx.now, step=claims.PRIORITY_STEP, limit=PROMOTED_AT_ONCE, **WAKE)
         suspects = suspects or any(row["suspect"] for row in due)  # one of them may have waited until now
     if not op.routes or not (found["due"] or found["ready"] or found["suspect"]):
-        return []
-    if not found["limited"] and not suspects:
+        return c.Claimed()
+    lanes = {row["name"]: lane_from({name: row[name] for name in LANE}) for row in rows if row["name"] is not None}
+    if not lanes and not suspects:
         return _claim_best(tx, op)
-    lanes = _lock_lanes(tx) if found["limited"] else {}
-    rooms = Rooms(tx, lanes, op.limit)
-    chosen = rooms.choose(_ready(tx, op, rooms, suspects=suspects))
-    move_clocks(tx, chosen)
-    return _lease(tx, op.session_id, [run.id for run in chosen])
+    return _claim_within_limits(tx, op, lanes, suspects=suspects and not tx.rows("held_suspect", session_id=op.session_id))
 
 
-def _claim_best(tx: PostgresTransaction, op: c.Claim) -> list[Run]:
+def _claim_best(tx: PostgresTransaction, op: c.Claim) -> c.Claimed:
     """Lease the best, where no lane has a limit and nobody is suspected of anything."""
     routes = Numbers(number for number, _ in op.routes)
     rows = tx.rows("claim_ready", route_ids=routes, limit=op.limit, session_id=op.session_id, now=tx.now, **CLAIM)
     ranks = [row.pop("rank") for row in rows]
     runs = [run_from(row) for row in rows]
     _move_clocks(tx, ranks, runs)
-    return runs
+    return c.Claimed(runs)
 
 
 def _move_clocks(tx: PostgresTransaction, ranks: Sequence[int], runs: Sequence[Run]) -> None:
     move_clocks(tx, [claims.Ready(rank, run.id, run.lane, share=run.share) for rank, run in zip(ranks, runs, strict=True)])
 
 
-def _lock_lanes(tx: PostgresTransaction) -> dict[str, Lane]:
-    """Return the lanes with limits, locked."""
-    rows = tx.rows("lock_lanes")
-    for row in rows:
-        del row["planner"]
-    return {row["name"]: lane_from(row) for row in rows}
+def _claim_within_limits(tx: PostgresTransaction, op: c.Claim, lanes: Mapping[str, Lane], *, suspects: bool) -> c.Claimed:
+    """Lease the best that their lanes admit. What may have killed its worker is tried alone."""
+    held, windows = Held({}, Counter()), Windows(lanes)
+    routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
+    rows = tx.rows("look_at_lanes", now=tx.now, limit=op.limit, suspects=int(suspects), **routes)
+    ready = [
+        claims.Ready(row["one"], row["id"], row["lane"], bool(row["three"]), row["share"], row["two"])
+        for row in rows
+        if row["what"] == "ready"
+    ]
+    take_down((row for row in rows if row["what"] != "ready"), held, windows)
+    chosen, notes = choose(ready, lanes, held, windows, now=tx.now, limit=op.limit)
+    if not chosen:
+        return c.Claimed(behind=True)
+    runs = _leased(tx, "lease_within_limits", op.session_id, [run.id for run in chosen], **_noted(notes, latest_turns(chosen)))
+    free(tx, notes.full)
+    return c.Claimed(runs)
+
+
+def _noted(notes: Notes, turns: Mapping[str, int]) -> dict[str, object]:
+    lanes = [(lane, before) for lane, by_share, before in notes.gone if not by_share]
+    shares = [(lane, before) for lane, by_share, before in notes.gone if by_share]
+    return {
+        "turn_lane": Texts(turns), "turn_vtime": Numbers(turns.values()),
+        "gone_lane": Texts(lane for lane, _ in lanes), "gone_before": Numbers(before for _, before in lanes),
+        "gone_shares_lane": Texts(lane for lane, _ in shares), "gone_shares_before": Numbers(before for _, before in shares),
+        **columns(_BEGUN, notes.began, "begun_"),
+    }  # fmt: skip
 
 
 def claim_leases(tx: PostgresTransaction, op: c.ClaimLeases) -> list[c.Leased]:
@@ -102,7 +124,7 @@ def _lease_best(tx: PostgresTransaction, op: c.ClaimLeases) -> list[leases.Found
     rows = tx.rows("lease_ready", limit=op.limit, **_question(op, tx.now), **CLAIM)
     asked = rows[0]
     if asked["limited"] or asked["suspect"] or asked["due"]:
-        return leases.lease_each(tx, op, lambda tx, claim: _claim_by(tx, claim, asked), _lease)
+        return leases.lease_each(tx, op, claim, _lease)
     if asked["id"] is None:
         return []
     ranks = [row["rank"] for row in rows]
@@ -153,23 +175,11 @@ def complete_all(tx: PostgresTransaction, ops: Sequence[c.CompleteLeases]) -> li
     return [[one.run_id in passed for one in op.done] for op in ops]
 
 
-def _ready(tx: PostgresTransaction, op: c.Claim, rooms: Rooms, *, suspects: bool) -> list[claims.Ready]:
-    """Return what can be claimed. What may have killed its worker is tried alone."""
-    routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
-    simple = [(number, lane) for number, lane in op.routes if lane not in rooms.lanes]
-    asked = {"route_ids": Numbers(number for number, _ in simple), "lanes": Texts(lane for _, lane in simple)}
-    ready = [claims.Ready(**row) for row in tx.rows("ready_on_routes", limit=op.limit, **asked)] if simple else []
-    for number, lane in op.routes:
-        if lane in rooms.lanes:
-            ready += rooms.ready(number, lane)
-    if not suspects or tx.rows("held_suspect", session_id=op.session_id):
-        return ready
-    return ready + [claims.Ready(**row, suspect=True) for row in tx.rows("suspects_on_routes", **routes)]
-
-
 def _lease(tx: PostgresTransaction, session_id: str, ids: Sequence[str]) -> list[Run]:
-    if not ids:
-        return []
+    return _leased(tx, "lease_runs", session_id, ids) if ids else []
+
+
+def _leased(tx: PostgresTransaction, query: str, session_id: str, ids: Sequence[str], **more: object) -> list[Run]:
     order = {run_id: place for place, run_id in enumerate(ids)}
-    found = tx.rows("lease_runs", ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM)
+    found = tx.rows(query, ids=Texts(ids), session_id=session_id, now=tx.now, **CLAIM, **more)
     return sorted(map(run_from, found), key=lambda run: order[run.id])

@@ -136,7 +136,7 @@ class Connection:
             self.fail(error)
 
     def rows_within(self, query: str, values: dict[str, Any]) -> list[Any]:
-        """Execute a named query all whose values are lists, in a transaction, and return all rows."""
+        """Execute a named query whose values are lists, text or said to be BIGINT, in a transaction, and return all rows."""
         if self._quick is None:
             return self.rows(SQL[query], values)
         try:

@@ -121,8 +121,8 @@ class Draft:
         return not self.extras and not self.news and self.parent is None
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        if query == "may_lease_at_birth":  # the write itself asks again
-            return [values]
+        if query == "may_lease_at_birth":  # the write itself asks
+            return [{"limited": False}]
         raise NotSimple(query)
 
     def change(self, query: str, **values: object) -> int:
@@ -166,8 +166,11 @@ class Draft:
         raise NotSimple
 
 
-def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str]) -> Draft | None:
-    """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already."""
+def draft(
+    op: c.Transition, now: int, routes: dict[Route, int], taken: Container[str], limited: Container[str] = ()
+) -> Draft | None:
+    """Draft a transition; None when it is not simple, or about a run that another one of the batch is about already, or would be
+    born leased in one of the lanes that are known to have limits."""
     if type(op) is c.Advance:
         if is_end(op) or is_one_event(op):
             return None if op.run_id in taken else _plain(op, now, routes)
@@ -177,6 +180,8 @@ def draft(op: c.Transition, now: int, routes: dict[Route, int], taken: Container
         if op.parent is not None or op.spends:
             alone = msgspec.structs.replace(op, parent=None, spends=())
     elif type(op) is c.StartRuns and len(op.runs) == 1 and op.runs[0].id not in taken:
+        if op.runs[0].session_id is not None and op.runs[0].route.lane in limited:
+            return None
         alone = op
     else:
         return None
@@ -208,6 +213,13 @@ def _plain(op: c.Advance, now: int, routes: dict[Route, int]) -> Draft:
     return found
 
 
+def lanes_that_refused(drafts: Iterable[Draft]) -> set[str]:
+    """Of drafts whose guard did not let them pass, return the lanes in which runs should have been born leased: they may have
+    limits, which a draft does not look at."""
+    starts = (one.op.runs[0] for one in drafts if type(one.op) is c.StartRuns)
+    return {run.route.lane for run in starts if run.session_id is not None}
+
+
 def _spends_simply(op: c.Advance) -> bool:
     """Say whether all it spends is one thing that is there or not, and nothing was noted or set aside for it before. What is a
     fact may pass a limit, so it is simple only where there is none."""
@@ -229,7 +241,9 @@ def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str,
         return {0} if db.change(SQL[head], drafts[0].row) else set()
     query, kinds = HEADS[head]
     values = columns(kinds, [draft.row for draft in drafts])
-    if head != "insert_run":
+    if head == "insert_run":
+        values["asked"] = 0
+    else:
         values |= columns(LINES, [line for draft in drafts for line in draft.lines], "line_")
     if head in HEARING:
         values["taken"] = Numbers(signal for draft in drafts for signal in draft.taken)

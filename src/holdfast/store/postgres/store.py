@@ -24,7 +24,7 @@ from holdfast.store.postgres import address, claiming, migrate
 from holdfast.store.postgres.borrowed import BorrowedTransaction
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import Draft, draft, found_again, write_alone
+from holdfast.store.postgres.drafts import Draft, draft, found_again, lanes_that_refused, write_alone
 from holdfast.store.postgres.letters import Letter, Teller, leave, left, letter
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
@@ -75,6 +75,8 @@ class PostgresStore(PostgresReader):
         self.commits = 0
         self._lock, self._quiet = threading.RLock(), False
         self._routes: dict[Route, int] = {}
+        self._limited: set[str] = set()
+        """Lanes in which nothing was born leased at the first try, since others were last heard of."""
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         self._messenger = Messenger(self.address)
         self._doubt: Doubt | None = None
@@ -147,14 +149,14 @@ class PostgresStore(PostgresReader):
         if simple and self._write_simply(db, simple):
             return
         left = [op for op in ops if id(op) not in self._settled]
-        self._transact(db, Attempt(db, left, now, self._routes, drafts=not simple))
+        self._transact(db, Attempt(db, left, now, self._routes, self._limited, drafts=not simple))
 
     def _simple(self, ops: Sequence[c.Transition], now: int) -> list[Draft]:
         """Return the drafts of all of these, if all are one statement together."""
         drafts: list[Draft] = []
         taken: set[str] = set()
         for op in ops:
-            found = draft(op, now, self._routes, taken)
+            found = draft(op, now, self._routes, taken, self._limited)
             if found is None or not found.simple or (drafts and found.head != drafts[0].head):
                 return []
             drafts.append(found)
@@ -167,7 +169,7 @@ class PostgresStore(PostgresReader):
             return False
         if not all(isinstance(op, c.Claim | c.ClaimLeases) and not claiming.is_worth_while(db, op, now) for op in ops):
             return False
-        self._settle([(op, []) for op in ops])
+        self._settle([(op, c.Claimed()) for op in ops])
         return True
 
     def _write_simply(self, db: Connection, drafts: list[Draft]) -> bool:
@@ -181,6 +183,7 @@ class PostgresStore(PostgresReader):
         for place in passed:
             hints.add(drafts[place].hints)
         self._settle([(drafts[place].op, drafts[place].answer) for place in passed])
+        self._limited.update(lanes_that_refused(one for place, one in enumerate(drafts) if place not in passed))
         if passed:
             self.commits += 1
             self._tell(hints)
@@ -245,7 +248,7 @@ class PostgresStore(PostgresReader):
             self._hints.add(hints)
 
     def _tell(self, hints: c.Hints) -> None:
-        if hints.frames or _worth_telling(hints):
+        if hints.frames or hints.routes or _worth_telling(hints):
             self._hint(hints)
         if _worth_telling(hints) and self._messenger.running:
             self._messenger.tell()
@@ -327,6 +330,8 @@ class PostgresStore(PostgresReader):
         self._refuse_when_closed()
         heard = self._messenger.changed()
         self._hopeful = self._hopeful or heard
+        if heard:
+            self._limited.clear()
         return heard
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:

@@ -117,6 +117,10 @@ _SETTLED = {
 _ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
 
 
+_AT_BIRTH = {"may_lease_at_birth", "look_at_birth", "forget_admissions", "forget_share_admissions", "admit"}
+"""What is asked and noted about every start: it takes the short way to the server."""
+
+
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
     """Turn rows into columns: one array each."""
     return {prefix + name: kind([row[name] for row in rows]) for name, kind in kinds.items()}
@@ -139,14 +143,14 @@ class PostgresTransaction:
         return self._db
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        return self._db.rows(SQL[query], values)
+        return self._db.rows_within(query, values) if query in _AT_BIRTH else self._db.rows(SQL[query], values)
 
     def change(self, query: str, **values: object) -> int:
-        return self._db.change(SQL[query], values)
+        return self._db.change_within(query, values) if query in _AT_BIRTH else self._db.change(SQL[query], values)
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if len(values) < 2:
-            return sum(self._db.change(SQL[query], each) for each in values)
+            return sum(self.change(query, **each) for each in values)
         if query in _AS_ARRAYS:
             query, kinds = _AS_ARRAYS[query]
             return self._db.change_within(query, columns(kinds, values))
@@ -162,9 +166,10 @@ class PostgresTransaction:
             self.many(query, rows)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        if len(rows) == 1:
+        if len(rows) == 1 and rows[0]["session_id"] is None:
             return {str(row["id"]) for row in rows if self._db.change(SQL["insert_run"], row)}
-        return {row["id"] for row in self._db.rows_within("insert_runs", columns(RUN_COLUMNS, rows))} if rows else set()
+        values = {**columns(RUN_COLUMNS, rows), "asked": 1}
+        return {row["id"] for row in self._db.rows_within("insert_runs", values)} if rows else set()
 
     def route_id(self, route: Route) -> int:
         known = self._known_routes.get(route) or self.new_routes.get(route)
@@ -176,6 +181,7 @@ class PostgresTransaction:
             self._db.change(SQL["insert_route"], values)
             found = self._db.rows(SQL["find_route"], values)
         self.new_routes[route] = found[0]["id"]
+        self.hints.routes = True
         return self.new_routes[route]
 
     def as_list(self, items: Iterable[object]) -> object:

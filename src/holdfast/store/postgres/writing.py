@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import contract as c
 from holdfast.store.postgres import claiming, pruning
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.drafts import SPENDING, Draft, draft, tell_parents, write
+from holdfast.store.postgres.drafts import SPENDING, Draft, draft, lanes_that_refused, tell_parents, write
 from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
@@ -48,9 +48,10 @@ class Attempt:
     """One try."""
 
     def __init__(
-        self, db: Connection, ops: Sequence[c.Transition], now: int, routes: dict[Route, int], *, drafts: bool = True
-    ) -> None:
-        self._db, self.ops, self._routes = db, ops, routes
+        self, db: Connection, ops: Sequence[c.Transition], now: int, routes: dict[Route, int], limited: set[str], *,
+        drafts: bool = True,
+    ) -> None:  # fmt: skip
+        self._db, self.ops, self._routes, self._limited = db, ops, routes, limited
         self.tx = PostgresTransaction(db, now, routes)
         self.answers: dict[int, Any] = {}
         """What is decided, by the place of the transition."""
@@ -66,7 +67,7 @@ class Attempt:
     def _draft(self, routes: dict[Route, int]) -> None:
         taken: set[str] = set()
         for place, op in enumerate(self.ops):
-            found = draft(op, self.tx.now, routes, taken)
+            found = draft(op, self.tx.now, routes, taken, self._limited)
             if found is None:
                 self.slow.append(place)
             else:
@@ -139,7 +140,9 @@ class Attempt:
             return
         places = list(group)
         passed = {places[number] for number in write(self._db, list(group.values()))}
-        self.slow += [place for place in places if place not in passed]
+        refused = [place for place in places if place not in passed]
+        self.slow += refused
+        self._limited.update(lanes_that_refused(group[place] for place in refused))
         extras: dict[str, list[dict[str, object]]] = {}
         for place in passed:
             self._pass(place)

@@ -94,6 +94,7 @@ class SqliteTransaction:
         self._db.change(SQL["insert_route"], values)
         found: int = self._db.rows(SQL["find_route"], values)[0]["id"]
         self.new_routes[route] = found
+        self.hints.routes = True
         return found
 
     def as_list(self, items: Iterable[object]) -> object:

@@ -3,76 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from holdfast.core import claims
 from holdfast.core.rate import Rate, Window
 from holdfast.core.records import Lane
 from holdfast.store.transitions.transaction import Row, Transaction
 
+NOTHING = Window()
+
+
+class Notes(NamedTuple):
+    """What is to be written about what begins now."""
+
+    began: list[Row]
+    """What begins, of which share of which lane, and how it is numbered."""
+    full: list[Row]
+    """What is full then: when may one more begin?"""
+    gone: list[tuple[str, bool, int]]
+    """Of which lanes, or of their shares, what began before some instant counts no more."""
+
+    def write(self, tx: Transaction) -> None:
+        """Write it down."""
+        for lane, by_share, before in self.gone:
+            tx.change("forget_share_admissions" if by_share else "forget_admissions", lane=lane, before=before)
+        if self.began:
+            tx.many("admit", self.began)
+        free(tx, self.full)
+
 
 class Windows:
     """What began of late in lanes that have rates."""
 
-    def __init__(self, tx: Transaction, lanes: Mapping[str, Lane]) -> None:
-        self.tx = tx
+    def __init__(self, lanes: Mapping[str, Lane]) -> None:
         self.rates: dict[tuple[str, bool], Rate] = {}
         """Of each lane, as a whole and by share."""
         for name, lane in lanes.items():
             for by_share, found in ((False, claims.rate_of(lane)), (True, claims.share_rate_of(lane))):
                 if found is not None:
                     self.rates[name, by_share] = found
-        self._seen: dict[tuple[str, str], Window] = {}
+        self.seen: dict[tuple[str, str], Window] = {}
+        """By lane and share; of what is not here nothing began."""
 
-    def look(self, ready: Iterable[claims.Ready]) -> dict[claims.Account, int]:
-        """Say how many more may begin of what is ready."""
-        if not self.rates:
-            return {}
+    def look(self, tx: Transaction, ready: Iterable[claims.Ready]) -> None:
+        """See what began of late of what is ready."""
+        for (lane, by_share), shares in self._wanted(ready).items():
+            since = tx.now - self.rates[lane, by_share].per
+            for row in tx.rows("windows", lane=lane, shares=tx.as_list(sorted(shares)), since=since):
+                self.see(lane, row["share"], row["total"], row["base"], row["last_at"])
+
+    def see(self, lane: str, share: str, total: int, base: int | None, last_at: int) -> None:
+        """Take down what was seen; without a base all that began has left the window."""
+        self.seen[lane, share] = Window(total, total if base is None else base, last_at)
+
+    def _wanted(self, ready: Iterable[claims.Ready]) -> dict[tuple[str, bool], set[str]]:
         wanted: dict[tuple[str, bool], set[str]] = {}
-        for run in ready:
+        for run in ready if self.rates else ():
             if (run.lane, False) in self.rates:
                 wanted.setdefault((run.lane, False), set()).add("")
             if run.share is not None and (run.lane, True) in self.rates:
                 wanted.setdefault((run.lane, True), set()).add(run.share)
-        left: dict[claims.Account, int] = {}
-        for (lane, by_share), shares in wanted.items():
-            limits = self.rates[lane, by_share]
-            found = _windows(self.tx, lane, shares, limits)
-            for share in shares:
-                window = self._seen[lane, share] = found.get(share, Window())
-                left[claims.BEGIN, lane, share] = window.room(limits.limit)
-        return left
+        return wanted
 
-    def admit(self, taken: Mapping[claims.Account, int]) -> None:
-        """Note what begins now, and of what is full when one more may begin."""
-        began = sorted((lane, share, count) for (kind, lane, share), count in taken.items() if kind == claims.BEGIN)
-        if not began:
-            return
-        full: list[Row] = []
-        noted: list[Row] = []
-        for lane, share, count in began:
-            window, limits = self._seen[lane, share], self.rates[lane, share != ""]
+    def left(self, ready: Iterable[claims.Ready]) -> dict[claims.Account, int]:
+        """Say how many more may begin of what is ready."""
+        return {
+            (claims.BEGIN, lane, share): self.seen.get((lane, share), NOTHING).room(self.rates[lane, by_share].limit)
+            for (lane, by_share), shares in self._wanted(ready).items()
+            for share in shares
+        }
+
+    def note(self, taken: Mapping[claims.Account, int], now: int) -> Notes:
+        """Say what to write about what begins now: of what is full also that, so that it is known when one more may begin."""
+        notes = Notes([], [], [])
+        kinds: set[tuple[str, bool]] = set()
+        for lane, share, count in sorted((lane, share, n) for (kind, lane, share), n in taken.items() if kind == claims.BEGIN):
+            window, limits = self.seen.get((lane, share), NOTHING), self.rates[lane, share != ""]
             total = window.total + count
-            noted.append({"lane": lane, "share": share, "at": window.at(self.tx.now), "number": total, "count": count})
+            notes.began.append({"lane": lane, "share": share, "at": window.at(now), "number": total, "count": count})
             if window.room(limits.limit) <= count:
-                full.append({"lane": lane, "share": share, "edge": total - limits.limit, "per": limits.per})
-        self._forget({(lane, share != "") for lane, share, _ in began})
-        self.tx.many("admit", noted)
-        _free(self.tx, full)
-
-    def _forget(self, kinds: set[tuple[str, bool]]) -> None:
-        """Forget what has left the window, of whatever share."""
-        for lane, by_share in sorted(kinds):
-            query = "forget_share_admissions" if by_share else "forget_admissions"
-            self.tx.change(query, lane=lane, before=self.tx.now - self.rates[lane, by_share].per)
+                notes.full.append({"lane": lane, "share": share, "edge": total - limits.limit, "per": limits.per})
+            kinds.add((lane, share != ""))
+        notes.gone.extend((lane, by_share, now - self.rates[lane, by_share].per) for lane, by_share in sorted(kinds))
+        return notes
 
 
-def _windows(tx: Transaction, lane: str, shares: Iterable[str], limits: Rate) -> dict[str, Window]:
-    rows = tx.rows("windows", lane=lane, shares=tx.as_list(sorted(shares)), since=tx.now - limits.per)
-    gone = {row["share"]: row["total"] if row["base"] is None else row["base"] for row in rows}
-    return {row["share"]: Window(row["total"], gone[row["share"]], row["last_at"]) for row in rows}
-
-
-def _free(tx: Transaction, full: Iterable[Row]) -> None:
+def free(tx: Transaction, full: Iterable[Row]) -> None:
     """Note when one more may begin where none may now."""
     lanes = [{name: value for name, value in row.items() if name != "share"} for row in full if not row["share"]]
     shares = [row for row in full if row["share"]]
@@ -92,4 +108,4 @@ def apply_new_rate(tx: Transaction, lane: Lane) -> None:
         if limits is not None:
             found = {"lane": lane.name, "share": row["share"], "edge": row["number"] - limits.limit, "per": limits.per}
             full.append(found)
-    _free(tx, full)
+    free(tx, full)

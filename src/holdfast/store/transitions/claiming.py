@@ -16,10 +16,10 @@ PROMOTED_AT_ONCE = 5000
 """How many due runs one claim makes ready at most; the next claim goes on."""
 
 
-def claim(tx: Transaction, op: c.Claim) -> list[Run]:
+def claim(tx: Transaction, op: c.Claim) -> c.Claimed:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
     if not tx.rows("session", session_id=op.session_id):
-        return []  # it was taken for dead, and what it leased now nobody would ever free
+        return c.Claimed()  # it was taken for dead, and what it leased now nobody would ever free
     _promote(tx)
     lanes = {row["name"]: lane_from(row) for row in tx.rows("lanes")}
     rooms = Rooms(tx, lanes, op.limit)
@@ -30,8 +30,14 @@ def claim(tx: Transaction, op: c.Claim) -> list[Run]:
             continue
         ready += ready_from(tx.rows("ready", route_id=route_id, limit=op.limit), lane)
     chosen = rooms.choose(ready + _suspects(tx, op))
+    if not chosen:
+        return c.Claimed(behind=bool(ready) or any(tx.rows("ready", route_id=one, limit=1) for one in _by_share(op, rooms)))
     move_clocks(tx, chosen)
-    return lease(tx, op.session_id, [run.id for run in chosen])
+    return c.Claimed(lease(tx, op.session_id, [run.id for run in chosen]))
+
+
+def _by_share(op: c.Claim, rooms: Rooms) -> list[int]:
+    return [route_id for route_id, lane in op.routes if lane in rooms.lanes]
 
 
 def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:

@@ -98,4 +98,4 @@ def set_lane(tx: Transaction, op: c.SetLane) -> None:
         share_rate_per=lane.share_rate_per, weights=lane.weights, draining=int(lane.draining),
     )  # fmt: skip
     apply_new_rate(tx, lane)
-    tx.hints.ready = True
+    tx.hints.ready = tx.hints.routes = True

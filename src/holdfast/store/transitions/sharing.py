@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from holdfast.core import claims, shares
 from holdfast.core.records import Lane, NewRun
-from holdfast.store.transitions.admitting import Windows
+from holdfast.store.transitions.admitting import Notes, Windows
 from holdfast.store.transitions.transaction import Row, Transaction
+
+
+class Held(NamedTuple):
+    """How many runs are at work."""
+
+    shares: dict[tuple[str, str], int]
+    """By lane and share, in the lanes that limit their shares."""
+    lanes: Counter[str]
+
+
+def take_down(rows: Iterable[Row], held: Held, windows: Windows) -> None:
+    """Take down what rows say about what is held, of a lane or of a share, and about what began."""
+    for row in rows:
+        if row["what"] == "began":
+            windows.see(row["lane"], row["share"], row["one"], row["three"], row["two"])
+        elif row["share"] is None:
+            held.lanes[row["lane"]] = row["one"]
+        else:
+            held.shares[row["lane"], row["share"]] = row["one"]
 
 
 class Rooms:
@@ -17,9 +37,8 @@ class Rooms:
     def __init__(self, tx: Transaction, lanes: Mapping[str, Lane], limit: int) -> None:
         self.tx, self.limit, self._all = tx, limit, lanes
         self.lanes = {name: lane for name, lane in lanes.items() if lane.by_share}
-        self._held, held = held_places(tx, lanes)
-        self._places = claims.places(lanes.values(), held)
-        self._full = {key for key, count in self._held.items() if count >= (self.lanes[key[0]].per_share or count + 1)}
+        self._held = held_places(tx, lanes)
+        self._full = {key for key, count in self._held.shares.items() if count >= (lanes[key[0]].per_share or count + 1)}
         for name, lane in self.lanes.items():
             if lane.share_rate_limit is not None:
                 self._full |= {(name, row["share"]) for row in tx.rows("spent_shares", lane=name, now=tx.now)}
@@ -34,21 +53,29 @@ class Rooms:
 
     def choose(self, ready: list[claims.Ready]) -> list[claims.Ready]:
         """Choose what may go, and take for it what is limited by time."""
-        windows = Windows(self.tx, self._all)
-        left = {**self._places, **self._shares_left(ready), **windows.look(ready)}
-        chosen, taken = claims.choose(ready, self._all, left, now=self.tx.now, limit=self.limit)
-        windows.admit(taken)
+        windows = Windows(self._all)
+        windows.look(self.tx, ready)
+        chosen, notes = choose(ready, self._all, self._held, windows, now=self.tx.now, limit=self.limit)
+        notes.write(self.tx)
         return chosen
 
-    def _shares_left(self, ready: list[claims.Ready]) -> dict[claims.Account, int]:
-        """Say how many places the shares have left of which something is ready."""
-        keys = {(run.lane, run.share) for run in ready if run.share is not None and run.lane in self.lanes}
-        most = [(lane, share, self.lanes[lane].per_share) for lane, share in keys]
-        return {
-            (claims.PLACE, lane, share): limit - self._held.get((lane, share), 0)
-            for lane, share, limit in most
-            if limit is not None
-        }
+
+def choose(
+    ready: list[claims.Ready], lanes: Mapping[str, Lane], held: Held, windows: Windows, *, now: int, limit: int
+) -> tuple[list[claims.Ready], Notes]:
+    """Choose what may go, and say what is to be written about it."""
+    left = {**claims.places(lanes.values(), held.lanes), **_shares_left(ready, lanes, held), **windows.left(ready)}
+    chosen, taken = claims.choose(ready, lanes, left, now=now, limit=limit)
+    return chosen, windows.note(taken, now)
+
+
+def _shares_left(ready: Sequence[claims.Ready], lanes: Mapping[str, Lane], held: Held) -> dict[claims.Account, int]:
+    """Say how many places the shares have left of which something is ready."""
+    keys = {(run.lane, run.share) for run in ready if run.share is not None and run.lane in lanes}
+    most = [(lane, share, lanes[lane].per_share) for lane, share in keys]
+    return {
+        (claims.PLACE, lane, share): limit - held.shares.get((lane, share), 0) for lane, share, limit in most if limit is not None
+    }
 
 
 def ready_from(rows: Sequence[Row], lane: str, *, suspect: bool = False) -> list[claims.Ready]:
@@ -59,26 +86,31 @@ def ready_from(rows: Sequence[Row], lane: str, *, suspect: bool = False) -> list
     ]
 
 
-def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> tuple[dict[tuple[str, str], int], Counter[str]]:
+def held_places(tx: Transaction, lanes: Mapping[str, Lane]) -> Held:
     """Return how many runs are at work: of each share in the lanes that limit them, and of each lane. Asks only for a limit."""
-    held, all_held = {}, Counter[str]()
+    held = Held({}, Counter())
     if any(lane.per_share is not None for lane in lanes.values()):
         for row in tx.rows("held_by_share"):
-            all_held[row["lane"]] += row["held"]
+            held.lanes[row["lane"]] += row["held"]
             if row["share"] is not None and row["lane"] in lanes and lanes[row["lane"]].by_share:
-                held[row["lane"], row["share"]] = row["held"]
+                held.shares[row["lane"], row["share"]] = row["held"]
     elif claims.count_needed(lanes.values()):
-        all_held.update({row["lane"]: row["held"] for row in tx.rows("held_by_lane")})
-    return held, all_held
+        held.lanes.update({row["lane"]: row["held"] for row in tx.rows("held_by_lane")})
+    return held
 
 
-def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
-    """The virtual time of a lane is that of the last run that it let go."""
+def latest_turns(chosen: Sequence[claims.Ready]) -> dict[str, int]:
+    """Say where the virtual time of lanes stands: that of a lane is that of the last run that it let go."""
     latest: dict[str, int] = {}
     for run in chosen:
         if run.share is not None:
             latest[run.lane] = max(latest.get(run.lane, 0), run.rank)
-    for lane, vtime in latest.items():
+    return latest
+
+
+def move_clocks(tx: Transaction, chosen: Sequence[claims.Ready]) -> None:
+    """Let the virtual time of lanes go on."""
+    for lane, vtime in latest_turns(chosen).items():
         tx.change("set_share_clock", lane=lane, share="", vtime=vtime)
 
 

@@ -8,6 +8,7 @@ from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
 from holdfast.store import contract as c
+from holdfast.store.transitions.births import Births
 from holdfast.store.transitions.budgets import check_names, open_trees
 from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.sharing import rank_fairly, set_clocks
@@ -18,10 +19,12 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
     """Create the runs that are new and recognise the others."""
     if any(run.budgets for run in op.runs):
         check_names(tx, op.runs)
-    leases: dict[tuple[str, str], bool] = {}
-    rows = [_row(tx, run, leased=_is_leased(tx, run, leases)) for run in op.runs]
+    births = Births(tx)
+    leased = births.leased(op.runs)
+    rows = [_row(tx, run, leased=place in leased) for place, run in enumerate(op.runs)]
     clocks, idle = rank_fairly(tx, op.runs, rows) if any(run.share is not None for run in op.runs) else ({}, set())
     new = tx.insert_runs(rows)
+    births.note(new)
     if clocks and new:
         set_clocks(tx, clocks, idle)
     open_trees(tx, [run for run in op.runs if run.limits is not None and run.id in new])
@@ -42,15 +45,6 @@ def _tag(tx: Transaction, runs: Sequence[NewRun]) -> None:
     ]
     if tags:
         tx.many("insert_tag", tags)
-
-
-def _is_leased(tx: Transaction, run: NewRun, known: dict[tuple[str, str], bool]) -> bool:
-    if run.session_id is None or _is_delayed(tx, run):
-        return False
-    asked = (run.session_id, run.route.lane)
-    if asked not in known:
-        known[asked] = bool(tx.rows("may_lease_at_birth", session_id=run.session_id, lane=run.route.lane))
-    return known[asked]
 
 
 def _is_delayed(tx: Transaction, run: NewRun) -> bool:

@@ -443,7 +443,7 @@ class Batches(Bench):
         with pytest.raises(ValueError):
             self.advance(store, run, events=[])
 
-        assert store.hints() == c.Hints(ready=True, runs={"r1"})
+        assert store.hints() == c.Hints(ready=True, runs={"r1"}, routes=True)
 
     def test_what_a_refused_one_would_have_told_is_not_told(self, store: c.Store) -> None:
         run = self.hold(store)

@@ -90,12 +90,6 @@ class Shares(Bench):
 
         assert self.claimed(store) == ["a2", "a3"]
 
-    def test_a_run_is_not_born_leased_where_its_share_is_limited(self, store: c.Store) -> None:
-        self.lane(store, per_share=1)
-        self.open(store, "s1")
-
-        assert self.start(store, "r1", share="a", session_id="s1").leased is False
-
     def test_a_lane_that_is_drained_takes_no_new_runs_but_those_of_runs_that_are_there(self, store: c.Store) -> None:
         parent = self.hold(store)
         self.lane(store, draining=True)

@@ -159,13 +159,65 @@ class Starting(Bench):
         assert not self.start(store, session_id="s1").leased
         assert self.claimed(store, "s2") == ["r1"]
 
-    @pytest.mark.parametrize("limits", [{"concurrency": 5}, {"rate_limit": 5, "rate_per": SECOND}, {"paused": True}])
-    def test_a_run_is_not_born_leased_past_the_limits_of_its_lane(self, store: c.Store, limits: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        "limits",
+        [
+            {"concurrency": 2},
+            {"rate_limit": 2, "rate_per": SECOND},
+            {"per_share": 2},
+            {"share_rate_limit": 2, "share_rate_per": SECOND},
+        ],
+    )
+    def test_runs_are_born_leased_within_the_limits_of_their_lane(self, store: c.Store, limits: dict[str, Any]) -> None:
         self.open(store)
         self.do(store, c.SetLane(Lane(name="default", **limits)))
+        for name, leased in (("r1", True), ("r2", True), ("r3", False)):
+            assert self.start(store, name, session_id="s1", share="a").leased is leased, name
+
+        assert not self.start(store, "r4", session_id="s1", share="b").leased  # it does not go before those that wait
+        assert [self.status(store, name) for name in ("r1", "r3")] == [Status.RUNNING, Status.PENDING]
+        assert self.claimed(store, "s1") == (["r4"] if "concurrency" not in limits and "rate_limit" not in limits else [])
+
+    def test_what_does_not_fit_as_a_whole_waits_as_a_whole(self, store: c.Store) -> None:
+        self.open(store)
+        self.do(store, c.SetLane(Lane(name="default", concurrency=2)))
+        started = self.do(store, c.StartRuns([self.new(f"r{n}", session_id="s1") for n in range(3)]))
+
+        assert [one.leased for one in started] == [False] * 3
+        assert self.claimed(store, "s1") == ["r0", "r1"]
+
+    def test_what_is_there_already_takes_no_place_again(self, store: c.Store, clock: HandClock) -> None:
+        self.open(store)
+        self.do(store, c.SetLane(Lane(name="default", rate_limit=2, rate_per=MINUTE)))
+        for _ in range(3):
+            self.start(store, "r1", session_id="s1")
+
+        assert self.start(store, "r2", session_id="s1").leased  # the second one of two
+        assert not self.start(store, "r3", session_id="s1").leased
+        clock.move(MINUTE)
+        assert self.claimed(store, "s1") == ["r3"]
+
+    def test_no_run_is_born_leased_in_a_lane_that_is_paused(self, store: c.Store) -> None:
+        self.open(store)
+        self.do(store, c.SetLane(Lane(name="default", paused=True)))
 
         assert not self.start(store, session_id="s1").leased
         assert self.status(store) is Status.PENDING
+
+    def test_who_claims_in_vain_is_told_whether_some_wait_for_their_lane(self, store: c.Store) -> None:
+        self.open(store)
+        self.do(store, c.SetLane(Lane(name="default", per_share=1)))
+        routes = [(1, "default")]
+        assert not self.do(store, c.Claim("s1", routes, 10)).behind
+        assert self.start(store, "r1", session_id="s1", share="a").leased
+        self.start(store, "r2", share="a")
+        routes = [(number, route.lane) for number, route in store.routes().items()]
+
+        found = self.do(store, c.Claim("s1", routes, 10))
+        assert (found, found.behind) == ([], True)
+        self.finish(store, self.get(store, "r1"))
+        assert [run.id for run in self.do(store, c.Claim("s1", routes, 10))] == ["r2"]
+        assert not self.do(store, c.Claim("s1", routes, 10)).behind
 
     def test_a_delayed_run_can_be_claimed_when_its_time_has_come(self, store: c.Store, clock: HandClock) -> None:
         self.open(store)

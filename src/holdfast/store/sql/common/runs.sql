@@ -224,12 +224,15 @@ UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = 
 SELECT id FROM holdfast.session WHERE id = :session_id;
 
 -- name: may_lease_at_birth
--- Nobody is there to work for a session that was ended; and whoever starts runs must not get round the limits of a lane.
-SELECT id FROM holdfast.session
- WHERE id = :session_id
-   AND NOT EXISTS (SELECT 1 FROM holdfast.lane
-                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
-                           OR share_rate_limit IS NOT NULL OR paused = 1));
+-- Nobody is there to work for a session that was ended; and whoever starts runs must not get round the limits of a lane: it comes with
+-- them, if it has any.
+SELECT session.id, (lane.name IS NOT NULL) AS limited, lane.name, lane.concurrency, lane.rate_limit, lane.rate_per, lane.free_at,
+       lane.paused, lane.per_share, lane.share_rate_limit, lane.share_rate_per, lane.weights, lane.draining
+  FROM holdfast.session AS session
+  LEFT JOIN holdfast.lane AS lane
+    ON lane.name = :lane AND (lane.concurrency IS NOT NULL OR lane.rate_limit IS NOT NULL OR lane.per_share IS NOT NULL
+                              OR lane.share_rate_limit IS NOT NULL OR lane.paused = 1)
+ WHERE session.id = :session_id;
 
 -- name: delete_session
 DELETE FROM holdfast.session WHERE id = :session_id;

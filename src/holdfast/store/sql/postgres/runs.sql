@@ -150,7 +150,7 @@ SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wak
     ON CONFLICT DO NOTHING;
 
 -- name: insert_runs
--- The same for many, in their order.
+-- The same for many, in their order. What is born leased to a lane with limits was admitted to it: whoever has not asked is refused.
 WITH wanted AS (
     SELECT place, id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
            parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
@@ -185,20 +185,32 @@ SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, de
        parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
   FROM wanted
  WHERE (session_id IS NULL
-        OR (session_id IN (SELECT id FROM living) AND route_id NOT IN (SELECT id FROM limited)))
+        OR (session_id IN (SELECT id FROM living) AND (CAST(:asked AS BIGINT) = 1 OR route_id NOT IN (SELECT id FROM limited))))
    AND (parent_id IS NOT NULL OR id LIKE '%::%' OR route_id NOT IN (SELECT id FROM drained))
  ORDER BY place
     ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- name: may_lease_at_birth
--- Differs from SQLite: the session is locked, so that nobody ends it before the runs that are born leased to it are there.
-SELECT id FROM holdfast.session
- WHERE id = :session_id
-   AND NOT EXISTS (SELECT 1 FROM holdfast.lane
-                    WHERE name = :lane AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
-                           OR share_rate_limit IS NOT NULL OR paused = 1))
-   FOR KEY SHARE;
+-- Differs from SQLite: the session is locked, so that nobody ends it before the runs that are born leased to it are there; and so is
+-- a lane with limits, unless somebody else has locked it. How they hold is found as after `look_and_lock`.
+WITH living AS (
+    SELECT id FROM holdfast.session WHERE id = :session_id FOR KEY SHARE
+), locked AS (
+    SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
+      FROM holdfast.lane
+     WHERE name = :lane
+       AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL OR share_rate_limit IS NOT NULL OR paused = 1)
+       FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT living.id, EXISTS (SELECT 1 FROM holdfast.lane
+                           WHERE name = :lane
+                             AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
+                                  OR share_rate_limit IS NOT NULL OR paused = 1)) AS limited, locked.*,
+       CASE WHEN locked.name IS NOT NULL
+            THEN set_config('enable_seqscan', 'off', TRUE) || set_config('enable_bitmapscan', 'off', TRUE)
+                 || set_config('plan_cache_mode', 'force_generic_plan', TRUE) END AS planner
+  FROM living LEFT JOIN locked ON TRUE;
 
 -- name: written_lines
 -- Of a statement whose answer got lost: whose events are there.
@@ -311,37 +323,32 @@ UPDATE holdfast.run
                          FOR NO KEY UPDATE SKIP LOCKED))
 RETURNING crashes >= 2 AS suspect;
 
--- name: lock_lanes
--- Those with limits. Whoever claims from them does so alone, so that the limits hold on all machines together. Who holds their
--- places is found by index until the end of the transaction: while many runs begin and end the planner, which counted before,
--- would rather read all that have ever been.
-SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining,
-       set_config('enable_seqscan', 'off', TRUE) AS planner
-  FROM holdfast.lane
- WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
-                           OR share_rate_limit IS NOT NULL OR paused = 1
- ORDER BY name
-   FOR NO KEY UPDATE;
-
--- name: ready_on_routes
--- Differs from SQLite: all routes at once, and what another process is claiming is left to it.
-SELECT found.id, found.rank, found.share, found.started_at, wanted.lane
-  FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share, run.started_at
-                       FROM holdfast.run AS run
-                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
-                      ORDER BY run.rank, run.id LIMIT :limit
-                        FOR NO KEY UPDATE SKIP LOCKED) AS found;
-
--- name: suspects_on_routes
--- The same for those whose workers died.
-SELECT found.id, found.rank, found.share, found.started_at, wanted.lane
-  FROM UNNEST(CAST(:route_ids AS BIGINT[]), CAST(:lanes AS TEXT[])) AS wanted (route_id, lane)
- CROSS JOIN LATERAL (SELECT run.id, run.rank, run.share, run.started_at
-                       FROM holdfast.run AS run
-                      WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes >= 2
-                      ORDER BY run.rank, run.id LIMIT 1
-                        FOR NO KEY UPDATE SKIP LOCKED) AS found;
+-- name: look_and_lock
+-- `look_for_work` by one who claims if there is any: then the lanes with limits are locked, so that the limits hold on all machines
+-- together. Who holds their places is found by index until the end of the transaction: while many runs begin and end the planner,
+-- which counted before, would rather read all that have ever been. By a plain index, for that forgets those that are gone; and by a
+-- plan that is made once, for to make it takes longer than to look.
+WITH work AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
+           COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
+           EXISTS (SELECT 1 FROM holdfast.run
+                    WHERE rank IS NOT NULL AND crashes < 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS ready,
+           EXISTS (SELECT 1 FROM holdfast.run
+                    WHERE rank IS NOT NULL AND crashes >= 2 AND route_id = ANY(CAST(:route_ids AS BIGINT[]))) AS suspect
+), locked AS MATERIALIZED (
+    SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
+      FROM holdfast.lane
+     WHERE name = ANY(CAST(:lanes AS TEXT[]))
+       AND (concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL OR share_rate_limit IS NOT NULL OR paused = 1)
+       AND (SELECT open AND (due OR ready OR suspect) FROM work)
+     ORDER BY name
+       FOR NO KEY UPDATE
+)
+SELECT work.*, locked.*,
+       CASE WHEN locked.name IS NOT NULL
+            THEN set_config('enable_seqscan', 'off', TRUE) || set_config('enable_bitmapscan', 'off', TRUE)
+                 || set_config('plan_cache_mode', 'force_generic_plan', TRUE) END AS planner
+  FROM work LEFT JOIN locked ON TRUE;
 
 -- name: lease_runs
 -- Differs from SQLite: all statuses at once, and only while the session is locked, so that nobody ends it meanwhile.
@@ -356,7 +363,7 @@ RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, 
           forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
 
 -- name: claim_ready
--- `ready_on_routes` and `lease_runs` in one, for lanes without limits: then nothing but the rank decides. ("|| ''" hides from the
+-- What is ready on routes, and `lease_runs`, in one, for lanes without limits: then nothing but the rank decides. ("|| ''" hides from the
 -- planner how many they are: each is found by index.)
 WITH ready AS MATERIALIZED (
     SELECT found.id, found.rank

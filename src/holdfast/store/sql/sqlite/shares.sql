@@ -30,3 +30,32 @@ SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
   JOIN holdfast.admission AS newest
     ON newest.lane = :lane AND newest.share = wanted.value
    AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
+
+-- name: look_at_birth
+-- Differs from Postgres: lists travel as JSON. What decides whether runs of these shares may begin in a lane: rows that say 'held' (how
+-- many of the lane, or of a share, are at work), 'waits' (some can be claimed already) or 'began' (what began last, when, and what has
+-- left the window). The share '' is the lane as a whole.
+WITH held AS MATERIALIZED (
+    SELECT share, COUNT(*) AS held FROM holdfast.run
+     WHERE session_id IS NOT NULL AND status <> 'waiting' AND :counted = 1
+       AND route_id IN (SELECT id FROM holdfast.route WHERE lane = :lane)
+     GROUP BY share
+)
+SELECT 'held' AS what, :lane AS lane, NULL AS share, COALESCE(SUM(held), 0) AS one, NULL AS two,
+       NULL AS three FROM held
+ UNION ALL
+SELECT 'waits', :lane, NULL, 1, NULL, NULL
+ WHERE EXISTS (SELECT 1 FROM holdfast.route AS route JOIN holdfast.run AS run ON run.route_id = route.id
+                WHERE route.lane = :lane AND run.rank IS NOT NULL AND run.crashes < 2)
+ UNION ALL
+SELECT 'held', :lane, share, held, NULL, NULL FROM held WHERE share IN (SELECT value FROM json_each(:shares))
+ UNION ALL
+SELECT 'began', :lane, wanted.value, newest.number, newest.at,
+       (SELECT oldest.number - oldest.count FROM holdfast.admission AS oldest
+         WHERE oldest.lane = :lane AND oldest.share = wanted.value
+           AND oldest.at > CASE WHEN wanted.value = '' THEN :since ELSE :share_since END
+         ORDER BY oldest.at LIMIT 1)
+  FROM json_each(:shares) AS wanted
+  JOIN holdfast.admission AS newest
+    ON newest.lane = :lane AND newest.share = wanted.value
+   AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
