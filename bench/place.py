@@ -117,18 +117,18 @@ def ready() -> None:
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 
 
-def wait_until(count: Any, wanted: int, *, seconds: float = 120.0, pause: float = 0.02) -> None:
+def wait_until(count: Any, wanted: int, *, seconds: float = 120.0, pause: float = 0.02, gently: bool = False) -> None:
     """Wait until *count* says *wanted*. Raises when it never does.
 
-    To count is work for the database, too: it is asked often only when the end is near, by the rate so far."""
+    *gently*: to count is work for the database, too, so it is asked often only when the end is near, by the rate so far."""
     began = time.monotonic()
     first = found = count()
     while found < wanted:
         passed = time.monotonic() - began
         if passed > seconds:
             raise RuntimeError(f"only {found} of {wanted} after {seconds:g} s")
-        left = passed * (wanted - found) / (found - first) if found > first else pause
-        time.sleep(min(max(pause, left / 2), 1.0))
+        left = passed * (wanted - found) / (found - first) if gently and found > first else pause
+        time.sleep(min(max(pause, left / 2), 0.25) if gently else pause)
         found = count()
 
 

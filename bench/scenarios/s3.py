@@ -36,7 +36,7 @@ def drained(place: Place, worker: str, count: Callable[[], int], fill: Callable[
         for helper in helpers:
             helper.go()
         finished += place.n
-        wait_until(count, finished, seconds=150)
+        wait_until(count, finished, seconds=150, gently=True)
         found[name] = place.n / (time.perf_counter() - began)
         for helper in helpers:
             helper.kill()
