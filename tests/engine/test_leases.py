@@ -420,29 +420,19 @@ def test_what_holders_offer_is_told_to_whoever_asks_why(idle):
         assert "render-7" in idle.why(run.id).reason
 
 
-def test_claiming_waits_for_work(database):
+@pytest.mark.parametrize("process", ["its own", "another"])
+def test_claiming_waits_for_work(database, process):
     engine = Engine(database)
+    submitter = engine if process == "its own" else Engine(database)
     found: list[Any] = []
     with engine.leases(workflows=["render"]) as leases:
         thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
         thread.start()
-        run = engine.start("render", 1)
+        run = submitter.start("render", 1)
         thread.join()
         assert [lease.run.id for lease in found] == [run.id]
+    submitter.close()
     engine.close()
-
-
-def test_claiming_waits_for_work_that_others_submit(database):
-    engine, other = Engine(database), Engine(database)
-    found: list[Any] = []
-    with engine.leases(workflows=["render"]) as leases:
-        thread = threading.Thread(target=lambda: found.extend(leases.claim(wait="20s")))
-        thread.start()
-        run = other.start("render", 1)
-        thread.join()
-        assert [lease.run.id for lease in found] == [run.id]
-    engine.close()
-    other.close()
 
 
 def test_many_threads_share_a_holder_and_each_run_is_done_once(database):

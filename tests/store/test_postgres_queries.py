@@ -145,11 +145,15 @@ ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation
     SELECT number, 1, 'waiting', 0, 1, '', '', number, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
 
 
+FREELY = "SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO on"
+"""Lets the planner do as it likes, as on a connection through a pooler, without knowing the values."""
+
+
 @pytest.fixture(scope="module")
 def crowd(postgres_server):
     """A connection to a database in which many sleep, on which the planner may do as it likes but does not know the values."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(f"{ASLEEP}; SET plan_cache_mode TO force_generic_plan")
+        store._writer.script(f"{ASLEEP}; {FREELY}")
         yield store._writer
 
 
@@ -164,7 +168,7 @@ def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
 def new(postgres_server):
     """The same with a database that is new: plans that are made now are kept while it grows."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script("SET plan_cache_mode TO force_generic_plan")
+        store._writer.script(FREELY)
         yield store._writer
 
 
@@ -194,7 +198,7 @@ ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation,
 def archive(postgres_server):
     """The same with a database in which all have ended, as far as the planner knows."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script(f"{ENDED}; SET plan_cache_mode TO force_generic_plan")
+        store._writer.script(f"{ENDED}; {FREELY}")
         yield store._writer
 
 
