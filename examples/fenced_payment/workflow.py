@@ -52,9 +52,11 @@ class Bank(BaseHTTPRequestHandler):
             with closing(sqlite3.connect(self.ledger)) as db, db:
                 if fencing.first(db, fencing.read_headers(self.headers)):
                     db.execute("INSERT INTO transfer VALUES (?, ?)", (asked["to"], asked["amount"]))
-                self.answer(200, {"transfers": db.execute("SELECT count(*) FROM transfer").fetchone()[0]})
+                (transfers,) = db.execute("SELECT count(*) FROM transfer").fetchone()
         except fencing.Fenced as refused:
             self.answer(409, {"error": str(refused)})
+        else:
+            self.answer(200, {"transfers": transfers})  # only now is it committed
 
     def answer(self, status: int, body: dict[str, object]) -> None:
         data = json.dumps(body).encode()
