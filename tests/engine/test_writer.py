@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
 from functools import partial
 
 import pytest
 
 from holdfast import AsyncEngine, Engine, gather, step, workflow
+from holdfast.core.records import NewRun, Route
 from holdfast.engine import writer
+from holdfast.engine.writer import Writer
 from holdfast.errors import RunCancelled
+from holdfast.store.contract import StartRuns
+from holdfast.store.postgres import PostgresStore
 from holdfast.testing import crash_everywhere
 from holdfast.testing.postgres import _WIPE
 
@@ -76,6 +81,27 @@ def test_a_crash_in_the_other_thread_is_a_crash(postgres_server, aside):
         report = crash_everywhere(together_aside, 3, database=url, clear=clear, doubles=0, zombies=False, exact=False)
 
     assert report.boundaries >= 2
+
+
+def test_the_loop_does_not_ask_again_and_again_while_a_thread_commits(postgres_server, monkeypatch):
+    """It would take from that very thread the time it needs."""
+    asked = []
+    flush = Writer._flush_once
+    monkeypatch.setattr(Writer, "_flush_once", lambda self: asked.append(1) or flush(self))
+
+    async def main(store):
+        loop = asyncio.get_running_loop()
+        busy = Writer(store)
+        busy.attach(loop)
+        with busy._lock:  # somebody else is at it
+            started = busy.submit(StartRuns([NewRun(id="r1", route=Route("default", "busy", "1", "default"), input=b"[1]")]))
+            for _ in range(100):
+                await asyncio.sleep(0)
+        return (await started)[0].created
+
+    with postgres_server.lend() as url, closing(PostgresStore(url)) as store:
+        assert asyncio.run(main(store))
+        assert len(asked) == 1
 
 
 # One run alone

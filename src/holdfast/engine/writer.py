@@ -226,17 +226,18 @@ class Writer:
         self._scheduled = False
         assert self._loop is not None
         others, now = getattr(self._loop, "_ready", (None,)), self._loop.time
-        until, self._flushing = now() + IN_A_ROW, True
+        until, self._flushing, here = now() + IN_A_ROW, True, True
         try:
-            while self._flush_once() and self._queue and not others and now() < until:
+            while (here := self._flush_once()) and self._queue and not others and now() < until:
                 pass  # one run alone goes on from commit to commit
         finally:
             self._flushing = False
-        if self._queue and not self._scheduled:
+        if here and self._queue and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     def _flush_once(self) -> bool:
+        """Commit what is queued; say so, unless a thread sees to it, and to whatever comes while it is at it."""
         assert self._loop is not None
         if self.store.overlaps and (len(self._queue) >= MANY or self._lock.locked()):
             self._go_aside(self._loop)
