@@ -14,6 +14,10 @@ from holdfast.store.postgres.sql import SQL
 from tests.engine.waiting import wait_for
 
 
+WAYS = ("begin", "rows", "rows_within", "change", "change_within", "send_within", "append", "alone", "many", "script")
+"""How something is said to the server."""
+
+
 @step
 async def frugal(n: int) -> int:
     return n
@@ -64,7 +68,7 @@ def told(postgres_server, monkeypatch):
     with postgres_server.lend() as url, Engine(url, poll="1h", lifetime="1h") as engine:
         store = engine._parts.store
         engine.start(thrifty, 1).result(timeout=20)
-        for name in ("rows", "change", "append", "alone", "many", "script"):
+        for name in WAYS:
             monkeypatch.setattr(Connection, name, heard(name))
         yield engine, said
 
@@ -117,7 +121,7 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
             (lease,) = leases.claim()
             lease.suspend("go", timeout="1h")
         writer = engine._parts.store._writer
-        for name in ("rows", "change", "append", "alone", "many", "script"):
+        for name in WAYS:
             real = getattr(writer, name)
             monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
         for name, status in (("other", "waiting"), ("go", "pending")):
@@ -139,11 +143,11 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(postgres_
             for run in runs:
                 engine.signal(run.id, "go")
             writer = engine._parts.store._writer
-            for name in ("rows", "change", "append", "alone", "many", "script"):
+            for name in WAYS:
                 real = getattr(writer, name)
                 monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
             assert len(leases.claim(3)) == 3
-            assert said == ["script", "rows", "rows", "script"]  # it begins, leases, writes what their waits came to, commits
+            assert said == ["begin", "rows", "rows", "script"]  # it begins, leases, writes what their waits came to, commits
         engine.close()
 
 

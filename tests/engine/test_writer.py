@@ -96,7 +96,9 @@ def test_the_loop_does_not_ask_again_and_again_while_a_thread_commits(postgres_s
         with busy._lock:  # somebody else is at it
             started = busy.submit(StartRuns([NewRun(id="r1", route=Route("default", "busy", "1", "default"), input=b"[1]")]))
             for _ in range(100):
-                await asyncio.sleep(0)
+                turn = loop.create_future()
+                loop.call_soon(turn.set_result, None)
+                await turn
         return (await started)[0].created
 
     with postgres_server.lend() as url, closing(PostgresStore(url)) as store:

@@ -6,9 +6,12 @@ import threading
 import time
 from contextlib import closing, contextmanager
 
+import msgspec
 import psycopg
 
+from holdfast.core.graphs.records import NewGroup, NewMember, Patch, Spec, run_of
 from holdfast.core.records import Event, Fanout, Kind, NewRun, Route, Session
+from holdfast.core.status import Status
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore
 
@@ -44,6 +47,29 @@ def note(connection):
     """The body of a transactional step."""
     connection.execute("INSERT INTO note (text) VALUES ('paid')")
     return b"7"
+
+
+def stage(*graphs):
+    """Graphs of three members, of which the last waits for the two others and takes their results; all for the session `s1`."""
+    first = [NewMember(name=name, spec=Spec(route=ROUTE), input=b"[1]") for name in "xy"]
+    last = NewMember(name="z", spec=Spec(route=ROUTE, takes=("x", "y")), input=b"[1]", groups=(NewGroup(("x", "y"), 2),))
+    patch = Patch((*first, last))
+    stages = [c.Stage(id=graph, namespace="default", name="test", fingerprint="f", patch=patch) for graph in graphs]
+    return c.StageGraphs(stages=stages, compose=compose, lease=lambda route: "s1")
+
+
+def ends(store, *graphs):
+    """Both members that the third waits for end, in each graph, and the graphs hear of it: all at once."""
+    store.apply([stage(*graphs)])
+    members = [run_of(graph, name) for graph in graphs for name in "xy"]
+    return [
+        *(advance(one, status=Status.COMPLETED, result=b"1") for one in members),
+        c.SettleGraphs(compose=compose, lease=lambda route: "s1"),
+    ]
+
+
+def compose(data, results, fetch):
+    return msgspec.json.encode([msgspec.json.decode(results[name]) for name in sorted(results)]), []
 
 
 @contextmanager

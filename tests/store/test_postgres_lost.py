@@ -3,6 +3,7 @@
 import itertools
 import threading
 from contextlib import closing, contextmanager
+from typing import ClassVar
 
 import psycopg
 import pytest
@@ -12,7 +13,8 @@ from holdfast.core.status import Status
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
-from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, note, session, start, wait_until
+from holdfast.store.postgres.arrays import Numbers, Texts
+from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, stage, start, wait_until
 from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
 CHILD = {"parent_id": "a", "parent_step": "call", "root_id": "a", "session_id": "s1"}
@@ -32,6 +34,8 @@ KINDS = {
     "a birth": lambda store: [advance("a", children=[new("second", **CHILD)])],
     "a cancel": lambda store: [c.RequestCancel("parent", "enough")],
     "a claim": lambda store: [claim(store)],
+    "graphs": lambda store: [stage("g", "h")],
+    "ends in graphs": lambda store: ends(store, "g", "h"),
     "the end of a session": lambda store: [c.EndSession("s1", crashed=True)],
     "a batch": lambda store: [
         advance("a"), c.StartRuns([new()]), c.SignalRun("b", "paid", b"1"), advance("c", status=Status.FAILED, error=b"{}"),
@@ -51,6 +55,12 @@ def picture(url):
         "knocks": "SELECT session_id, run_id FROM holdfast.knock ORDER BY run_id",
         "sessions": "SELECT id FROM holdfast.session ORDER BY id",
         "notes": "SELECT text FROM note",
+        "graphs": "SELECT id, status, revision, members, live, events FROM holdfast.graph ORDER BY id",
+        "members": "SELECT run_id, state, missing, input FROM holdfast.graph_member ORDER BY run_id",
+        "groups": "SELECT run_id, number, done, lost, state FROM holdfast.graph_group ORDER BY run_id, number",
+        "edges": "SELECT upstream, dependent, number FROM holdfast.graph_edge ORDER BY upstream, dependent",
+        "trails": "SELECT graph_id, seq, kind, member, data FROM holdfast.graph_event ORDER BY graph_id, seq",
+        "news": "SELECT run_id, status FROM holdfast.graph_news ORDER BY run_id",
     }
     with psycopg.connect(url) as db:
         return {name: db.execute(sql).fetchall() for name, sql in asked.items()}
@@ -64,6 +74,8 @@ def gist(answer):
         return (answer.id, answer.created, answer.leased)
     if isinstance(answer, c.Advanced):
         return (answer.data, gist(answer.started))
+    if isinstance(answer, c.Staged | c.Settled):
+        return [(born.run.id, gist(born.started)) for born in answer.born]
     return answer.id if isinstance(answer, Run) else answer
 
 
@@ -151,6 +163,46 @@ class TestALostServer:
         assert [answer.new for answer in store.apply([c.SignalRun("a", "paid", b"1")])] == [True]
 
         assert len(store.signals("a")) == 1
+
+
+class TestSent:
+    """What is sent and not waited for is waited for by whatever comes next."""
+
+    EDGES: ClassVar = {"upstream": Texts(["x", "x"]), "dependent": Texts(["y", "y"]), "number": Numbers([0, 0])}
+    NEXT: ClassVar = {
+        "a question": lambda db: db.rows("SELECT 1"),
+        "a change": lambda db: db.change("DELETE FROM note"),
+        "changes": lambda db: db.many("DELETE FROM note WHERE text = %(text)s", [{"text": "a"}, {"text": "b"}]),
+        "another": lambda db: db.send_within("insert_knocks", {"session_id": Texts(["s1"]), "run_id": Texts(["a"])}),
+        "a question within": lambda db: db.rows_within("runs_there", {"ids": Texts(["a"])}),
+        "user code": lambda db: db.call(note),
+        "the end": lambda db: db.commit(),
+    }
+
+    @pytest.mark.parametrize("name", NEXT)
+    def test_its_error_is_told_to_whoever_comes_next_and_nothing_is_written(self, scene, name):
+        store, url, _ = scene
+        db = store._writer
+        before = picture(url)
+        db.begin()
+        db.change("INSERT INTO note (text) VALUES ('lost')")
+        db.send_within("insert_edges", self.EDGES)
+
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            self.NEXT[name](db)
+        db.rollback()
+
+        assert db.rows("SELECT 1 AS one") == [{"one": 1}]
+        assert picture(url) == before
+
+    def test_what_was_sent_is_undone_with_the_rest(self, scene):
+        store, url, _ = scene
+        before = picture(url)
+        store._writer.begin()
+        store._writer.send_within("insert_edges", {name: type(one)(one[:1]) for name, one in self.EDGES.items()})
+        store._writer.rollback()
+
+        assert picture(url) == before
 
 
 class TestKilled:

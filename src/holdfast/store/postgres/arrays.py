@@ -37,7 +37,10 @@ class _ArrayDumper(Dumper):
     def dump(self, obj: list[Any]) -> bytes:
         if not obj:
             return _empty(0, 0, self.item)
-        return _head(1, 1, self.item, len(obj), 1) + b"".join(self.parts(obj))
+        count = len(obj)
+        if obj.count(obj[0]) == count:  # many columns say the same of each row
+            return _head(1, 1, self.item, count, 1) + self.parts(obj[:1])[0] * count
+        return _head(1, 1, self.item, count, 1) + b"".join(self.parts(obj))
 
     def parts(self, obj: list[Any]) -> list[bytes]:
         """Return each value with its length before it."""
