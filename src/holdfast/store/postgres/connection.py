@@ -208,7 +208,12 @@ class Connection:
             self._quick.send_script(_BEGIN.encode())
         except psycopg.Error as error:
             self.fail(error)
-        return lambda: (self.wait() or b"").decode()
+        return self._begun
+
+    def _begun(self) -> str:
+        number = self.wait()
+        assert number is not None  # nothing was asked in between
+        return number.decode()
 
     def commit(self, *, also: str = "") -> None:
         """Commit, together with a last statement."""
