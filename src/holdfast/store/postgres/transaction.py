@@ -124,8 +124,12 @@ _AT_BIRTH = {"may_lease_at_birth", "look_at_birth", "forget_admissions", "forget
 
 
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
-    """Turn rows into columns: one array each."""
-    return {prefix + name: kind([row[name] for row in rows]) for name, kind in kinds.items()}
+    """Turn rows into columns: one array each. One in which there is nothing is empty: beside longer ones UNNEST fills it up."""
+    found: dict[str, object] = {}
+    for name, kind in kinds.items():
+        values = [row[name] for row in rows]
+        found[prefix + name] = kind() if values.count(None) == len(values) else kind(values)
+    return found
 
 
 class PostgresTransaction:
