@@ -38,11 +38,24 @@ class OnPostgres(Bench):
             yield connection
 
     def hears(self, store):
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not store.changed():
             if time.monotonic() > deadline:
                 return False
         return True
+
+
+class OnPolledPostgres(OnPostgres):
+    """Where nobody is told, and it is the test that says when it is time to look."""
+
+    @pytest.fixture(autouse=True)
+    def no_look(self, monkeypatch):
+        monkeypatch.setattr(messenger, "POLL_EVERY", 3600.0)
+
+    def hears(self, store):
+        with pytest.MonkeyPatch.context() as time_passes:
+            time_passes.setattr(messenger, "POLL_EVERY", 0.0)
+            return super().hears(store)
 
 
 class TestPostgres(OnPostgres, StoreContract):

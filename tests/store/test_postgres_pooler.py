@@ -15,7 +15,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.testing.conformance import Advancing, Batches, Claiming, Looking, Starting, Transactional
 from tests.store.furniture import wait_until
 from tests.store.pooler import BINARY, pooler
-from tests.store.test_postgres import OnPostgres
+from tests.store.test_postgres import OnPolledPostgres
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="there is no pgbouncer on this machine")
 
@@ -61,7 +61,7 @@ def url(direct, between):
     return between.url(direct)
 
 
-class TestContract(Starting, Advancing, Batches, Claiming, Transactional, Looking, OnPostgres):
+class TestContract(Starting, Advancing, Batches, Claiming, Transactional, Looking, OnPolledPostgres):
     """The contract, through it."""
 
     @pytest.fixture

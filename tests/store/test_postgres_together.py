@@ -19,7 +19,7 @@ from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, connection, messenger
 from holdfast.testing.conformance import Advancing, Batches, Looking, Starting, Transactional
 from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, session, start, wait_until
-from tests.store.test_postgres import OnPostgres
+from tests.store.test_postgres import OnPolledPostgres
 
 
 @pytest.fixture
@@ -250,11 +250,21 @@ class TestTouching:
 
 class TestListening:
     def test_one_that_does_not_listen_looks_now_and_then(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
+        monkeypatch.setattr(messenger, "POLL_EVERY", 3600.0)
         with closing(PostgresStore(f"{url}&notify=off")) as store:
             assert store.changed()
             assert not store.changed()
+            monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
             wait_until(store.changed)
+
+    def test_a_job_that_takes_longer_than_somebody_waits_for_it_takes_nobody_along(self, url):
+        given_up = threading.Event()
+        with closing(PostgresStore(url)) as store:
+            store._messenger._start()
+            store._messenger._do(lambda db: given_up.wait(60), 0.01)
+            given_up.set()
+
+            assert store.take_slot() >= 0
 
     def test_one_that_hears_nothing_looks_now_and_then(self, url, monkeypatch):
         monkeypatch.setattr(messenger, "LOOK_EVERY", 0.02)
@@ -423,7 +433,7 @@ class TestGuarded:
             assert isinstance(answers[0], BadOption) and isinstance(answers[1], c.Advanced)
 
 
-class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, OnPostgres):
+class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, OnPolledPostgres):
     """A pooler between us: no session remembers anything, and nobody listens."""
 
     @pytest.fixture(autouse=True)
@@ -435,7 +445,6 @@ class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, On
             db.direct, db.raw.prepare_threshold = False, None
 
         monkeypatch.setattr(connection.Connection, "_meet", meet_a_pooler)
-        monkeypatch.setattr(messenger, "POLL_EVERY", 0.2)
 
     def test_who_lives_is_known_by_its_heartbeat_alone(self, store):
         assert store.take_slot() == -1

@@ -236,11 +236,11 @@ class Messenger:
                 self._hear(notify.extra.decode(errors="replace"))
 
     def _do_jobs(self, db: Connection) -> None:
-        while self._jobs:
-            job, done = self._jobs[0]
-            job(db)
-            self._jobs.pop(0)
-            done.set()
+        while (wanted := next(iter(self._jobs), None)) is not None:
+            wanted[0](db)
+            with suppress(ValueError):  # whoever wanted it has given it up meanwhile
+                self._jobs.remove(wanted)
+            wanted[1].set()
 
     def _notified(self, notify: psycopg.Notify) -> None:
         self._hear(notify.payload)
