@@ -149,3 +149,18 @@ def test_a_run_that_never_rests_can_still_be_stopped(database):
         engine.cancel(run.id)
         with pytest.raises(RunCancelled):
             run.result(timeout=60)
+
+
+def test_who_cannot_be_told_what_was_committed_keeps_nobody_waiting(database, caplog):
+    told = []
+
+    def fails(hints):
+        raise ZeroDivisionError("nobody listens well")
+
+    with Engine(database, grace=1) as engine:
+        engine._parts.writer.listeners[:0] = [fails]
+        engine._parts.writer.listeners.append(told.append)
+        assert engine.start(counting_aside, 1).result(timeout=60) == 3
+        engine._parts.writer.listeners.remove(fails)
+
+    assert told and "nobody listens well" in caplog.text

@@ -6,21 +6,30 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+PATIENCE = 60.0
+"""Seconds after which something that should come to pass will not: long, for nobody waits longer than it takes."""
+
 
 def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
-    """Return when *condition* holds; it is looked at after every commit of the engine."""
-    reached = threading.Event()
+    """Return when *condition* holds; it is looked at after every commit of the engine. Raises what it raises."""
+    reached, failed = threading.Event(), []
 
     def look(_: object) -> None:
-        if condition():
-            reached.set()
+        try:
+            if not condition():
+                return
+        except Exception as error:  # in a thread of the engine, which has nothing to do with it
+            failed.append(error)
+        reached.set()
 
     engine._parts.writer.listeners.append(look)
     try:
         look(None)
-        assert reached.wait(20), condition
+        assert reached.wait(PATIENCE), condition
     finally:
         engine._parts.writer.listeners.remove(look)
+    if failed:
+        raise failed[0]
 
 
 def wait_for(engine: Any, run: Any, status: str) -> None:

@@ -10,6 +10,7 @@ next is on its way.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -20,6 +21,8 @@ from typing import Any
 from holdfast.engine.strand import Pause
 from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
 from holdfast.store.contract import Hints, Store, Transition
+
+log = logging.getLogger("holdfast")
 
 LARGEST = 2000
 """How many transitions share a transaction at most."""
@@ -281,10 +284,16 @@ class Writer:
         finally:
             self._committing = 0
         waiting = _answered(batch, answers)
-        hints = self.store.hints()
-        for listener in self.listeners:
-            listener(hints)
+        self._tell(self.store.hints())
         return waiting
+
+    def _tell(self, hints: Hints) -> None:
+        """Tell those who listen. It is committed already: whoever cannot hear it keeps nobody from being answered."""
+        for listener in tuple(self.listeners):  # any thread may come or go meanwhile
+            try:
+                listener(hints)
+            except Exception:
+                log.exception("somebody could not be told what was committed")
 
     def _pass_on(self, entries: list[_Entry]) -> None:
         """Let those who wait hear it on their own loop."""
