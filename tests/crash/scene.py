@@ -59,14 +59,15 @@ class Stage:
                 self.script[self.done](lab)
                 lab.settle()
                 self.done += not (store.dead or store.lost)
-        if not store.spare():
+        if store.spare():
+            lab.close()
+            return True
+        if store.dead:
             lab.abandon()
             self._notice()
-        elif store.lost:
-            self.zombies.append(lab)
         else:
-            lab.close()
-        return not (store.dead or store.lost)
+            self.zombies.append(lab)
+        return False
 
     def _notice(self) -> None:
         """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""

@@ -7,9 +7,10 @@ from contextlib import suppress
 import pytest
 
 from holdfast import workflow
+from holdfast.core.program import StepInfo
 from holdfast.errors import EngineClosed
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Crash, Plan
+from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Boundaries, Crash, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import hasty_store
 from holdfast.testing.ledger import Ledger
@@ -52,3 +53,34 @@ def test_the_dead_are_not_spared(tmp_path):
         lab.start(short_life)
     assert not store.spare() and store.dead
     lab.close()
+
+
+def test_who_was_taken_over_at_the_last_moment_is_not_spared_either(tmp_path):
+    store, lab = opened(tmp_path, Plan(2, ZOMBIE))
+    lab.start(short_life)
+    assert not store.spare() and store.lost
+    lab.close()
+
+
+def test_a_thread_that_comes_to_its_step_when_its_process_is_dead_is_gone(tmp_path):
+    ledger = Ledger()
+    ledger.done.add(("r1", "pay"))  # by somebody else, meanwhile
+    ledger.dead.add(0)
+
+    with pytest.raises(EngineClosed):
+        ledger.called(0, StepInfo("r1", "order", "pay", 1, 1, None))
+    assert (ledger.wrong, ledger.calls) == ([], {})
+
+
+def test_an_engine_is_spared_while_it_is_about_to_be_taken_over(tmp_path):
+    store, lab = opened(tmp_path, Plan(3, ZOMBIE))
+    real, told = store._prepare, []
+
+    def spared_meanwhile(batch, side):
+        told.append(store.spare() if side else None)
+        real(batch, side)
+
+    store._prepare = spared_meanwhile
+    assert lab.run_to_end(short_life) == "lived"
+    lab.close()
+    assert True in told and not store.lost

@@ -54,7 +54,8 @@ class Boundaries:
         if self.dead:
             raise EngineClosed(why="its process is dead")
         self.count += 1
-        side = self._plan.side if self._plan is not None and self._plan.at == self.count else None
+        plan = self._plan  # whoever spares the engine takes it away at any moment
+        side = plan.side if plan is not None and plan.at == self.count else None
         self._prepare(batch, side)
         answers = self._applied(batch)
         self._ledger.note(self._engine, batch, answers)
@@ -75,7 +76,7 @@ class Boundaries:
         """It is over: let nothing happen to this engine any more; False if it has happened already."""
         with self._fate:
             self._plan = None
-            return not self.dead
+            return not (self.dead or self.lost)
 
     def _prepare(self, batch: Sequence[c.Transition], side: str | None) -> None:
         for op in batch:
@@ -85,9 +86,7 @@ class Boundaries:
                 op.body = self._fatal(op.body)
         if side == BEFORE:
             self._die()
-        elif side == ZOMBIE:
-            self.lost = True
-            self._ledger.zombies.add(self._engine)
+        elif side == ZOMBIE and self._loses():
             self._store.apply([c.EndSession(self._session_id, crashed=True)])
 
     def _fatal(self, body: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
@@ -98,11 +97,20 @@ class Boundaries:
 
         return die_in_the_transaction
 
+    def _loses(self) -> bool:
+        """Become a zombie; False if spared at the last moment."""
+        with self._fate:
+            self.lost = self._plan is not None
+            if self.lost:
+                self._ledger.zombies.add(self._engine)
+            return self.lost
+
     def _die(self) -> None:
         with self._fate:
             if self._plan is None:
                 return  # spared at the last moment
             self.dead = True
+            self._ledger.dead.add(self._engine)
             raise Crash(f"{self._plan}")
 
 

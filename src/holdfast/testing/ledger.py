@@ -10,6 +10,7 @@ from holdfast.authoring.code.program import CodeProgram, Undo
 from holdfast.core.codec import Codec
 from holdfast.core.program import Program, RunStep, StepInfo
 from holdfast.core.records import Kind, Run
+from holdfast.errors import EngineClosed
 from holdfast.store import contract as c
 
 RUN = "crash-test"
@@ -37,6 +38,7 @@ class Ledger:
         self.registered: dict[str, list[str]] = {}
         self.stops_undoing: set[str] = set()
         self.zombies: set[int] = set()
+        self.dead: set[int] = set()
         self.cancelled = cancel_at is None
         self._cancel_at = cancel_at
         self._guard = threading.Lock()
@@ -62,8 +64,11 @@ class Ledger:
         return (RUN, self._cancel_at) in self.done
 
     def called(self, engine: int, info: StepInfo) -> None:
-        """A step is called. One whose end is recorded must not be; only a zombie cannot know."""
+        """A step is called. One whose end is recorded must not be; only a zombie cannot know. Raises EngineClosed in a thread
+        that had not come so far when its process died: such a thread is gone."""
         with self._guard:
+            if engine in self.dead:
+                raise EngineClosed(why="its process is dead")
             identity = (info.run_id, info.step)
             self.calls[identity] = self.calls.get(identity, 0) + 1
             if identity in self.done and engine not in self.zombies:
@@ -90,7 +95,7 @@ class Watched:
 
     def _watch(self, program: CodeProgram) -> None:
         want, run_id = program.want, program.run.id
-        program.undos = _Undos(self._ledger.registered, run_id)
+        program.undos = _Undos({} if self._engine in self._ledger.zombies else self._ledger.registered, run_id)
         if program.stop_undoing:
             self._ledger.stops_undoing.add(run_id)
 
