@@ -10,6 +10,7 @@ program whenever you like and start it again: the run goes on where it was. Its 
 from __future__ import annotations
 
 import sys
+import time
 
 import holdfast
 from holdfast import Engine, sleep, step, wait_signal, workflow
@@ -56,6 +57,8 @@ def main(command: str = "start", path: str = "long_wait.db") -> None:
         run = engine.start(subscription, "ann", id="ann")
         if command == "cancel":
             run.signal("cancel")
+        while run.status in ("pending", "running"):
+            time.sleep(0.01)
         try:
             print(run.result(timeout="1s"))
         except ResultTimeout:

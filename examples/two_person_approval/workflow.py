@@ -10,9 +10,10 @@ what people were shown. Stop the program whenever you like: the gate stays open.
 from __future__ import annotations
 
 import sys
+import time
 
 from holdfast import Engine, gate, step, workflow
-from holdfast.errors import HoldfastError, ResultTimeout
+from holdfast.errors import HoldfastError
 
 
 @step(retries=5, delay="1s")
@@ -45,6 +46,8 @@ def main(command: str = "ask", person: str = "ann", path: str = "approval.db") -
     """Ask for a payment, approve or reject it, or look how it stands."""
     with Engine(path) as engine:
         run = engine.start(pay, {"to": "the printer", "amount": 120}, "ann", id="invoice-7")
+        while run.status in ("pending", "running"):
+            time.sleep(0.01)
         if command in ("approve", "reject"):
             asked = engine.gate(run.id)
             try:
@@ -52,10 +55,7 @@ def main(command: str = "ask", person: str = "ann", path: str = "approval.db") -
                 print(f"{person}: {command}; the gate is {decided.status}")
             except HoldfastError as error:
                 print(error)
-        try:
-            print(run.result(timeout="1s"))
-        except ResultTimeout:
-            print(engine.why(run.id).reason)
+        print(engine.why(run.id).reason if engine.gates(run=run.id) else run.result())
 
 
 if __name__ == "__main__":

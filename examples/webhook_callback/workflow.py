@@ -69,7 +69,7 @@ def main(path: str = "webhook.db") -> None:
         print("provider", receive(engine, link, token, {"status": "pending"}, "r1"))
         for _ in range(2):
             print("provider", receive(engine, link, token, {"status": "paid", "amount": 120}, "r2"))
-        print(run.result(timeout="10s"))
+        print(run.result(timeout="1m"))
 
 
 if __name__ == "__main__":

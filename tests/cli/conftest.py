@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import holdfast
 from holdfast.cli.root import cli
 
-PATIENCE = 20
+PATIENCE = 60
 SOURCE = Path(holdfast.__file__).parents[1]
 
 SHOP = """
@@ -184,7 +184,11 @@ class Process:
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        return self.process.wait(PATIENCE)
+        """Wait for its end, and until all that it has said was heard."""
+        code = self.process.wait(PATIENCE)
+        for ear in self.ears:
+            ear.join(PATIENCE)
+        return code
 
     def close(self):
         if self.process.poll() is None:

@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import sqlite3
-import threading
 from datetime import datetime
 
 import pytest
 
 from holdfast import Engine
+from tests.engine.waiting import wait_until
 
 
 def test_runs_are_listed_newest_first(call):
@@ -140,9 +140,7 @@ def with_worker(call, reached):
     run = call.json("show", "last")["id"]
     with Engine(os.environ["HOLDFAST_DB"], workflows=[shop.listener, shop.sleeper]) as engine:
         engine._parts.worker.linger = 0
-        settled = threading.Event()
-        engine._parts.writer.listeners.append(lambda _: settled.set() if reached(engine, run) else None)
-        assert reached(engine, run) or settled.wait(10)
+        wait_until(engine, lambda: reached(engine, run))
 
 
 def test_why_names_the_blocker_and_the_command(call):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
 from holdfast import Engine, all_of, create_wait, wait_for, workflow
+from holdfast.testing.clock import VirtualClock
 from tests.engine.waiting import wait_for as wait_for_status
 
 
@@ -22,7 +24,8 @@ def parked(call):
 
     def parked(*args):
         call.start("shop.py:listener")
-        with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
+        now = VirtualClock(datetime.now(UTC))  # it stands still: nothing is over before the test looks
+        with Engine(call.json("db", "info")["database"], workflows=[asking], clock=now) as engine:
             run = engine.start(asking, *args)
             wait_for_status(engine, run, "waiting")
         return run.id

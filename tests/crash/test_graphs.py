@@ -171,7 +171,7 @@ def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
     with victims(kind, request, tmp_path) as (workers, engine):
         runs = engine.graphs.start_many([chain(number) for number in range(10)])
         for wanted in (9, 18):
-            until(lambda wanted=wanted: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted, seconds=60)
+            until(lambda wanted=wanted: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted)
             replace_one(workers)
         for number, run in enumerate(runs):
             total = number

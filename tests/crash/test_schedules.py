@@ -148,9 +148,9 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
     for _ in range(6):
         pause.wait(0.9)
         replace_one(workers)
-    until(lambda: len(engine.runs(limit=1000)) >= 8, seconds=30)
+    until(lambda: len(engine.runs(limit=1000)) >= 8)
     engine.pause_schedule("each second")
-    until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)), seconds=60)
+    until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)))
     ticks = sorted(int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs(limit=1000))
     assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
     assert engine.find_schedule("each second").started == len(ticks)

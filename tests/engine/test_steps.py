@@ -15,9 +15,10 @@ import pydantic
 import pytest
 
 import holdfast
-from holdfast import Fail, Retry, step, workflow
+from holdfast import Engine, Fail, Retry, step, workflow
 from holdfast.errors import BadOption, NotEncodable, RunFailed, StepFailed, WrongType
 from tests.engine.databases import execute
+from tests.engine.waiting import PATIENCE, wait_until
 
 
 class Colour(enum.Enum):
@@ -259,15 +260,16 @@ def test_a_timeout_interrupts_an_async_step(engine):
     assert seen == ["interrupted"]
 
 
-def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(engine):
-    go_on, ended = threading.Event(), threading.Event()
+def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(database, clock):
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     calls = []
 
-    @step(timeout="20ms", retries=1, delay="1ms")
+    @step(timeout="500ms", retries=1, delay="1ms")
     def slow() -> int:
         calls.append(1)
         if len(calls) == 1:
-            go_on.wait(20)
+            began.set()
+            go_on.wait(PATIENCE)
             ended.set()
             return 1
         return 2
@@ -276,11 +278,16 @@ def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(engine):
     async def use() -> int:
         return await slow.aio()
 
-    run = engine.start(use)
-    assert run.result(timeout=20) == 2
-    go_on.set()
-    assert ended.wait(20)
-    assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
+    with Engine(database, clock=clock, workflows=[use], lifetime="36500d") as engine:
+        run = engine.start(use)
+        assert began.wait(PATIENCE)
+        clock.advance("500ms")
+        wait_until(engine, lambda: [event.kind for event in run.history()] == ["step_retried"])
+        clock.advance("100ms")
+        assert run.result(timeout=PATIENCE) == 2  # however long the second attempt takes: time stands still
+        go_on.set()
+        assert ended.wait(PATIENCE)
+        assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
 
 
 def test_a_step_knows_its_key_attempt_and_generation(engine):

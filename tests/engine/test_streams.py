@@ -13,7 +13,7 @@ from holdfast import AsyncEngine, Engine, Fail, Retry, emit, null, progress, sle
 from holdfast.core.streams import LARGEST
 from holdfast.errors import BadCursor, BadOption, BadPatch, FrameTooBig, LeaseLost, ResultTimeout, RunNotFound, StreamClosed
 from holdfast.testing.crash import crash_everywhere
-from tests.engine.waiting import wait_for, wait_until
+from tests.engine.waiting import PATIENCE, wait_for, wait_until
 
 go_on = threading.Event()
 
@@ -323,12 +323,13 @@ def test_reading_is_refused_in_clear_words(engine):
 
 
 @pytest.mark.sqlite_only
-def test_a_thread_that_goes_on_after_its_step_has_ended_puts_nothing_out(engine):
-    refused = threading.Event()
+def test_a_thread_that_goes_on_after_its_step_has_ended_puts_nothing_out(database, clock):
+    began, refused = threading.Event(), threading.Event()
 
-    @step(timeout="20ms")
+    @step(timeout="500ms")
     def slow() -> None:
         emit("in time")
+        began.set()
         while not refused.is_set():
             try:
                 emit("late")
@@ -341,13 +342,17 @@ def test_a_thread_that_goes_on_after_its_step_has_ended_puts_nothing_out(engine)
         try:
             await slow()
         except holdfast.HoldfastError:
-            await sleep("50ms")
+            await wait_signal("go")
         return "done"
 
-    run = engine.start(slowly)
-    assert run.result(timeout=20) == "done"
-    assert refused.wait(10)
-    assert engine.streams(run.id)[0].reason == "failed"
+    with Engine(database, clock=clock, workflows=[slowly], lifetime="36500d") as engine:
+        run = engine.start(slowly)
+        assert began.wait(PATIENCE)
+        clock.advance("500ms")
+        assert refused.wait(PATIENCE)
+        run.signal("go")
+        assert run.result(timeout=PATIENCE) == "done"
+        assert engine.streams(run.id)[0].reason == "failed"
 
 
 # Printing and logging

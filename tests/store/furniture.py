@@ -87,7 +87,7 @@ def furnished(url, through=None):
         assert store.check() == []
 
 
-def wait_until(found, seconds=10.0):
+def wait_until(found, seconds=60.0):
     """Look again and again until something is true, and return it."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not (value := found()):

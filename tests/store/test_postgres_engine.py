@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 
 import psycopg
@@ -13,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import Engine, step, wait_signal, workflow
 from holdfast.errors import StoreBusy
-from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres import PostgresStore, messenger, reader
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import wait_until
@@ -68,7 +67,7 @@ async def hang() -> str:
 async def hanging() -> str:
     return await hang()
 
-with Engine(sys.argv[1]) as engine:
+with Engine(sys.argv[1], lifetime="1h") as engine:
     say(engine.start(hanging).id)
     sys.stdin.readline()
 """
@@ -122,6 +121,7 @@ def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was
     with wire(postgres_server, tmp_path) as line, Engine(line.url(url), workflows=[paying]) as engine:
         run = engine.start(paying)
         wait_until(lambda: "cannot be written now" in caplog.text)
+        monkeypatch.undo()
         line.dead = False
 
         assert run.result(timeout=20) == 7
@@ -138,10 +138,8 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
             assert engine.run(run_id).status == "running"
             worker.send_signal(signal.SIGKILL)
             worker.wait()
-            began = time.monotonic()
 
-            assert engine.run(run_id).result(timeout=14) == "went on elsewhere"
-            assert time.monotonic() - began < 10
+            assert engine.run(run_id).result(timeout=60) == "went on elsewhere"  # its session would last for an hour
     finally:
         worker.kill()
         worker.communicate()
@@ -160,15 +158,14 @@ def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_
         assert engine.workers() == [session]
 
 
-def test_a_run_that_another_process_signals_is_woken_at_once(url):
+def test_a_run_that_another_process_signals_is_woken_at_once(url, monkeypatch):
+    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)  # nobody looks: it must be told
     with Engine(url, workflows=[patient], poll="1h") as engine, Engine(url, workflows=[patient]) as other:
         run = engine.start(patient)
         wait_until(lambda: run.status == "waiting")
-        began = time.monotonic()
         other.signal(run.id, "go", 1)
 
-        assert run.result(timeout=10) == 1
-        assert time.monotonic() - began < 5
+        assert run.result(timeout=60) == 1
 
 
 def test_an_engine_lives_by_the_clock_of_the_database(url):
@@ -229,7 +226,8 @@ def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(url, p
             postgres_server.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
             postgres_server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'crowded'")
             go_on.set()
-            wait_until(lambda: "max_connections" in caplog.text, 20)
+            wait_until(lambda: "max_connections" in caplog.text)
+            monkeypatch.undo()
             postgres_server.execute("ALTER ROLE crowded SUPERUSER CONNECTION LIMIT -1")
 
             assert run.result(timeout=30) == sum(range(15))

@@ -124,12 +124,6 @@ def other(scene):
         yield other
 
 
-@pytest.fixture
-def hasty(monkeypatch):
-    """Nobody waits long."""
-    monkeypatch.setattr(reader, "PATIENCE", 0.2)
-
-
 def kill(server, pid):
     """End a session as an administrator would, and wait until it is gone."""
     server.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
@@ -139,16 +133,18 @@ class TestALostServer:
     @pytest.mark.parametrize("kind", ["a step", "a start", "a signal", "a transactional step", "a batch"])
     @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
     def test_whoever_asks_again_later_gets_the_answer_and_nothing_is_written_twice(
-        self, scene, postgres_server, tmp_path_factory, hasty, kind, loses
+        self, scene, postgres_server, tmp_path_factory, monkeypatch, kind, loses
     ):
         words, answers, expected = play(postgres_server, tmp_path_factory.mktemp("wire"), kind)
         store, url, line = scene
         ops = KINDS[kind](store)
         line.cut(words, loses)
         line.dead = True
+        monkeypatch.setattr(reader, "PATIENCE", 0.2)  # nobody waits long
 
         with pytest.raises(StoreUnavailable, match="no server answers"):
             store.apply(ops)
+        monkeypatch.undo()
         line.dead = False
 
         assert store.apply([advance("parent", [2])])[0].now
