@@ -16,13 +16,14 @@ import pytest
 from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
 from holdfast.connect.store import open_store
 from holdfast.engine.moving import copy_store
-from holdfast.errors import BadCursor, BadOption, EngineClosed, KeyMissing, SubscriptionExists, SubscriptionNotFound
+from holdfast.errors import BadCursor, BadOption, EngineClosed, KeyMissing, StoreBusy, SubscriptionExists, SubscriptionNotFound
 from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import abandon
 from holdfast.testing.ledger import Ledger
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for, wait_until
+from tests.store import furniture
 
 
 @step
@@ -266,19 +267,21 @@ class Receiver:
     """Somebody to whom events are delivered, and who may refuse them."""
 
     def __init__(self):
-        self.heard, self.answers, self.came = [], [], threading.Event()
+        self.heard, self.answers, self.came, self.may_answer = [], [], threading.Event(), threading.Event()
+        self.may_answer.set()
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.heard.append((dict(self.headers), body))
+                receiver.came.set()
+                receiver.may_answer.wait(60)
                 answer = receiver.answers.pop(0) if receiver.answers else 204
                 self.send_response(answer)
                 if answer == 302:
                     self.send_header("Location", "/elsewhere")
                 self.end_headers()
-                receiver.came.set()
 
             def log_message(self, *_):
                 pass
@@ -292,7 +295,7 @@ class Receiver:
         """Wait until so many deliveries have come."""
         while len(self.heard) < count:
             self.came.clear()
-            assert len(self.heard) >= count or self.came.wait(20), self.heard
+            assert len(self.heard) >= count or self.came.wait(60), self.heard
 
     def events(self):
         return [(event["run_id"], event["seq"]) for event in (json.loads(body) for _, body in self.heard)]
@@ -355,6 +358,42 @@ def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(d
         assert receiver.events()[-1] == (first, 2)
         assert engine.check() == []
     assert secret not in caplog.text
+
+
+class Troubled:
+    """A store that cannot say which subscriptions there are when it is told so."""
+
+    def __init__(self, store):
+        self._store, self.trouble, self.asked = store, [], 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def subscriptions(self):
+        self.asked += 1
+        if self.trouble:
+            raise self.trouble.pop()
+        return self._store.subscriptions()
+
+
+def test_a_courier_on_its_way_is_not_sent_again_when_the_store_is_in_trouble(database, receiver):
+    store = Troubled(open_store(database))
+    with Engine(database, store=store, grace=1, poll="10ms") as engine:
+        engine.add_webhook("hook", receiver.url, kind="completions")
+        receiver.may_answer.clear()
+        ids = run_some(engine, 1)
+        receiver.wait(1)
+        store.trouble.append(StoreBusy(why="the statement was cancelled"))
+        furniture.wait_until(lambda: not store.trouble)
+        before = store.asked
+        furniture.wait_until(lambda: store.asked > before + 5)  # it looks for webhooks again
+        receiver.may_answer.set()
+        delivered(engine)
+        ids += run_some(engine, 1)
+        receiver.wait(2)
+        delivered(engine)
+
+        assert receiver.events() == ends(ids)
 
 
 def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):

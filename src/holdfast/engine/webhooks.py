@@ -123,16 +123,18 @@ class Couriers:
         self._look.set()
 
     async def forever(self) -> None:
-        """Deliver what nobody else delivers."""
-        try:
-            while not self._office.stopping:
-                self._look.clear()
-                await self._claim()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._look.wait(), self._poll)
-        finally:
-            for task in list(self._tasks.values()):
-                task.cancel()
+        """Deliver what nobody else delivers. Trouble here calls no courier back: what it has just delivered, and not yet written
+        down, would be delivered again."""
+        while not self._office.stopping:
+            self._look.clear()
+            await self._claim()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), self._poll)
+
+    def close(self) -> None:
+        """Call all couriers back."""
+        for task in list(self._tasks.values()):
+            task.cancel()
 
     async def _claim(self) -> None:
         office = self._office

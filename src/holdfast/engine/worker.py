@@ -147,6 +147,7 @@ class Worker:
         jobs = [*self._jobs, self._doubt] if self._doubt is not None else self._jobs
         for job in jobs:
             job.cancel()
+        self.couriers.close()
         for driver in list(self.drivers.values()):
             driver.close()
         for strand in list(self._strands):
