@@ -12,6 +12,7 @@ from holdfast import Fail, info, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import LeaseLost, RunExpired, RunFailed
 from holdfast.store.contract import Advance, Advanced
 from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotSettled, VirtualClock, crash_everywhere
+from tests.store.furniture import wait_until
 
 calls: list[str] = []
 
@@ -184,24 +185,31 @@ def test_the_engine_settles_only_when_steps_in_threads_have_ended(lab):
 
     @step
     def blocked() -> int:
-        gate.wait(10)
+        gate.wait(60)
         return 7
 
     @workflow
     def blocking() -> int:
         return blocked()
 
+    def is_busy_with_the_step() -> bool:
+        with pytest.raises(NotSettled) as busy:
+            lab.settle(timeout=0.05)
+        return "runs step blocked" in str(busy.value)
+
     run = lab.start(blocking)
-    with pytest.raises(NotSettled, match="runs step blocked"):
-        lab.settle(timeout=0.05)
+    wait_until(is_busy_with_the_step)
     gate.set()
 
     assert lab.finish(run) == 7
 
 
 def test_a_step_at_work_times_out_when_time_is_moved(lab):
+    began = threading.Event()
+
     @step(timeout="5s")
     async def hanging() -> None:
+        began.set()
         await asyncio.Event().wait()
 
     @workflow
@@ -209,6 +217,7 @@ def test_a_step_at_work_times_out_when_time_is_moved(lab):
         await hanging()
 
     run = lab.start(hung)
+    assert began.wait(60)
     with pytest.raises(NotSettled):
         lab.settle(timeout=0.05)
     lab.advance("6s")

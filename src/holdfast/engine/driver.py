@@ -402,7 +402,8 @@ class Driver(Happening):
             else:
                 want.task = self.host.hands.start(attempt(self, want))
                 if want.task is not None:
-                    want.note = self.host.alarms.at(self.now() + NOTE_AFTER, partial(self.note_started, want))
+                    since = self.now() if want.started_at is None else want.started_at
+                    want.note = self.host.alarms.at(since + NOTE_AFTER, partial(self.note_started, want))
 
     async def _hand_back(self) -> None:
         """The worker stops: let another one go on from here."""
