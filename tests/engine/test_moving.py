@@ -18,6 +18,7 @@ from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpt
 from holdfast.store.contract import OpenSession
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
+from tests.store.furniture import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -190,6 +191,9 @@ def test_what_a_dead_worker_held_goes_on_there(places):
         with pytest.raises(StoreInUse):
             copy(source, target)
         worker.kill()
+    with closing(open_store(source)) as store:
+        (session,) = store.sessions()
+        wait_until(lambda: store.is_alive(session) is False)  # a server takes a moment to see that somebody is gone
 
     moved = copy(source, target)
 
