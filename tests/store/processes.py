@@ -7,13 +7,16 @@ import json
 import os
 import socket
 import sys
-import time
+import threading
 
 from holdfast.core.records import Event, Kind, NewRun, Route, Session
 from holdfast.core.status import Status
 from holdfast.errors import EngineClosed
 from holdfast.store import contract as c
 from holdfast.store.sqlite import SqliteStore
+
+ENOUGH = 50
+"""How many runs somebody must get done while others do the same: less is to starve."""
 
 ROUTE = Route("default", "greet", "1", "default")
 
@@ -39,12 +42,13 @@ def open_session(store: SqliteStore, slot: int = -1) -> Session:
 
 
 def hammer(store: SqliteStore) -> None:
-    """Start, advance and finish runs for a while; say how many."""
+    """Start, advance and finish runs until told to stop; say when these are enough for one, and at the end how many."""
     session = open_session(store)
     say("ready")
     sys.stdin.readline()
-    done, until = 0, time.monotonic() + 2
-    while time.monotonic() < until:
+    done, stop = 0, threading.Event()
+    threading.Thread(target=lambda: sys.stdin.readline() and stop.set(), daemon=True).start()
+    while not stop.is_set():
         run_id = f"{session.id}-{done:06}"
         for op in (
             c.StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]", session_id=session.id)]),
@@ -57,6 +61,8 @@ def hammer(store: SqliteStore) -> None:
             assert not isinstance(answer, BaseException), answer
         assert store.run(run_id).status is Status.COMPLETED
         done += 1
+        if done == ENOUGH:
+            say(done)
     store.apply([c.EndSession(session.id, crashed=False)])
     say(done)
     store.close()

@@ -20,7 +20,7 @@ from typing import Any
 NOBODY = 65534
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 _KEPT = ("migration", "setting")
-_WIPE = f"""SET lock_timeout TO '2s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public; DO $$ DECLARE one RECORD; BEGIN
+_WIPE = f"""SET lock_timeout TO '30s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public; DO $$ DECLARE one RECORD; BEGIN
     FOR one IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relname NOT IN {_KEPT} LOOP
         IF one.relkind = 'r' THEN EXECUTE 'DELETE FROM holdfast.' || one.relname; END IF;
         IF one.relkind = 'S' THEN EXECUTE 'ALTER SEQUENCE holdfast.' || one.relname || ' RESTART'; END IF;
