@@ -29,7 +29,7 @@ def statements(tmp_path):
 
         def once(n: int) -> list[str]:
             said.clear()
-            engine.start(counted, n).result(timeout=20)
+            engine.start(counted, n).result(timeout=60)
             return [statement.split()[0] for statement in said if not statement.startswith("PRAGMA data_version")]
 
         def run(n: int) -> list[str]:
