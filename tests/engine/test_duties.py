@@ -88,7 +88,7 @@ def leading(engines):
 
 def test_the_oldest_looks_after_all_and_the_others_do_not(database):
     with ExitStack() as stack:
-        opened = [open_engine(database, lifetime="60s") for _ in range(4)]
+        opened = [open_engine(database, lifetime="1h") for _ in range(4)]
         engines = [stack.enter_context(engine) for engine, _ in opened]
         stores = [store for _, store in opened]
         assert leading(engines) == [True, False, False, False]
