@@ -14,7 +14,6 @@ from holdfast.store.postgres.sql import SQL
 from tests.engine.waiting import wait_for
 from tests.store.furniture import wait_until
 
-
 WAYS = ("begin", "rows", "rows_within", "change", "change_within", "send_within", "append", "alone", "many", "script")
 """How something is said to the server."""
 
