@@ -196,6 +196,20 @@ def test_a_signal_that_comes_while_a_run_is_taken_up_counts_once(database):
         assert run.result(timeout=20) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("question", ["routes", "lanes"])
+def test_routes_that_could_not_be_read_are_read_again(database, question):
+    engine, store = open_engine(database, poll="1h")
+    with engine, closing(Engine(database)) as elsewhere:
+        run = elsewhere.start(noting, 1, delay="1d")
+        wait_until(lambda: engine._parts.worker._known._routes)
+        trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
+        other = elsewhere.start(noting, 2, lane="another")
+
+        assert other.result(timeout=60) == 4
+        assert not trouble
+        run.cancel()
+
+
 @pytest.mark.parametrize(("question", "linger"), [("signals_of", "0s"), ("histories", "0s"), ("glance", "5s")])
 def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(database, question, linger):
     engine, store = open_engine(database, lifetime="600ms", linger=linger)

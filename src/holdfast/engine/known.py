@@ -25,7 +25,11 @@ class Known:
         """Return all routes by their numbers, and learn which lanes have limits."""
         if self.stale:
             self.stale = False  # before looking, not after
-            self._routes, lanes = self._store.routes(), self._store.lanes()
+            try:
+                self._routes, lanes = self._store.routes(), self._store.lanes()
+            except BaseException:
+                self.stale = True  # it was not learned
+                raise
             self._limited = {lane.name for lane in lanes if lane.concurrency is not None or lane.by_share or lane.paused}
         return self._routes
 
