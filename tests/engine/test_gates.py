@@ -726,7 +726,7 @@ def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_com
 
     why = engine.why(run.id)
 
-    assert why.reason.startswith("it waits for ann, bob, carol to decide: 'Ship it?'; 1 of 2 more must agree (so far ann: yes)")
+    assert why.reason.startswith("it waits for ann, bob, carol to decide: 'Ship it?'; 1 more of 2 must agree (so far ann: yes)")
     assert "gives up at" in why.reason
     assert (why.blockers[0].until, why.remedy) == (found.deadline, f"holdfast decide {found.id} yes --by NAME")
 

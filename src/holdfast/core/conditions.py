@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.errors import BadCondition
+from holdfast.core.codec import JsonCodec
+from holdfast.core.texts import is_storable
+from holdfast.errors import BadCondition, NotEncodable
 
 DEEPEST = 4
 """How many levels of all-of, any-of and count may stand in each other."""
 
 LARGEST = 8192
 """Bytes of a condition as JSON, at most."""
+
+_JSON = JsonCodec()
 
 DISTINCT = ("signals", "sources", "waits")
 
@@ -421,7 +425,7 @@ def _check_count(condition: Count) -> None:
 
 def _check_leaf(leaf: Leaf) -> None:
     name = leaf.name
-    if (isinstance(leaf, Named) or name is not None) and (not isinstance(name, str) or not name.strip()):
+    if (isinstance(leaf, Named) or name is not None) and (not isinstance(name, str) or not name.strip() or not is_storable(name)):
         raise BadCondition(condition=repr(name), why="a signal has a name")
     if leaf.payload is None:
         return
@@ -430,9 +434,9 @@ def _check_leaf(leaf: Leaf) -> None:
             condition=_brief(leaf), why="a payload is matched by a mapping of its fields, such as {'currency': 'EUR'}"
         )
     try:
-        msgspec.json.encode(leaf.payload)
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise BadCondition(condition=_brief(leaf), why=f"a payload is matched by plain data: {error}") from None
+        _JSON.encode(leaf.payload, what="it")
+    except NotEncodable as error:
+        raise BadCondition(condition=_brief(leaf), why=f"a payload is matched by plain data: {error.facts['value']}") from None
 
 
 def _brief(condition: Condition) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption
 
 
@@ -13,7 +14,7 @@ def checked_tags(tags: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(tags, Mapping):
         raise BadOption(option="tags", value=tags, why='give names and values, such as {"customer": "7"}')
     for name, value in tags.items():
-        if not isinstance(name, str) or not name or not isinstance(value, str | int):
+        if not isinstance(name, str) or not name or not isinstance(value, str | int) or not is_storable(f"{name}{value}"):
             raise BadOption(option="tags", value={name: value}, why="a tag has a name and a text")
     return {name: str(value) for name, value in tags.items()}
 
@@ -22,7 +23,7 @@ def checked_text(option: str, value: Any) -> str | None:
     """Return a text of one line, or None; refuse anything else."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value or "\x00" in value:
+    if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value or not is_storable(value):
         raise BadOption(option=option, value=value, why="it must be a text of one line, 1 to 200 characters")
     return value
 
@@ -58,7 +59,7 @@ def checked_capabilities(capabilities: str | Iterable[str]) -> tuple[str, ...]:
         raise BadOption(option="capabilities", value=capabilities, why="they are words without commas")
     found = [capabilities] if isinstance(capabilities, str) else list(capabilities)
     for one in found:
-        if not isinstance(one, str) or not one or "," in one or any(letter <= " " or letter == "\x7f" for letter in one):
+        if not isinstance(one, str) or not one or "," in one or not is_storable(one) or any(x <= " " or x == "\x7f" for x in one):
             raise BadOption(option="capabilities", value=one, why="a capability is a word without commas")
     found = sorted(set(found))
     if len(found) > MOST_CAPABILITIES or len(",".join(found).encode()) > LONGEST_CAPABILITIES:

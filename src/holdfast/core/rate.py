@@ -28,16 +28,16 @@ class Rate(msgspec.Struct, frozen=True):
                 raise BadOption(option=f"rate {name}", value=value, why="it must be a whole number of at least 1")
 
 
-def parse_rate(text: str) -> Rate:
-    """Read "10/s", "100/m", "5/1h" or "3/10s". Raises BadOption."""
+def parse_rate(text: str, option: str = "rate") -> Rate:
+    """Read "10/s", "100/m", "5/1h" or "3/10s". Raises BadOption, which names the *option*."""
     found = re.fullmatch(_RATE, text) if isinstance(text, str) else None
     if found is None:
-        raise BadOption(option="rate", value=text, why="write it like 10/s, 100/m or 3/10s")
+        raise BadOption(option=option, value=text, why="write it like 10/s, 100/m or 3/10s")
     limit, per = found.groups()
     try:
         return Rate(int(limit), duration.parse("1" + per if per.isalpha() else per))
-    except BadDuration as error:
-        raise BadOption(option="rate", value=text, why=str(error.facts["why"])) from None
+    except (BadDuration, BadOption) as error:
+        raise BadOption(option=option, value=text, why=str(error.facts["why"])) from None
 
 
 def show(rate: Rate) -> str:

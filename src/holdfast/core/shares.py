@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption
 
 STEP = 1_000_000
@@ -42,6 +43,6 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
         raise BadOption(option="weights", value=weights, why='name shares and numbers, such as {"gold": 3}')
     for share, weight in weights.items():
         number = isinstance(weight, int | float) and not isinstance(weight, bool) and 0.001 <= weight <= 1000
-        if not isinstance(share, str) or not share or not number:
+        if not isinstance(share, str) or not share or not number or not is_storable(share):
             raise BadOption(option="weights", value={share: weight}, why="a weight is a number from 0.001 to 1000")
     return msgspec.json.encode(dict(weights)).decode()

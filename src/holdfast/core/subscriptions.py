@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from holdfast.core.options import checked_tags
 from holdfast.core.records import Kind
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadCursor, BadOption
 
 KINDS = frozenset(kind for name, kind in vars(Kind).items() if not name.startswith("_"))
@@ -127,29 +129,30 @@ def which_from(filters: Mapping[str, Any]) -> Which:
         raise BadOption(option=unknown[0], known=", ".join(known))
     for name in ("workflow", "namespace", "run"):
         value = filters.get(name)
-        if value is not None and (not isinstance(value, str) or not value):
+        if value is not None and (not isinstance(value, str) or not value or not is_storable(value)):
             raise BadOption(option=name, value=value, why="it is a name")
     tags = filters.get("tags") or {}
-    if not isinstance(tags, Mapping) or not all(isinstance(k, str) and isinstance(v, str | int) for k, v in tags.items()):
-        raise BadOption(option="tags", value=tags, why='give names and values, such as {"customer": "7"}')
-    kinds = _kinds(filters.get("kind"))
-    texts = {name: str(value) for name, value in sorted(tags.items())}
-    return Which(filters.get("workflow"), filters.get("namespace"), filters.get("run"), kinds, texts)
+    texts = dict(sorted(checked_tags(tags).items()))
+    return Which(filters.get("workflow"), filters.get("namespace"), filters.get("run"), _kinds(filters.get("kind")), texts)
 
 
 def _kinds(given: Any) -> tuple[str, ...] | None:
     if given is None:
         return None
-    names: Iterable[Any] = [given] if isinstance(given, str) else given
+    names = list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
+    if not names:
+        raise BadOption(option="kind", value=given, why="name at least one, or leave it out")
     found: set[str] = set()
     for name in names:
+        if not isinstance(name, str):
+            raise BadOption(option="kind", value=name, why="it is a word, such as completions, or a list of them")
         if name in TOPICS:
             found |= TOPICS[name]
         elif name in KINDS:
             found.add(name)
         else:
             raise BadOption(option="kind", value=name, known=", ".join([*TOPICS, *sorted(KINDS)]))
-    return tuple(sorted(found)) or None
+    return tuple(sorted(found))
 
 
 def cursor_of(place: Place, installation: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core import budgets
 from holdfast.core.records import Budget, Limits
+from holdfast.core.texts import is_storable
 from holdfast.engine.client import Request
 from holdfast.errors import BadOption, BudgetNotFound
 from holdfast.store import contract as c
@@ -107,6 +108,6 @@ def _amounts(spent: Mapping[str, int]) -> dict[str, int | Decimal]:
 
 
 def _key(key: object) -> str | None:
-    if key is not None and (not isinstance(key, str) or not key or len(key) > 200):
+    if key is not None and (not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key)):
         raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
     return key

@@ -20,6 +20,7 @@ from holdfast.core.rate import parse_rate
 from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
 from holdfast.core.status import FINAL, Status
+from holdfast.core.texts import is_storable
 from holdfast.engine import past
 from holdfast.engine.failure import as_error
 from holdfast.engine.ids import new_id
@@ -174,7 +175,7 @@ class Client:
         self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
     ) -> Request:
         """Send a signal; the answer is Delivery."""
-        if not isinstance(name, str) or not name.strip():
+        if not isinstance(name, str) or not name.strip() or not is_storable(name):
             raise BadOption(option="name", value=name, why="a signal has a name")
         data = self.codec.encode(payload, what=f"signal {name!r}")
         key, source = checked_text("key", key), checked_text("source", source)
@@ -327,10 +328,15 @@ class Client:
         rate_per_share: str | None = None, weights: Mapping[str, Any] | None = None, draining: bool = False,
     ) -> Request:  # fmt: skip
         """Set the limits of a lane."""
+        if checked_text("lane", name) is None:
+            raise BadOption(option="lane", value=name, why="a lane has a name")
+        for option, flag in (("paused", paused), ("draining", draining)):
+            if not isinstance(flag, bool):
+                raise BadOption(option=option, value=flag, why="it is True or False")
         if per_share is not None and (not isinstance(per_share, int) or isinstance(per_share, bool) or per_share < 0):
             raise BadOption(option="per_share", value=per_share, why="it is a number of runs")
-        each = None if rate_per_share is None else parse_rate(rate_per_share)
-        if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 0):
+        each = None if rate_per_share is None else parse_rate(rate_per_share, "rate_per_share")
+        if concurrency is not None and (not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 0):
             raise BadOption(option="concurrency", value=concurrency, why="it is a number of runs")
         limits = None if rate is None else parse_rate(rate)
         lane = Lane(

@@ -453,18 +453,19 @@ class Driver(Happening):
 
     async def _pay(self, want: Paying) -> None:
         """Take from the budgets what the code wants, or let it wait."""
-        op = self.payment(want, self._seq + 1)
-        answer = await self._persist(op)
-        if isinstance(answer, Refused):
-            event = self.refused(want, answer.breach)
-            if event is not None:
-                self.batch.events.append(event)
-        else:
-            self._seq += 1
-            event = op.event
-            self.note_breach(answer.breach)
+        event = denied = self.uncounted(want)
+        if event is None:
+            op = self.payment(want, self._seq + 1)
+            answer = await self._persist(op)
+            if isinstance(answer, Refused):
+                event = denied = self.refused(want, answer.breach)
+            else:
+                self._seq, event = self._seq + 1, op.event
+                self.note_breach(answer.breach)
         if event is None:
             return
+        if denied is not None:
+            self.batch.events.append(denied)
         del self.wants[want.command.id]
         assert self._program is not None
         await self._do(await self._program.feed([event]))
@@ -473,7 +474,8 @@ class Driver(Happening):
         """The run cannot go on without a person: say why, and lose nothing."""
         foreseen = isinstance(error, HoldfastError)
         log.error("run %s of %s is stuck: %s", self.run.id, self.run.workflow, error, exc_info=None if foreseen else error)
-        self._seq = max(self._seq, max((event.seq for event in self.host.store.history(self.run.id)), default=0)) + 1
+        # What was refused is not in the history, whatever number it was given here.
+        self._seq = max((event.seq for event in self.host.store.history(self.run.id)), default=0) + 1
         data = as_data(error)
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, status=Status.STUCK, keep=False, error=data,

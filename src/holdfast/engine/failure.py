@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.records import ErrorInfo, Run
 from holdfast.core.status import Status
+from holdfast.core.texts import readable
 from holdfast.errors import HoldfastError, RunCancelled, RunExpired, RunFailed, RunStuck
 
 LONGEST = 8000
@@ -26,8 +27,27 @@ def as_data(error: BaseException, **facts: object) -> bytes:
     """Return what is kept of an exception: its type, message and traceback, never the object."""
     kept = {**(error.facts if isinstance(error, HoldfastError) else {}), **facts}
     text = "".join(traceback.format_exception(error))[-LONGEST:]
-    info = ErrorInfo(type(error).__name__, str(error), text, {name: _plain(value) for name, value in kept.items()})
-    return msgspec.json.encode(info)
+    info = ErrorInfo(type(error).__name__, _message(error), text, {name: _plain(value) for name, value in kept.items()})
+    try:
+        return msgspec.json.encode(info)
+    except UnicodeEncodeError:  # it tells of bytes that are no text, such as the name of a file
+        return msgspec.json.encode(_legible(msgspec.to_builtins(info)))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as trouble:
+        return f"it cannot say what it is: {type(trouble).__name__}"
+
+
+def _legible(value: Any) -> Any:
+    """Return plain data with all its texts such that they can be stored."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {_legible(name): _legible(one) for name, one in value.items()}
+    return [_legible(one) for one in value] if isinstance(value, list) else value
 
 
 def _plain(value: object) -> object:

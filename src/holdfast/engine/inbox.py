@@ -12,6 +12,8 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.gates import rules
 from holdfast.core.gates.records import APPROVE, OPEN, REJECT, STATUSES, Gate
 from holdfast.core.gates.rules import Decision
+from holdfast.core.options import checked_count
+from holdfast.core.texts import is_storable
 from holdfast.core.tokens import Key, Token
 from holdfast.engine.client import Moment, Request, instant
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
@@ -50,7 +52,7 @@ class Inbox:
         return self.store.gates(
             c.GateFilter(
                 statuses=wanted, person=name("mine", mine), roles=names("role", role), run_id=run, workflow=workflow,
-                namespace=namespace, late=self.store.now() if overdue else None, after=after, limit=limit,
+                namespace=namespace, late=self.store.now() if overdue else None, after=after, limit=checked_count("limit", limit),
             )
         )  # fmt: skip
 
@@ -206,7 +208,7 @@ def name(option: str, given: str | None) -> str | None:
 
 def needed(option: str, given: object) -> str:
     """Return a name that must be there; refuse what is none."""
-    if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_NAME or "\0" in given:
+    if not isinstance(given, str) or not given.strip() or len(given) > LONGEST_NAME or not is_storable(given):
         raise BadOption(option=option, value=given, why="it must be a name")
     return given
 
@@ -220,6 +222,6 @@ def names(option: str, given: Names) -> tuple[str, ...]:
 def _text(option: str, given: str | None) -> str | None:
     if given is None:
         return None
-    if not isinstance(given, str) or len(given) > LONGEST_TEXT or "\0" in given:
-        raise BadOption(option=option, why="it must be a text that is not too long")
+    if not isinstance(given, str) or len(given) > LONGEST_TEXT or not is_storable(given):
+        raise BadOption(option=option, why=f"it must be a text of at most {LONGEST_TEXT} characters, without NUL characters")
     return given

@@ -9,6 +9,7 @@ from holdfast.core import duration, streams
 from holdfast.core.duration import Duration
 from holdfast.core.options import checked_text
 from holdfast.core.streams import FrameKind, Mode, NewFrame, Output, Progress, StreamPart
+from holdfast.core.texts import is_storable
 from holdfast.engine.client import Client, Request
 from holdfast.engine.holding import Holding
 from holdfast.errors import BadOption, FrameTooBig
@@ -27,7 +28,7 @@ class Frames:
             raise BadOption(option="percent", why="say how far it is: a percentage, a message, or both")
         if percent is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100):
             raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
-        if message is not None and (not isinstance(message, str) or len(message) > 1000 or "\x00" in message):
+        if message is not None and (not isinstance(message, str) or len(message) > 1000 or not is_storable(message)):
             raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
         words = None if message is None else self._vault.text(message)
         told = Progress(None if percent is None else float(percent), words, self._store.now())

@@ -15,6 +15,7 @@ from holdfast.engine.failure import as_data
 from holdfast.engine.listening import Listening
 from holdfast.engine.outcomes import without_room
 from holdfast.engine.wants import Paying, Step
+from holdfast.errors import HoldfastError, UnknownDimension
 from holdfast.store.contract import Advance, Refused, Reserve, Spend, Spent
 
 LOOK_AGAIN = 1_000_000
@@ -302,10 +303,21 @@ class Spender(Listening):
         event = Event(Kind.BUDGET_RESERVED, command.id, data, seq=seq, at=now)
         return Reserve(**whose, key=command.id, amounts=command.amounts, event=event, under=command.under, force=force)
 
+    def uncounted(self, want: Paying) -> Event | None:
+        """Say that the code wants what none of the run's budgets counts, if so: nothing is taken, and it hears of it."""
+        try:
+            self.check_dimensions(want.command.amounts)
+        except UnknownDimension as error:
+            return self._denied(want, error)
+        return None
+
+    def _denied(self, want: Paying, error: HoldfastError) -> Event:
+        kind = Kind.BUDGET_SPENT if isinstance(want.command, p.Spend) else Kind.BUDGET_RESERVED
+        return Event(kind, want.command.id, error=as_data(error), at=self.now())
+
     def refused(self, want: Paying, breach: Breach) -> Event | None:
         """There is no room for what the code wants: wait, or let it know."""
         if breach.on_breach != budgets.FAIL:
             self.block(want, breach, want.command.amounts)
             return None
-        kind = Kind.BUDGET_SPENT if isinstance(want.command, p.Spend) else Kind.BUDGET_RESERVED
-        return Event(kind, want.command.id, error=as_data(budgets.exceeded(breach, want.command.amounts)), at=self.now())
+        return self._denied(want, budgets.exceeded(breach, want.command.amounts))

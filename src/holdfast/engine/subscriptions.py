@@ -20,6 +20,7 @@ from holdfast.core.subscriptions import (
     place_of,
     which_from,
 )
+from holdfast.core.texts import is_storable
 from holdfast.engine.client import Request
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadOption, SubscriptionNotFound
@@ -87,7 +88,7 @@ class Subscriptions:
         limit = ATTEMPTS if attempts is None else attempts
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
             raise BadOption(option="attempts", value=attempts, why="it is a number from 1 to 1000")
-        if secret is not None and (not isinstance(secret, str) or len(secret) < 16):
+        if secret is not None and (not isinstance(secret, str) or len(secret) < 16 or not is_storable(secret)):
             raise BadOption(option="secret", why="it must be a text of at least 16 characters")
         op = c.Subscribe(
             checked_name(name), WEBHOOK, which_from(filters), self.start(after, NOW), checked_url(url),
@@ -157,11 +158,13 @@ def checked_url(url: Any) -> str:
         raise BadOption(option="url", value=url, why="it must be like https://example.org/hook")
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port_fits = parts.port is None or 0 < parts.port < 65536
-    except ValueError:
-        port_fits = False
+    except ValueError:  # a port that is none, or half an address
+        raise BadOption(
+            option="url", value=url if "@" not in url else "...", why="it must be like https://example.org/hook"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
         raise BadOption(option="url", value=url if "@" not in url else "...", why="it must be like https://example.org/hook")
     if parts.username is not None or parts.password is not None:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import Effect
-from holdfast.core.options import checked_text
+from holdfast.core.options import checked_count, checked_text
 from holdfast.core.records import Wait
 from holdfast.core.tokens import Token
 from holdfast.engine.client import Request
@@ -80,7 +80,7 @@ def _only_step(store: c.Store, run_id: str) -> str:
 
 def listed(store: c.Store, run_id: str | None, *, escalated: bool, limit: int) -> list[WaitInfo]:
     """Return waits, with the name of the key and a fingerprint of the token, never the token."""
-    found = store.waits(run_id, escalated=escalated, limit=limit)
+    found = store.waits(run_id, escalated=escalated, limit=checked_count("limit", limit))
     keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
     ended = run_id is not None and (run := store.run(run_id)) is not None and run.finished_at is not None
     good = {key.kid for key in keys if key.is_good(now)}

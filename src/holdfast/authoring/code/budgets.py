@@ -17,7 +17,8 @@ from holdfast.core.budgets import Amount, amounts_from
 from holdfast.core.program import Reserve, Settle, Spend
 from holdfast.core.purse import Purse, current_purse
 from holdfast.core.records import ErrorInfo, Event
-from holdfast.errors import BadOption, BudgetExceeded, NotInWorkflow
+from holdfast.core.texts import is_storable
+from holdfast.errors import BadOption, BudgetExceeded, NotInWorkflow, UnknownDimension
 
 
 class _Done(Awaitable[None]):
@@ -50,7 +51,7 @@ def spent(*, key: str | None = None, **amounts: Amount) -> Awaitable[None]:
 
 def _take(amounts: dict[str, Amount], key: str | None, *, fact: bool) -> Awaitable[None]:
     found = amounts_from(amounts)
-    if key is not None and (not isinstance(key, str) or not key or len(key) > 200):
+    if key is not None and (not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key)):
         raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
     program = current_program.get()
     if current_step.get() is not None:
@@ -72,7 +73,7 @@ def _spending(program: CodeProgram, amounts: dict[str, int], key: str | None, fa
 def _granted(event: Event) -> None:
     if event.error is not None:
         info = msgspec.json.decode(event.error, type=ErrorInfo)
-        raise BudgetExceeded(**info.facts)
+        raise (UnknownDimension if info.type == UnknownDimension.__name__ else BudgetExceeded)(**info.facts)
 
 
 async def _fulfil(program: AsyncProgram, wish: Wish) -> Any:

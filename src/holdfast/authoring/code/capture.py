@@ -16,6 +16,7 @@ from typing import Any
 
 from holdfast.core.program import StepInfo
 from holdfast.core.streams import LARGEST, FrameKind
+from holdfast.core.texts import readable
 from holdfast.errors import HoldfastError
 
 LONGEST = LARGEST // 8
@@ -40,6 +41,8 @@ class _Page:
             self.put(kind, line)
 
     def put(self, kind: FrameKind, value: Any, name: str | None = None) -> None:
+        if isinstance(value, str):
+            value = readable(value)
         pieces = [value[at : at + LONGEST] for at in range(0, len(value), LONGEST)] or [""] if isinstance(value, str) else [value]
         for piece in pieces:
             try:
@@ -89,7 +92,7 @@ class _Handler(logging.Handler):
                 self.handleError(record)
                 return
             told["message"] = told["message"][:LONGEST]
-            page.put(FrameKind.EVENT, told, "log")
+            page.put(FrameKind.EVENT, {field: readable(text) for field, text in told.items()}, "log")
 
 
 _handler = _Handler()

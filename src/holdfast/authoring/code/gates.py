@@ -17,6 +17,7 @@ from holdfast.core.gates.records import APPROVE, CONTINUE, FAIL, REJECT, Escalat
 from holdfast.core.gates.rules import check_quorum
 from holdfast.core.program import OpenGate
 from holdfast.core.records import Event
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption, GateExpired, GateRejected, GateWithdrawn, HoldfastError, WrongAnswer, WrongType
 
 Options = Iterable[str | Mapping[str, Any]] | Mapping[str, str]
@@ -35,6 +36,10 @@ def asking(
     """Ask people for a decision."""
     if not isinstance(prompt, str) or not prompt.strip():
         raise BadOption(option="prompt", value=prompt, why="people must be told what they decide on")
+    if not is_storable(prompt):
+        raise BadOption(option="prompt", value=prompt, why="it must be a text without NUL characters, and Unicode")
+    if timeout is None and on_timeout != FAIL:
+        raise BadOption(option="on_timeout", value=on_timeout, why="there is no timeout")
     every, listed = _reminders(remind)
     terms = Terms(
         options=_options(options), quorum=_quorum(quorum), exclude=_names("exclude", exclude), on_timeout=on_timeout,
@@ -90,7 +95,7 @@ def _options(given: Options | None) -> tuple[Option, ...]:
     if isinstance(given, str):
         raise BadOption(option="options", value=given, why='give a list, such as ["yes", "no"]')
     if isinstance(given, Mapping):
-        found = [Option(_text("options", value), str(label)) for value, label in given.items()]
+        found = [Option(_text("options", value), _text("options", label)) for value, label in given.items()]
     else:
         found = [_option(one) for one in given]
     if not found:
@@ -111,12 +116,13 @@ def _option(given: Any) -> Option:
     if unknown or given.get("means") not in (None, APPROVE, REJECT):
         why = 'an option is a text, or has a "value", and may have a "label" and "means": "approve" or "reject"'
         raise BadOption(option="options", value=dict(given), why=why)
-    return Option(_text("options", given.get("value")), given.get("label"), given.get("means"))
+    label = given.get("label")
+    return Option(_text("options", given.get("value")), None if label is None else _text("options", label), given.get("means"))
 
 
 def _text(option: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST or "\0" in value:
-        raise BadOption(option=option, value=value, why="it must be a text")
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST or not is_storable(value):
+        raise BadOption(option=option, value=value, why=f"it must be a text of 1 to {LONGEST} characters")
     return value
 
 

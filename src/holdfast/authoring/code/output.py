@@ -11,6 +11,7 @@ from holdfast.authoring.code.step import current_step
 from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.core.streams import LARGEST, TTL, FrameKind, Mode, null
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption
 
 PIECE = LARGEST // 8
@@ -51,11 +52,15 @@ class Stream:
 
     def error(self, text: str) -> None:
         """Append text, as a step prints it to stderr."""
+        if not isinstance(text, str):
+            raise BadOption(option="text", value=type(text).__name__, why="write bytes with write(), or emit a value")
         for start in range(0, len(text), PIECE):
             self._put(FrameKind.STDERR, text[start : start + PIECE])
 
     def emit(self, value: Any, *, name: str | None = None) -> None:
         """Append a value; *name* says what kind of thing it is."""
+        if name is not None and (not isinstance(name, str) or not name or len(name) > 200 or not is_storable(name)):
+            raise BadOption(option="name", value=name, why="it must be a text of 1 to 200 characters")
         if self._mode == Mode.SUMMARY:
             self.patch(value)
         else:
@@ -105,7 +110,7 @@ def progress(percent: float | None = None, message: str | None = None) -> None:
     """Say how far the run is. What is not said stays as it was."""
     if percent is not None and (isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100):
         raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
-    if message is not None and (not isinstance(message, str) or len(message) > 1000):
+    if message is not None and (not isinstance(message, str) or len(message) > 1000 or not is_storable(message)):
         raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
     sink, step, attempt, code = _here()
     if sink is not None and (percent is not None or message is not None):

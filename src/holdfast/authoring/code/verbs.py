@@ -14,6 +14,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.program import AwaitSignal, CancelRun, SendSignal, SetTimer
 from holdfast.core.records import Event, Kind
 from holdfast.core.retry import RetryPolicy
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption, NotInWorkflow
 
 
@@ -32,7 +33,7 @@ def sleeping(program: CodeProgram, length: Duration) -> Wish:
 
 def awaiting_signal(program: CodeProgram, name: str, timeout: Duration | None, type: Any) -> Wish:
     """Wait for a signal of that name."""
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not name.strip() or not is_storable(name):
         raise BadOption(option="name", value=name, why="a signal has a name")
 
     def understand(event: Event) -> Any:

@@ -15,6 +15,7 @@ from holdfast.core.conditions import AllOf, AnyOf, Condition, Count, Handed, Nam
 from holdfast.core.duration import Duration
 from holdfast.core.program import AwaitCondition, CreateWait
 from holdfast.core.records import Event, Kind
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
 
 ON_TIMEOUT = ("fail", "cancel", "expire", "continue", "escalate")
@@ -131,7 +132,7 @@ def condition_of(what: Any) -> Condition:
 
 def creating(program: CodeProgram, name: str, expires: Duration | None) -> Wish:
     """Open a wait that can be handed out."""
-    if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name:
+    if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name or not is_storable(name):
         raise BadOption(option="name", value=name, why="a wait has a name: a text of one line, 1 to 200 characters")
     limit = None if expires is None else duration.parse(expires)
     step = program.identify(f"create {name}")

@@ -217,6 +217,9 @@ def _ended(facts: Facts) -> str:
     if run.status is Status.CANCELLED:
         return f"it was cancelled: {run.cancel_reason or error_of(run.error).get('message') or 'no reason given'}"
     if run.status is Status.EXPIRED:
+        told = error_of(run.error).get("message")
+        if run.deadline is None and told:  # it was not its deadline: a wait that is given up can let a run expire, too
+            return f"it expired: {told}"
         return "it passed its deadline" + (f" of {moment(run.deadline)}" if run.deadline else "")
     return f"it was {run.status.value}"
 

@@ -11,9 +11,9 @@ import msgspec
 from holdfast.core import budgets
 from holdfast.core.conditions import Condition, Handed, Tally, handed_out
 from holdfast.core.gates import rules
-from holdfast.core.gates.records import APPROVE, OPEN, REJECT, Act
+from holdfast.core.gates.records import APPROVE, CONTINUE, FAIL, OPEN, REJECT, Act
 from holdfast.core.records import Kind
-from holdfast.core.why.facts import Blocker, Facts, Why, last_at, until
+from holdfast.core.why.facts import Blocker, Facts, Why, last_at, moment, until
 
 Wait = Mapping[str, Any]
 
@@ -73,10 +73,13 @@ def _gate(facts: Facts, wait: Wait) -> Blocker:
     if gate.status != OPEN:
         return Blocker(kind="gate", text=f"its gate {gate.prompt!r} is {gate.status}; it is about to go on", since=gate.closed_at)
     needs, left = gate.terms.quorum, rules.missing(gate, entries)
-    people = "" if needs == 1 else f"; {left} of {needs} more must agree"
+    people = "" if needs == 1 else f"; {left} more of {needs} must agree"
     told = [f"{vote.person}: {vote.choice}" for vote in rules.votes(entries)]
     so_far = f" (so far {', '.join(told)})" if told else ""
-    end = "" if gate.deadline is None else f"; it gives up at {until(gate.deadline, facts.now)}"
+    then = {FAIL: "it fails", CONTINUE: "it goes on without a choice"}.get(
+        gate.terms.on_timeout, f"{gate.terms.on_timeout!r} is chosen"
+    )
+    end = "" if gate.deadline is None else f"; it gives up at {until(gate.deadline, facts.now)}, then {then}"
     nudged = [entry.kind for entry in entries if entry.kind in (Act.REMINDED, Act.ESCALATED)]
     nudges = f"; {', '.join(f'{kind} {nudged.count(kind)} times' for kind in dict.fromkeys(nudged))}" if nudged else ""
     who = rules.told_who(gate)
@@ -190,7 +193,7 @@ def _condition(facts: Facts, wait: Wait) -> Blocker:
     here = tally.here()
     text += f"; {', '.join(here)} {'has' if len(here) == 1 else 'have'} come" if here else ""
     if escalated is not None:
-        text = f"it needs a person since {until(int(escalated), facts.now)}: {text}"
+        text = f"it needs a person since {moment(int(escalated))}: {text}"
     elif limit is not None:
         text += f"; it gives up at {until(int(limit), facts.now)}, {_THEN.get(str(wait.get('on_timeout')), '')}".rstrip(", ")
     gone = _expired(wait, facts.now)

@@ -15,6 +15,7 @@ from holdfast.core import duration
 from holdfast.core.duration import Duration
 from holdfast.core.records import Retention
 from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption, UnknownWorkflow
 from holdfast.store import contract as c
 from holdfast.store.tables import FORGETTABLE
@@ -48,7 +49,7 @@ def checked_rule(
     known: set[str],
 ) -> Retention:  # fmt: skip
     """Return a rule; refuse one that makes no sense. Raises BadOption, BadDuration, UnknownWorkflow."""
-    if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name:
+    if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name or not is_storable(name):
         raise BadOption(option="name", value=name, why="a rule has a name of one line")
     if what != RUNS and what not in FORGETTABLE:
         raise BadOption(option="what", value=what, known=", ".join([RUNS, *FORGETTABLE]))
@@ -59,7 +60,7 @@ def checked_rule(
     if age is not None and age < 0:
         raise BadOption(option="older_than", value=older_than, why="it is how long ago a run has ended")
     for option, value in (("keep_last", keep_last), ("max_bytes", max_bytes)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= EVER):
             raise BadOption(option=option, value=value, why="it is a whole number, 1 or more")
     if age is None and keep_last is None and max_bytes is None:
         raise BadOption(option="retention", why="it has no bound: say older_than, keep_last or max_bytes")

@@ -16,7 +16,7 @@ from holdfast.store.contract import Checked
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list, spelled
-from holdfast.store.postgres.trouble import Again, Lost, NotNow, in_our_words
+from holdfast.store.postgres.trouble import UNSENDABLE, Again, Lost, NotNow, in_our_words
 from holdfast.store.reading import RowReader
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class PostgresReader(RowReader):
             db = self._connect()
         try:
             return db.rows(sql, values)
-        except psycopg.DataError as error:
+        except UNSENDABLE as error:
             raise in_our_words(error) from error
         finally:
             self._give_back(db)

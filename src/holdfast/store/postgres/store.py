@@ -29,7 +29,7 @@ from holdfast.store.postgres.letters import Letter, Teller, leave, left, letter
 from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
-from holdfast.store.postgres.trouble import Again, Lost, in_our_words
+from holdfast.store.postgres.trouble import UNSENDABLE, Again, Lost, in_our_words
 from holdfast.store.postgres.writing import Attempt, Unsettled
 
 FORK_PATIENCE = 5.0
@@ -131,9 +131,9 @@ class PostgresStore(PostgresReader):
         except StoreReadOnly:
             self._writer.close()  # there may be another server by now
             raise
-        except psycopg.DataError as error:
-            raise in_our_words(error) from error
-        return [in_our_words(self._settled.pop(id(op))[1]) for op in batch]
+        except UNSENDABLE as error:
+            raise in_our_words(error, batch[0]) from error
+        return [in_our_words(self._settled.pop(id(op))[1], op) for op in batch]
 
     def _write(self, ops: Sequence[c.Transition]) -> None:
         """Try to write, and settle what was written."""

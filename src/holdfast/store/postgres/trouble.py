@@ -18,6 +18,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from holdfast.store import words
 from holdfast.store.postgres.address import redacted
 
 
@@ -53,6 +54,11 @@ _MEANING: dict[str, tuple[type[StoreError], str]] = {
     "XX001": (StoreCorrupt, "the server found damaged data"),
     "XX002": (StoreCorrupt, "the server found a damaged index: REINDEX may help"),
 }
+_MIXED = re.compile(
+    r"operator does not exist: (text|character varying) \S+ (smallint|integer|bigint|numeric|double precision|boolean)"
+)
+"""A number is compared with a text: that is what was asked for, and not how the tables are."""
+
 _TABLES_DIFFER = frozenset({"42P01", "42703", "3F000", "42883"})
 
 _UNREACHABLE: list[tuple[str, type[StoreError], str, bool]] = [
@@ -83,6 +89,8 @@ def translated(error: Exception, shown: str) -> Exception:
     if code in _MEANING:
         kind, why = _MEANING[code]
         return kind(database=shown, why=why, reason=reason)
+    if code == "42883" and _MIXED.search(reason):
+        return BadOption(option="text", why="ids, names and keys are texts, and this is none")
     if code in _TABLES_DIFFER:
         return StoreForeign(database=shown, reason=reason)
     if code.startswith("08") or code in _LOST or (code == "0A000" and "cached plan" in reason):
@@ -102,11 +110,17 @@ def unreachable(error: psycopg.Error, shown: str) -> NotNow | HoldfastError:
     return NotNow(StoreUnavailable(database=shown, reason=_reason(text)))
 
 
-def in_our_words(answer: Any) -> Any:
+UNSENDABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
+"""What is raised for a value that the database cannot store."""
+
+_NUL = ("NUL", "0x00", "\\u0000")
+
+
+def in_our_words(answer: Any, op: object = None) -> Any:
     """Return an answer, or our word for what the database cannot store."""
-    if isinstance(answer, psycopg.DataError) and "NUL" in f"{answer}".replace("0x00", "NUL"):
+    if isinstance(answer, psycopg.DataError) and any(word in str(answer) for word in _NUL):
         return BadOption(option="text", why="PostgreSQL stores no NUL characters in ids, names, keys and tags")
-    return answer
+    return words.in_our_words(answer, op)
 
 
 def first_line(error: BaseException) -> str:

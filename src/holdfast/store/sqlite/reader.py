@@ -12,6 +12,7 @@ from holdfast.store.contract import Checked
 from holdfast.store.reading import RowReader, values_of
 from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection
 from holdfast.store.sqlite.sql import SQL, as_list, spelled
+from holdfast.store.words import in_our_words
 
 FLAWED = (3, 51, 3)
 """SQLite before this version can corrupt a WAL when two connections checkpoint at once."""
@@ -75,6 +76,8 @@ class SqliteReader(RowReader):
             return db.rows(sql, values)
         except Busy as error:
             raise StoreBusy(path=self._reader_path) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise in_our_words(error) from error
         finally:
             self._give_back(db)
 

@@ -25,6 +25,7 @@ from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Val
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
 from holdfast.store.sqlite.sql import SQL, as_list, numbered
+from holdfast.store.words import in_our_words
 
 LOCK_PATIENCE = 30.0
 """Seconds for which a process tries to get the write lock before it says so."""
@@ -150,9 +151,9 @@ class SqliteStore(SqliteReader):
                 return self._append(op) if op is not None and transitions.is_one_event(op) else self._transaction(batch)
             except (HoldfastError, MemoryError):
                 raise
-            except Exception:
+            except Exception as error:
                 if len(batch) == 1:
-                    raise
+                    raise in_our_words(error, batch[0]) from error
             return [self._alone(op) for op in batch]
 
     def _append(self, op: c.Advance) -> list[Any]:
@@ -169,7 +170,7 @@ class SqliteStore(SqliteReader):
         try:
             return self._transaction([op])[0]
         except Exception as error:
-            return error
+            return in_our_words(error, op)
 
     def _transaction(self, batch: Sequence[c.Transition]) -> list[Any]:
         self._refuse_when_closed()
@@ -232,7 +233,7 @@ class SqliteStore(SqliteReader):
             if not self._db.in_transaction():
                 translate(refused, self.path)  # the database itself has rolled everything back
             self._db.change("ROLLBACK TO holdfast_op")
-            tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
+            tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, in_our_words(refused, op)
         self._db.change("RELEASE holdfast_op")
         return answer
 
