@@ -8,7 +8,7 @@ import json
 import pytest
 
 import holdfast
-from holdfast import Encrypted, Engine, Retry, emit, progress, step, stream, workflow
+from holdfast import Encrypted, Engine, Retry, emit, null, progress, step, stream, workflow
 
 
 @step(retries=1, delay="1ms")
@@ -16,6 +16,7 @@ def chat() -> None:
     stream().write("two\nlines\n")
     emit({"n": 1}, name="count")
     stream("summary").patch({"a": 1})
+    stream("summary").patch({"a": None, "b": null, "c": {"d": None}})
     stream().write(b"\x00")
     if holdfast.info().attempt == 1:
         raise Retry("again")
@@ -44,8 +45,9 @@ def lines(text):
 def test_tail_shows_who_put_out_what_and_what_replaces_it(call, run):
     text = call.text("tail", run)
 
-    assert text.splitlines()[:5] == [
+    assert text.splitlines()[:6] == [
         "begins", "chat: two", "chat: lines", 'chat: count {"n":1}', 'chat: summary 1: {"a":1}',
+        'chat: summary 2: {"b":null}, deletes a, c.d',
     ]  # fmt: skip
     assert "-- chat is done again: attempt 2 replaces what was put out before" in text
     assert "chat: 1 bytes" in text
@@ -55,12 +57,12 @@ def test_tail_shows_who_put_out_what_and_what_replaces_it(call, run):
 def test_tail_as_json_is_one_object_per_line(call, run):
     frames = lines(call.text("tail", run, "--json"))
 
-    assert [frame["seq"] for frame in frames] == list(range(1, 10))
+    assert [frame["seq"] for frame in frames] == list(range(1, 12))
     assert frames[1] | {"at": ""} == {
         "seq": 2, "stream": 2, "step": "chat", "attempt": 1, "generation": 1, "kind": "stdout", "mode": "durable", "at": "",
         "value": "two\nlines\n", "name": None, "nulls": None, "version": None, "supersedes": None, "superseded_by": 3,
     }  # fmt: skip
-    assert [frame["seq"] for frame in lines(call.text("tail", run, "--json", "--after", 7))] == [8, 9]
+    assert [frame["seq"] for frame in lines(call.text("tail", run, "--json", "--after", 9))] == [10, 11]
     assert lines(call.text("tail", run, "--json", "--step", "other")) == []
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.streams import CEILING, DEEPEST, FLOOR, Rate, merge, null, plain
+from holdfast.core.streams import CEILING, DEEPEST, FLOOR, Rate, merge, null, plain, split
 from holdfast.errors import BadPatch
 
 SECOND = 1_000_000
@@ -91,3 +91,19 @@ def test_what_is_kept_has_a_floor_and_a_ceiling():
     assert [slow.came(now * 60 * SECOND, SECOND) for now in range(1, 20)][-1] == FLOOR
     assert [fast.came(1, 10 * SECOND) for _ in range(100)][-1] == CEILING
     assert Rate().came(0, SECOND) == FLOOR
+
+
+@pytest.mark.parametrize(
+    ("patch", "sets", "deleted"),
+    [
+        ({"a": None}, {}, [["a"]]),
+        ({"a": null}, {"a": None}, []),
+        ({"a": {"b": None, "c": null, "d": 1}, "e": None}, {"a": {"c": None, "d": 1}}, [["a", "b"], ["e"]]),
+        ({"a": {"b": None}}, {}, [["a", "b"]]),
+        ({"a": {}}, {"a": {}}, []),
+        ({"a": [None, null]}, {"a": [None, None]}, []),
+        ({}, {}, []),
+    ],
+)
+def test_a_null_that_is_set_is_told_from_one_that_deletes(patch, sets, deleted):
+    assert split(*plain(patch)) == (sets, deleted)

@@ -257,6 +257,18 @@ def test_a_person_wakes_a_run_that_sleeps(everywhere):
     everywhere(sleeps_until_woken, 30, signals=[releases])
 
 
+@workflow
+async def put_off(x: int) -> list[object]:
+    return [await ship("first"), x]
+
+
+def test_a_run_that_was_put_off_is_let_begin_once(everywhere):
+    def begun(lab):
+        assert [event.kind for event in lab.history(RUN)].count("run_released") <= 1
+
+    everywhere(put_off, 30, options={"delay": "30d"}, signals=[releases], early=True, check=begun)
+
+
 def test_a_person_and_a_signal_may_come_together(everywhere):
     everywhere(ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed)
 

@@ -36,6 +36,7 @@ from holdfast.errors import (
     RunCancelled,
     RunExpired,
     RunFailed,
+    RunFinished,
     TokenRefused,
     TooManySignals,
     WaitClosed,
@@ -662,3 +663,30 @@ def test_the_same_for_asyncio(database):
             assert await run.result() == ["release", None, "ann"]
 
     asyncio.run(main())
+
+
+@workflow(name="begins_when_let")
+async def begins_when_let(x: int) -> int:
+    return x
+
+
+def test_a_run_that_was_put_off_begins_when_a_person_lets_it(engine):
+    run = engine.start(begins_when_let, 7, delay="30d")
+    gathered = engine.start(begins_when_let, 8, key="doc", debounce="30d")
+    assert engine.why(run.id).remedy == f"holdfast release {run.id}"
+
+    assert engine.release(run.id, by="ann") == ""
+    assert engine.release(gathered.id) == ""
+
+    assert (run.result(timeout=20), gathered.result(timeout=20)) == (7, 8)
+    assert [event.kind for event in run.history()] == ["run_released", "run_completed"]
+    with pytest.raises(RunFinished):
+        engine.release(run.id, step="")
+
+
+def test_a_run_whose_priority_was_changed_before_it_began_begins(engine):
+    run = engine.start(begins_when_let, 7, delay="30d")
+    assert engine.prioritise(run.id, 5) == 0
+    engine.release(run.id)
+    assert run.result(timeout=20) == 7
+    assert [event.kind for event in run.history()] == ["priority_changed", "run_released", "run_completed"]

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import iso, print_line
 from holdfast.core.records import Run
-from holdfast.core.streams import Frame, FrameKind, Mode
+from holdfast.core.streams import Frame, FrameKind, Mode, split
 from holdfast.engine.frames import PAGE
 
 EPILOG = """\b
@@ -83,7 +83,17 @@ def _text(frame: Frame) -> str:
         return frame.value.rstrip("\n")
     if isinstance(frame.value, bytes):
         return f"{len(frame.value)} bytes"  # without its key a blob is shown in words, like all else
+    if frame.mode == Mode.SUMMARY and isinstance(frame.value, dict):
+        return f"summary {frame.version}: {_changes(frame)}"
     told = frame.value if isinstance(frame.value, str) else msgspec.json.encode(frame.value).decode()
     if frame.mode == Mode.SUMMARY:
         return f"summary {frame.version}: {told}"
     return f"{frame.name} {told}" if frame.name else told
+
+
+def _changes(frame: Frame) -> str:
+    """Write a patch so that a null that is set can be told from one that deletes."""
+    sets, deleted = split(frame.value, frame.nulls or [])
+    told = msgspec.json.encode(sets).decode() if sets or not deleted else ""
+    gone = f"deletes {', '.join('.'.join(path) for path in deleted)}" if deleted else ""
+    return ", ".join(part for part in (told, gone) if part)

@@ -247,6 +247,8 @@ def _run_event(event: Event) -> Tree:
         words, told = "asked to stop", str(data.get("reason", ""))
     elif event.kind == Kind.RUN_REPLAYED:
         told = f"{len(data.get('void', []))} earlier events no longer count"
+    elif event.kind == Kind.RUN_RELEASED:
+        words, told = "let begin before its time", f"by {data['by']}" if data.get("by") else ""
     elif event.kind == Kind.HISTORY_DELETED:
         told = f"{data.get('events')} events, by a retention rule"
     elif event.kind == Kind.RUN_FORKED:

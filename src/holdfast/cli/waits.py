@@ -58,7 +58,8 @@ def _as_data(wait: WaitInfo) -> dict[str, Any]:
 
 
 @click.command(
-    short_help="Let a run that waits or sleeps go on.", epilog="Example: holdfast release last --by ann --payload true"
+    short_help="Let a run that waits or sleeps go on, or begin.",
+    epilog="Example: holdfast release last --by ann --payload true",
 )
 @click.argument("run", metavar="RUN")
 @click.option("--step", metavar="STEP", help="Which of its waits, if there are several. E.g. --step wait")
@@ -66,11 +67,12 @@ def _as_data(wait: WaitInfo) -> dict[str, Any]:
 @click.option("--by", metavar="NAME", help="Who lets it go. E.g. --by ann")
 @printing
 def release(run: str, step: str | None, payload: Any, by: str | None) -> None:
-    """Let a run that waits with wait_for go on without its signals, or one that sleeps before its time."""
+    """Let a run that waits with wait_for go on without its signals, one that sleeps before its time, or one begin now that was to
+    begin later."""
     with desk().opened() as office:
         found = office.find(run)
         released = office.engine.release(found.id, step=step, payload=payload, by=by)
     if desk().as_json:
         print_json({"run": found.id, "step": released})
     else:
-        print(f"run {found.id} goes on at step {released}")
+        print(f"run {found.id} goes on at step {released}" if released else f"run {found.id} may begin now")

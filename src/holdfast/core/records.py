@@ -165,6 +165,7 @@ class Kind:
     RUN_DELAYED = "run_delayed"
     LEASE_REVOKED = "lease_revoked"
     PRIORITY_CHANGED = "priority_changed"
+    RUN_RELEASED = "run_released"
     RUN_OVERRIDDEN = "run_overridden"
     LEASE_LOST = "lease_lost"
     HISTORY_DELETED = "history_deleted"

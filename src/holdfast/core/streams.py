@@ -207,6 +207,24 @@ def _without_null(value: Any) -> Any:
     return value
 
 
+def split(patch: Mapping[str, Any], nulls: list[list[str]]) -> tuple[dict[str, Any], list[list[str]]]:
+    """Return what a patch sets, and the paths of what it deletes: a null says one or the other, as *nulls* tells."""
+    sets: dict[str, Any] = {}
+    deleted: list[list[str]] = []
+    for name, value in patch.items():
+        below = [path[1:] for path in nulls if path and path[0] == name]
+        if value is None and [] not in below:
+            deleted.append([name])
+        elif isinstance(value, Mapping):
+            sets[name], gone = split(value, below)
+            deleted += [[name, *path] for path in gone]
+            if gone and not sets[name]:
+                del sets[name]
+        else:
+            sets[name] = value
+    return sets, deleted
+
+
 def merge(document: Any, patch: Mapping[str, Any], nulls: list[list[str]]) -> dict[str, Any]:
     """Return *document* as JSON Merge Patch changes it: null deletes, but not at the paths *nulls*; objects merge."""
     found = dict(document) if isinstance(document, Mapping) else {}

@@ -32,6 +32,7 @@ TOPICS: dict[str, frozenset[str]] = {
             Kind.RUN_FORKED,
             Kind.LEASE_REVOKED,
             Kind.PRIORITY_CHANGED,
+            Kind.RUN_RELEASED,
             Kind.RUN_OVERRIDDEN,
         }
     ),

@@ -11,6 +11,7 @@ from holdfast.core.codec import Codec
 from holdfast.core.conditions import Effect
 from holdfast.core.options import checked_count, checked_text
 from holdfast.core.records import Wait
+from holdfast.core.status import Status
 from holdfast.core.tokens import Token
 from holdfast.engine.client import Request
 from holdfast.engine.listening import token_of
@@ -56,7 +57,7 @@ def deliver(
 
 
 def release(store: c.Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None) -> Request:
-    """Let what a run waits for go; the answer is the step."""
+    """Let what a run waits for go, or let it begin that was to begin later; the answer is the step, empty if it has none."""
     if step is None:
         step = _only_step(store, run_id)
     data = codec.encode(payload, what="the payload")
@@ -70,6 +71,8 @@ def _only_step(store: c.Store, run_id: str) -> str:
     run = store.run(run_id)
     if run is not None and run.waits is not None:
         steps += [wait["step"] for wait in msgspec.json.decode(run.waits) if wait.get("kind") == "timer"]
+    if not steps and run is not None and run.status is Status.PENDING and run.wake_at is not None and run.wake_at > store.now():
+        return c.BEFORE
     if not steps:
         why = "it waits for nothing that a person could let go; a plain wait for a signal ends by that signal"
         raise WaitNotFound(run=run_id, why=why)

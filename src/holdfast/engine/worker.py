@@ -291,7 +291,8 @@ class Worker:
                 return
             if self.store.overlaps and len(runs) == BATCH:
                 asked = self._ask(besides=BATCH)  # the next ones come while these begin
-            histories = self.store.histories([run.id for run in runs if run.generation > 1 or run.forked_from])
+            told = [run.id for run in runs if run.generation > 1 or run.forked_from or run.revision]  # or an operator came first
+            histories = self.store.histories(told)
             signals = self.store.signals_of([run.id for run in runs if run.revision])  # else nothing has ever reached it
             for run in runs:
                 self.hold(run, histories.get(run.id, []), signals.get(run.id, []))

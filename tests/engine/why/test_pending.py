@@ -165,6 +165,7 @@ def test_a_delayed_run_says_until_when(bench):
 
     assert found.reason == "it may not begin before 2026-01-01 01:00:00 UTC (in 1h)"
     assert kinds(found) == ["delay"]
+    assert found.remedy == "holdfast release r1"
 
 
 def test_a_delayed_run_warns_that_nobody_will_serve_it(bench):

@@ -38,8 +38,6 @@ def asking(
         raise BadOption(option="prompt", value=prompt, why="people must be told what they decide on")
     if not is_storable(prompt):
         raise BadOption(option="prompt", value=prompt, why="it must be a text without NUL characters, and Unicode")
-    if timeout is None and on_timeout != FAIL:
-        raise BadOption(option="on_timeout", value=on_timeout, why="there is no timeout")
     every, listed = _reminders(remind)
     terms = Terms(
         options=_options(options), quorum=_quorum(quorum), exclude=_names("exclude", exclude), on_timeout=on_timeout,

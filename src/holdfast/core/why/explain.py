@@ -36,9 +36,10 @@ def _pending(facts: Facts) -> Why:
     if wake_at is None or wake_at <= facts.now:
         blockers = claiming(facts)
         return told(facts, blockers, since=wake_at or last_at(facts))
-    text = f"it may not begin before {until(wake_at, facts.now)}"
-    blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at)
-    return told(facts, [blocker, *_later(facts)], since=last_at(facts))
+    text, later = f"it may not begin before {until(wake_at, facts.now)}", _later(facts)
+    remedy = None if later else f"holdfast release {facts.run.id}"  # to let it begin helps only if it could
+    blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at, remedy=remedy)
+    return told(facts, [blocker, *later], since=last_at(facts))
 
 
 def _blocked(facts: Facts) -> Why:

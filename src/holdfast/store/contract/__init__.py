@@ -129,7 +129,7 @@ from holdfast.store.contract.subscriptions import (
     SubscriptionTransition,
     Unsubscribe,
 )
-from holdfast.store.contract.waits import MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
+from holdfast.store.contract.waits import BEFORE, MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
     StartRuns
@@ -220,6 +220,7 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
 
 
 __all__ = [
+    "BEFORE",
     "ENCRYPTION",
     "HALF_COPIED",
     "MOST_SIGNALS",

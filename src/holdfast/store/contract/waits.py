@@ -41,9 +41,13 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
         return f"<signal {self.name!r} to the wait {self.wait_id}>"
 
 
+BEFORE = ""
+"""The step at which a run is that has not begun."""
+
+
 class ReleaseWait(msgspec.Struct, kw_only=True):
-    """Let what a run waits for at a step go, without its signals. Answers Delivery. Raises RunNotFound, RunFinished,
-    WaitNotFound."""
+    """Let what a run waits for at a step go, without its signals; with the step BEFORE, let one begin that was to begin later.
+    Answers Delivery. Raises RunNotFound, RunFinished, WaitNotFound."""
 
     run_id: str
     step: str

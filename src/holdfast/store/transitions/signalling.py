@@ -13,14 +13,14 @@ import msgspec
 
 from holdfast.core import conditions, tokens
 from holdfast.core.conditions import Condition, Effect
-from holdfast.core.records import Payload
+from holdfast.core.records import Event, Kind, Payload
 from holdfast.core.sealed import is_sealed
 from holdfast.errors import RunFinished, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
 from holdfast.store import contract as c
 from holdfast.store.transitions.keys import key_from
 from holdfast.store.transitions.payloads import keep
 from holdfast.store.transitions.touching import touch
-from holdfast.store.transitions.transaction import Row, Transaction, load
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seq, load
 
 
 class _Heard(msgspec.Struct):
@@ -87,11 +87,23 @@ def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
+    if op.step == c.BEFORE:
+        return _begin_now(tx, op, state)
     found = tx.rows("wait_of_step", run_id=op.run_id, step=op.step)
     if not _sleeps(state, op.step) and (not found or found[0]["id"] is not None or found[0]["closed_at"] is not None):
         raise WaitNotFound(run=op.run_id, step=op.step)
     letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step, payloads=op.payloads)  # a person is heard
     return _insert(tx, state, letter, Effect.SATISFIED, wakes=True)
+
+
+def _begin_now(tx: Transaction, op: c.ReleaseWait, state: Row) -> c.Delivery:
+    """Let a run begin that was to begin later: its time has come."""
+    if tx.change("begin_now", run_id=op.run_id, now=tx.now) != 1:
+        raise WaitNotFound(run=op.run_id, why="it was not put off, or its time has come")
+    event = Event(Kind.RUN_RELEASED, data=msgspec.json.encode({"by": op.by}), seq=last_seq(tx, op.run_id) + 1)
+    append_from_outside(tx, [(op.run_id, event)])
+    tx.hints.ready = True
+    return c.Delivery(0, Effect.SATISFIED.value)
 
 
 def _sleeps(state: Row, step: str) -> bool:

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast.core import conditions as of
 from holdfast.core import tokens
-from holdfast.core.records import Run, Wait
+from holdfast.core.records import Kind, Run, Wait
 from holdfast.core.status import Status
-from holdfast.errors import RunFinished, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
+from holdfast.errors import RunFinished, RunNotFound, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
 from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import SECOND, Bench, HandClock
+from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock
 
 KEY = c.OfferedKey("k1", b"a secret of 16 bytes or more")
 OTHER = c.OfferedKey("k2", b"another secret, just as long")
@@ -281,6 +281,24 @@ class Waiting(Bench):
         self.finish(store, run)
         with pytest.raises(RunFinished):
             self.do(store, c.ReleaseWait(run_id="r1", step="old", payload=b"1"))
+
+    def test_a_run_that_was_put_off_is_let_begin(self, store: c.Store, clock: HandClock) -> None:
+        later = clock.now() + MINUTE
+        self.start(store, "r1", available_at=later)
+        self.start(store, "r2", available_at=later)
+        assert self.claim(store) == []
+
+        self.do(store, c.ReleaseWait(run_id="r1", step=c.BEFORE, payload=b"null", by="ann"))
+
+        assert [event.kind for event in store.history("r1")] == [Kind.RUN_RELEASED]
+        assert [run.id for run in self.claim(store)] == ["r1"]
+        for run_id in ("r1", "r3"):
+            with pytest.raises((WaitNotFound, RunNotFound)):
+                self.do(store, c.ReleaseWait(run_id=run_id, step=c.BEFORE, payload=b"null"))
+        clock.move(MINUTE)
+        with pytest.raises(WaitNotFound):
+            self.do(store, c.ReleaseWait(run_id="r2", step=c.BEFORE, payload=b"null"))
+        assert [run.id for run in self.claim(store)] == ["r2"]
 
     def test_what_needs_a_person_is_listed(self, store: c.Store, clock: HandClock) -> None:
         for run_id in ("r1", "r2"):

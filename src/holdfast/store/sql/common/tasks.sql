@@ -42,7 +42,9 @@ UPDATE holdfast.run
  WHERE id = :run_id AND COALESCE(session_id, '') <> '';
 
 -- name: save_priority
-UPDATE holdfast.run SET priority = :priority, rank = rank + :shift WHERE id = :run_id;
+UPDATE holdfast.run
+   SET priority = :priority, rank = rank + :shift, revision = revision + CASE WHEN session_id IS NULL THEN 1 ELSE 0 END
+ WHERE id = :run_id;
 
 -- name: override_run
 UPDATE holdfast.run

@@ -57,3 +57,7 @@ SELECT name, wait_id, source, COUNT(*) AS times
 
 -- name: signals_to_judge
 SELECT name, wait_id, source, payload FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 AND step IS NULL ORDER BY id;
+
+-- name: begin_now
+UPDATE holdfast.run SET wake_at = :now, revision = revision + 1
+ WHERE id = :run_id AND status = 'pending' AND session_id IS NULL AND wake_at > :now;
