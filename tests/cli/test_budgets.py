@@ -88,3 +88,46 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
 def test_what_cannot_be_is_one_line_on_stderr(call, words, code, said):
     assert said in call("budgets", *words, code=code)
     assert json.loads(call("budgets", "--json")) == []
+
+
+def test_what_was_spent_elsewhere_is_counted_once(call):
+    call("budgets", "set", "team", "tokens=10")
+    for _ in range(2):
+        call("budgets", "spend", "team", "tokens=7", "--key", "invoice 7")
+
+    assert json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    assert "no room left" in call("budgets", "spend", "team", "tokens=4", code=1)
+    assert "does not count" in call("budgets", "spend", "team", "coins=4", code=2)
+    assert "too little" in call("budgets", "spend", "team", "tokens=0.0000001", code=2)
+    assert "choose another word" in call("budgets", "set", "team", "key=4", code=2)
+
+
+PROGRAM = """
+from holdfast import spend, step, workflow
+
+@step
+async def pay_by_hand(tokens: int) -> None:
+    spend(tokens=tokens)
+
+@workflow
+async def paid_by_hand(tokens: int) -> str:
+    await pay_by_hand(tokens)
+    return "paid"
+"""
+
+
+def test_a_run_is_started_with_budgets_and_for_somebody(call, tmp_path):
+    (tmp_path / "paying.py").write_text(PROGRAM)
+    target = f"{tmp_path}/paying.py:paid_by_hand"
+    call("budgets", "set", "team", "tokens=10")
+
+    assert call("run", target, "7", "--budget", "team", "--budget", "tokens=8", "--share", "ann").strip() == '"paid"'
+    assert json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    assert [one["hard"] for one in _limits(call, "tree:")] == [8]
+    assert "no such budget" in call("run", target, "7", "--budget", "nobody", "--detach", code=1)
+    assert "no amount" in call("run", target, "7", "--budget", "tokens=", "--detach", code=2)
+
+
+def _limits(call, prefix):
+    found = json.loads(call("budgets", "--json"))
+    return [one["dimensions"]["tokens"] for one in found if one["name"].startswith(prefix)]

@@ -140,3 +140,23 @@ def test_wrong_usage(call, ask):
     assert "known" in call.error("gates", "--status", "nonsense", code=2)
     call.text("approve", "last", "--by", "ann")
     assert "no gate is open" in call.error("approve", "last")
+
+
+def test_a_gate_is_updated_answered_by_a_link_and_withdrawn(call, ask):
+    run_id = ask(data={"rows": 3}, assignees=["ann"])
+    stale = call.text("gates", "link", run_id, "approve", "--by", "ann").strip()
+    before = call.json("gates", "show", run_id)["hash"]
+
+    assert call.json("gates", "update", run_id, '{"rows": 4}', "--by", "root")["data"] == {"rows": 4}
+    assert call.json("gates", "show", run_id)["hash"] != before
+    assert "has changed" in call.error("gates", "answer", stale)
+    token = call.json("gates", "link", run_id, "approve", "--by", "ann", "--expires", "2d")["token"]
+    assert "is approved: approve" in call.text("gates", "answer", token, "--feedback", "from my phone")
+    assert "is closed" in call.error("gates", "answer", token)
+    assert "not known here" in call.error("gates", "answer", "k1.x.y")
+
+    second = ask(assignees=["ann"])
+    assert "This decision is not theirs" in call.error("gates", "link", second, "approve", "--by", "bob")
+    assert "in the past" in call.error("gates", "link", second, "approve", "--by", "ann", "--expires", "0s", code=2)
+    assert "is withdrawn" in call.text("gates", "withdraw", second, "--by", "root", "--reason", "moot")
+    assert "by='root'" in call.error("approve", second, "--by", "ann")

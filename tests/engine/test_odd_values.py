@@ -30,10 +30,13 @@ ASKED = {
     "option": lambda text: gate("Ship it?", options=[text]),
     "label": lambda text: gate("Ship it?", options={"yes": text}),
     "assignee": lambda text: gate("Ship it?", assignees=[text]),
+    "nobody": lambda text: gate("Ship it?", assignees=[]),  # it would be open to anybody
+    "nobody in no role": lambda text: gate("Ship it?", roles=[]),
     "signal": lambda text: wait_signal(f"paid{text}"),
     "condition": lambda text: wait_for(all_of(f"paid{text}")),
     "wait": lambda text: create_wait(text),
     "key": lambda text: spend(tokens=1, key=text),
+    "too little": lambda text: spend(tokens="0.0000001"),
 }
 TOLD = {
     "frame": lambda text: emit(1, name=text),

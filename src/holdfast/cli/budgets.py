@@ -94,6 +94,18 @@ def raise_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: st
         _print_one(office, name)
 
 
+@budgets.command("spend", epilog="Example: holdfast budgets spend team money=0.75 --key invoice-7")
+@click.argument("name", metavar="NAME")
+@click.argument("amounts", metavar="DIMENSION=AMOUNT...", nargs=-1, required=True, type=AMOUNT)
+@click.option("--key", metavar="TEXT", help="Count it once, however often it is said with this key. E.g. --key invoice-7")
+@printing
+def spend_budget(name: str, amounts: tuple[tuple[str, str | None], ...], key: str | None) -> None:
+    """Count what was spent outside any run: all of it, or nothing when there is no room."""
+    with desk().opened() as office:
+        office.engine.spend_budget(name, dict(amounts), key=key)
+        _print_one(office, name)
+
+
 @budgets.command("reset", epilog="Example: holdfast budgets reset team")
 @click.argument("name", metavar="NAME")
 @printing

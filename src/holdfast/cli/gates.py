@@ -10,11 +10,11 @@ import click
 
 from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import iso, print_fields, print_json, print_table, seconds, short
-from holdfast.cli.values import JSON, ListValue
+from holdfast.cli.values import JSON, MOMENT, ListValue
 from holdfast.core.gates.records import APPROVE, OPEN, REJECT, STATUSES, Gate
 from holdfast.core.gates.rules import told_who
 from holdfast.core.why.facts import away
-from holdfast.engine.inbox import as_data
+from holdfast.engine.inbox import LINK_LIVES, as_data
 from holdfast.errors import GateNotFound
 from holdfast.store.contract import GateFilter
 
@@ -28,6 +28,7 @@ Examples:
   holdfast gates                             all that are open
   holdfast gates --mine ann --role finance   what ann may decide, and has not yet
   holdfast gates show last                   one of them, with what was done to it
+  holdfast gates link last yes --by ann      a token that answers it, for a mail or a button
 A GATE is its id, the first 6 or more characters of it, "last", or the id of a run that has one open gate."""
 
 _TIMES = ("opened_at", "deadline", "closed_at")
@@ -227,3 +228,60 @@ def reassign(gate: str, to: list[str] | None, roles: list[str] | None, by: str |
         found = _find(office, gate)
         done = office.engine.reassign(found, assignees=to or (), roles=roles or (), by=by or getpass.getuser(), reason=reason)
         _tell(office, done, f"{told_who(done)} may decide")
+
+
+# What whoever asked does, and links
+
+
+@gates.command("withdraw", epilog="Example: holdfast gates withdraw last --by root --reason 'no longer needed'")
+@click.argument("gate", metavar="GATE")
+@click.option("--by", metavar="NAME", help="Who says so; default: your name on this machine. E.g. --by root")
+@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'no longer needed'")
+@printing
+def withdraw_gate(gate: str, by: str | None, reason: str | None) -> None:
+    """Close a gate undecided; its workflow sees GateWithdrawn."""
+    with desk().opened() as office:
+        _tell(office, office.engine.withdraw(_find(office, gate), by=by or getpass.getuser(), reason=reason))
+
+
+@gates.command("update", epilog="Example: holdfast gates update last '{\"rows\": 4}' --by root")
+@click.argument("gate", metavar="GATE")
+@click.argument("data", metavar="DATA_JSON", type=JSON)
+@click.option("--by", metavar="NAME", help="Who says so; default: your name on this machine. E.g. --by root")
+@click.option("--reason", metavar="TEXT", help="Why. E.g. --reason 'a row was missing'")
+@printing
+def update_gate(gate: str, data: Any, by: str | None, reason: str | None) -> None:
+    """Change what is decided on: decisions made so far lapse, and people decide again."""
+    with desk().opened() as office:
+        done = office.engine.update_gate(_find(office, gate), data, by=by or getpass.getuser(), reason=reason)
+        _tell(office, done, f"people decide on {done.hash}")
+
+
+@gates.command("link", epilog="Example: holdfast gates link last yes --by ann --expires 2d")
+@click.argument("gate", metavar="GATE")
+@click.argument("choice", metavar="CHOICE")
+@click.option("--by", metavar="NAME", required=True, help="As whom the token decides. E.g. --by ann")
+@click.option("--role", "roles", metavar="A,B", type=_LIST, help="The roles that they have. E.g. --role finance")
+@click.option(
+    "--expires", metavar="WHEN", type=MOMENT, default=LINK_LIVES, show_default=True, help="Until when. E.g. --expires 2d"
+)
+@printing
+def link_gate(gate: str, choice: str, by: str, roles: list[str] | None, expires: Any) -> None:
+    """Print a token that answers a gate in one way, once: whoever has it decides in that person's place."""
+    with desk().opened() as office:
+        found = _find(office, gate)
+        token = office.engine.gate_link(found, choice, by=by, roles=roles or (), expires=expires)
+    if desk().as_json:
+        print_json({"gate": found.id, "choice": choice, "by": by, "token": str(token)})
+    else:
+        print(str(token))
+
+
+@gates.command("answer", epilog="Example: holdfast gates answer k1.eyJ... --feedback 'from my phone'")
+@click.argument("token", metavar="TOKEN", envvar="HOLDFAST_TOKEN")
+@click.option("--feedback", metavar="TEXT", help="What to tell the workflow. E.g. --feedback 'not before Monday'")
+@printing
+def answer_gate(token: str, feedback: str | None) -> None:
+    """Answer a gate with the token of a link (or HOLDFAST_TOKEN)."""
+    with desk().opened() as office:
+        _tell(office, office.engine.answer(token, feedback=feedback))

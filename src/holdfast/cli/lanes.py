@@ -10,12 +10,14 @@ import msgspec
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import print_json, print_table
-from holdfast.cli.values import TAG
+from holdfast.cli.values import TagValue
 from holdfast.core import rate
 from holdfast.core.claims import rate_of, share_rate_of
 from holdfast.core.records import Lane
 from holdfast.engine.why import at_work, look_at_workers
 from holdfast.store.contract import Store
+
+WEIGHT = TagValue("weight", "gold=3")
 
 EPILOG = """\b
 Examples:
@@ -48,7 +50,9 @@ def lanes(ctx: click.Context) -> None:
 @click.option(
     "--rate-per-share", metavar="N/TIME", help="How many of one share begin per time, or 'none'. E.g. --rate-per-share 10/m"
 )
-@click.option("--weight", "weights", multiple=True, type=TAG, help="What a share weighs against the others. E.g. --weight gold=3")
+@click.option(
+    "--weight", "weights", multiple=True, type=WEIGHT, help="What a share weighs against the others. E.g. --weight gold=3"
+)
 @click.option("--pause/--unpause", "paused", default=None, help="Let none of its runs begin, or let them begin again.")
 @click.option("--drain/--open", "draining", default=None, help="Take no new runs and finish those there are, or take them again.")
 @printing

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from holdfast.cli.budgets import AMOUNT
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.loading import load_workflow
 from holdfast.cli.output import payload, print_json, print_line
@@ -42,15 +43,27 @@ PATIENCE = "5s"
 @click.option(
     "--tag", "tags", metavar="NAME=VALUE", type=TAG, multiple=True, help="Label it; may be repeated. E.g. --tag customer=7"
 )
+@click.option("--share", metavar="NAME", help="For whom it works, in a lane with limits by share. E.g. --share customer-7")
+@click.option(
+    "--budget",
+    "budgets",
+    metavar="NAME|DIMENSION=LIMIT",
+    multiple=True,
+    help="A shared budget, or a limit for this run and all below it; may be repeated. E.g. --budget team --budget tokens=1000",
+)
 @click.option("--detach", is_flag=True, help="Only start it and print its id; a worker works on it.")
 @printing
-def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str, str]], **options: Any) -> None:
+def run(
+    target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str, str]], budgets: Sequence[str], **options: Any
+) -> None:  # fmt: skip
     """Start a run of MODULE:WORKFLOW, work until it has ended, and print its result as JSON.
 
     MODULE is a dotted module or a .py file. Each ARGS_JSON is one argument of the workflow. While it works, this process also
     goes on with other runs of the workflows that it has imported."""
     workflow = load_workflow(target)
     given = {name: value for name, value in options.items() if value is not None}
+    if budgets:
+        given["budget"] = _budget(budgets)
     engine = Engine(desk().url, codec=desk().codec(), schedules=False, namespace=desk().namespace)
     started: Run[Any] | None = None
     try:
@@ -69,6 +82,12 @@ def run(target: str, args: Sequence[Any], detach: bool, tags: Sequence[tuple[str
         raise
     finally:
         engine.close()
+
+
+def _budget(given: Sequence[str]) -> list[Any]:
+    """Return the names of shared budgets, and the limits of the run's own."""
+    limits = dict(AMOUNT.convert(one, None, None) for one in given if "=" in one)
+    return [*(one for one in given if "=" not in one), *([limits] if limits else [])]
 
 
 @contextmanager

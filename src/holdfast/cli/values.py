@@ -63,16 +63,19 @@ class MomentValue(_Type):
 
 
 class TagValue(_Type):
-    """A tag: name=value."""
+    """A tag: name=value, or something else that has a name and a value."""
 
     name = "name=value"
+
+    def __init__(self, what: str = "tag", example: str = "customer=7") -> None:
+        self._what, self._example = what, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
         name, equals, text = str(value).partition("=")
         if not name or not equals:
-            self.fail(f"{value!r} is no tag such as customer=7", param, ctx)
+            self.fail(f"{value!r} is no {self._what} such as {self._example}", param, ctx)
         return name, text
 
 

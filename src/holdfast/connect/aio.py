@@ -242,7 +242,7 @@ class AsyncEngine(
         draining: bool = False,
     ) -> None:  # fmt: skip
         """Set the limits of a lane: how many of its runs work at once and begin per time ("10/s"), in all and of each share;
-        what its shares weigh; whether it is paused, or takes no new runs."""
+        what its shares weigh; whether it is paused, or takes no new runs. All of it is set: what is not named is no limit."""
         await self._do(
             self._parts.client.lane(
                 name, concurrency, rate, paused=paused, per_share=per_share, rate_per_share=rate_per_share, weights=weights,

@@ -65,7 +65,10 @@ def micros(option: str, amount: object, *, most: int = MOST) -> int:
         raise BadOption(option=option, value=amount, why="it must not be negative")
     if found > most:
         raise BadOption(option=option, value=amount, why=f"it must not be more than {most}")
-    return int((found * UNIT).to_integral_value(ROUND_HALF_EVEN))
+    counted = int((found * UNIT).to_integral_value(ROUND_HALF_EVEN))
+    if found and not counted:
+        raise BadOption(option=option, value=amount, why="it is too little to be counted: amounts are exact to a millionth")
+    return counted
 
 
 def amount(found: int) -> int | Decimal:
@@ -89,6 +92,8 @@ def amounts_from(given: Mapping[str, object], *, most: int = MOST) -> dict[str, 
 def _dimension(name: object) -> str:
     if not isinstance(name, str) or not re.fullmatch(_DIMENSION, name):
         raise BadOption(option="dimension", value=name, why="it is a word of letters, digits and _ . - such as tokens")
+    if name == "key":
+        raise BadOption(option="dimension", value=name, why="spend(key=...) is what it is counted once by: choose another word")
     return name
 
 

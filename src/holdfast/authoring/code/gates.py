@@ -43,8 +43,12 @@ def asking(
         options=_options(options), quorum=_quorum(quorum), exclude=_names("exclude", exclude), on_timeout=on_timeout,
         remind=listed, remind_every=every, escalate=_escalations(escalate), form=None if form is None else _schema(form),
     )  # fmt: skip
+    people, heads = _names("assignees", assignees), _names("roles", roles)
+    if not people and not heads and (assignees is not None or roles is not None):
+        option = "assignees" if assignees is not None else "roles"
+        raise BadOption(option=option, value=[], why="nobody is named; leave it out if anybody may decide")
     command = OpenGate(
-        program.identify("gate"), prompt, terms, _names("assignees", assignees), _names("roles", roles),
+        program.identify("gate"), prompt, terms, people, heads,
         None if data is None else JSON.encode(data, what="data of the gate"), _length("timeout", timeout),
     )  # fmt: skip
     _check(command)

@@ -223,6 +223,8 @@ def refuse_if_closed(gate: Gate, entries: Iterable[Entry], now: int) -> None:
     if gate.status == OPEN:
         raise GateClosed(gate=gate.id, status=EXPIRED, at=gate.deadline)
     by = [str(vote.person) for vote in votes(entries) if vote.choice == gate.choice]
+    if gate.status == WITHDRAWN:
+        by = [entry.person for entry in entries if entry.kind == Act.WITHDRAWN and entry.person]
     told = {"choice": gate.choice, "by": ", ".join(by) or None, "reason": gate.reason, "at": gate.closed_at}
     raise GateClosed(gate=gate.id, status=gate.status, **{name: value for name, value in told.items() if value is not None})
 
