@@ -133,6 +133,8 @@ def test_an_url_that_names_no_database(call, url):
         (["lanes", "set", "mail", "--weight", "gold"], 2, "no weight such as gold=3"),
         (["lanes", "set", "mail", "--rate-per-share", "fast"], 2, "rate_per_share"),
         (["lanes", "set", "", "--concurrency", "1"], 2, "lane"),
+        (["signal", "last", "x", '"\udcff"'], 2, "no Unicode"),
+        (["signal", "last", "x", "[" * 100_000], 2, "nested too deeply"),
         (["runs", "--nonsense"], 2, "No such option"),
         (["nonsense"], 2, "No such command 'nonsense'"),
     ],

@@ -26,6 +26,10 @@ class JsonValue(_Type):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return msgspec.json.decode(value)
+        except UnicodeEncodeError:
+            self.fail(f"{value!r} is no JSON: it is no Unicode", param, ctx)
+        except RecursionError:
+            self.fail("it is nested too deeply to be read", param, ctx)
         except msgspec.DecodeError as error:
             if str(value).startswith("--"):
                 raise click.NoSuchOption(str(value), ctx=ctx) from None
