@@ -20,7 +20,7 @@ PLAIN = {
     Kind.WAIT_CREATED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED, Kind.WAIT_DROPPED,
     Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_CLOSED, Kind.GATE_WITHDRAWN,
     Kind.LEASE_LOST, Kind.ATTEMPT_FAILED, Kind.RUN_DELAYED, Kind.LEASE_REVOKED, Kind.PRIORITY_CHANGED, Kind.RUN_OVERRIDDEN,
-    Kind.GRAPH_GROWN,
+    Kind.RUN_RELEASED, Kind.GRAPH_GROWN,
 }  # fmt: skip
 """The kinds whose data is the engine's own: times, names, ids."""
 
