@@ -133,8 +133,6 @@ def test_an_url_that_names_no_database(call, url):
         (["lanes", "set", "mail", "--weight", "gold"], 2, "no weight such as gold=3"),
         (["lanes", "set", "mail", "--rate-per-share", "fast"], 2, "rate_per_share"),
         (["lanes", "set", "", "--concurrency", "1"], 2, "lane"),
-        (["signal", "last", "x", '"\udcff"'], 2, "no Unicode"),
-        (["signal", "last", "x", "[" * 100_000], 2, "nested too deeply"),
         (["runs", "--nonsense"], 2, "No such option"),
         (["nonsense"], 2, "No such command 'nonsense'"),
     ],
@@ -233,3 +231,8 @@ def test_looking_leaves_the_database_of_somebody_else_alone(call, tmp_path):
 
     assert "no tables of Holdfast" in call.error("runs", "--db", str(path))
     assert path.read_bytes() == before
+
+
+def test_json_that_cannot_be_read_is_refused_in_one_line(call):
+    assert "no Unicode" in call.error("signal", "last", "x", '"\udcff"', code=2)
+    assert "nested too deeply" in call.error("signal", "last", "x", "[" * 100_000, code=2)
