@@ -220,7 +220,7 @@ def torture(
             time.sleep(round_.fate.uniform(0.1, 0.7))
             round_.misfortune()
         round_.send_signals()
-        round_.finish(patience=60)
+        round_.finish(patience=150)
         wrong = round_.judge()
         assert not wrong, "\n".join([f"seed {seed}:", *wrong[:20]])
         return dict(round_.figures)
