@@ -238,7 +238,7 @@ def execute(folder, database):
         return subprocess.run(
             [sys.executable, "-m", "holdfast", *map(str, words)],
             env={**environment(), "HOLDFAST_DB": str(database), **(env or {})},
-            capture_output=True, text=True, timeout=60, encoding="utf-8", **options,
+            capture_output=True, text=True, timeout=200, encoding="utf-8", **options,
         )  # fmt: skip
 
     return run

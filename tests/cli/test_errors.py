@@ -176,7 +176,7 @@ def test_a_pipe_that_nobody_reads_is_silent(call, env, folder):
     assert listing.stdout is not None
     listing.stdout.close()
 
-    _, stderr = listing.communicate(timeout=20)
+    _, stderr = listing.communicate(timeout=60)
 
     assert stderr == b""
     assert listing.returncode != 0

@@ -36,4 +36,4 @@ def test_the_first_program_survives_kill_9_as_the_page_shows(tmp_path):
 
 def run(folder, *arguments):
     command = [sys.executable, "-u", "orders.py", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200)
