@@ -3,7 +3,6 @@
 import itertools
 import threading
 from contextlib import closing, contextmanager
-from typing import ClassVar
 
 import psycopg
 import pytest
@@ -13,7 +12,6 @@ from holdfast.core.status import Status
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
-from holdfast.store.postgres.arrays import Numbers, Texts
 from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, stage, start, wait_until
 from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
@@ -159,46 +157,6 @@ class TestALostServer:
         assert [answer.new for answer in store.apply([c.SignalRun("a", "paid", b"1")])] == [True]
 
         assert len(store.signals("a")) == 1
-
-
-class TestSent:
-    """What is sent and not waited for is waited for by whatever comes next."""
-
-    EDGES: ClassVar = {"upstream": Texts(["x", "x"]), "dependent": Texts(["y", "y"]), "number": Numbers([0, 0])}
-    NEXT: ClassVar = {
-        "a question": lambda db: db.rows("SELECT 1"),
-        "a change": lambda db: db.change("DELETE FROM note"),
-        "changes": lambda db: db.many("DELETE FROM note WHERE text = %(text)s", [{"text": "a"}, {"text": "b"}]),
-        "another": lambda db: db.send_within("insert_knocks", {"session_id": Texts(["s1"]), "run_id": Texts(["a"])}),
-        "a question within": lambda db: db.rows_within("runs_there", {"ids": Texts(["a"])}),
-        "user code": lambda db: db.call(note),
-        "the end": lambda db: db.commit(),
-    }
-
-    @pytest.mark.parametrize("name", NEXT)
-    def test_its_error_is_told_to_whoever_comes_next_and_nothing_is_written(self, scene, name):
-        store, url, _ = scene
-        db = store._writer
-        before = picture(url)
-        db.begin()
-        db.change("INSERT INTO note (text) VALUES ('lost')")
-        db.send_within("insert_edges", self.EDGES)
-
-        with pytest.raises(psycopg.errors.UniqueViolation):
-            self.NEXT[name](db)
-        db.rollback()
-
-        assert db.rows("SELECT 1 AS one") == [{"one": 1}]
-        assert picture(url) == before
-
-    def test_what_was_sent_is_undone_with_the_rest(self, scene):
-        store, url, _ = scene
-        before = picture(url)
-        store._writer.begin()
-        store._writer.send_within("insert_edges", {name: type(one)(one[:1]) for name, one in self.EDGES.items()})
-        store._writer.rollback()
-
-        assert picture(url) == before
 
 
 class TestKilled:

@@ -118,8 +118,7 @@ HOT = {
     "lease_runs": "run_pkey",
     "run": "run_pkey",
     "ends_below": "graph_member_pkey",
-    "end_members_in_groups": "graph_member_pkey",
-    "start_members_of_graphs": "graph_member_pkey",
+    "settle_members": "graph_member_pkey",
     "links_below": "graph_edge_pkey",
     "unasked_members": "graph_member_graph",
 }
@@ -136,14 +135,7 @@ def test_what_is_asked_often_is_found_by_an_index(db, name):
 def test_whoever_writes_finds_by_index_what_was_small_when_it_was_first_sought(postgres_server):
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script("ANALYZE; SET plan_cache_mode TO force_generic_plan")
-        for name in (
-            "finish_runs",
-            "insert_runs",
-            "ends_below",
-            "end_members_in_groups",
-            "start_members_of_graphs",
-            "counts_of_graphs",
-        ):
+        for name in ("finish_runs", "insert_runs", "ends_below", "settle_members", "counts_of_graphs"):
             plan = explained(store._writer, name)
 
             assert "Seq Scan on run" not in plan and "Seq Scan on graph" not in plan, plan

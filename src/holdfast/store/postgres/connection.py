@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import psycopg
@@ -34,7 +33,6 @@ _WHO = """SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, curren
     CAST(current_setting('server_version_num') AS BIGINT) AS version, current_setting('synchronous_commit') AS durable,
     (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS since"""
 _SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET lock_timeout TO '10s'; SET idle_session_timeout TO 0"
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)"
 _BY_INDEX = "SET enable_seqscan TO off; SET jit TO off"
 _COMPRESSION = """DO $$ BEGIN
     IF current_setting('default_toast_compression') = 'pglz' THEN
@@ -107,7 +105,6 @@ class Connection:
 
     def rows(self, sql: str, values: Any = None) -> list[Any]:
         """Execute and return all rows."""
-        self.wait()
         try:
             return self._cursor.execute(sql, values or {}).fetchall()
         except psycopg.Error as error:
@@ -115,7 +112,6 @@ class Connection:
 
     def change(self, sql: str, values: Any = None) -> int:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed."""
-        self.wait()
         try:
             return self._cursor.execute(sql, values or {}).rowcount
         except psycopg.Error as error:
@@ -157,28 +153,8 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
-    def send_within(self, query: str, values: dict[str, Any]) -> None:
-        """The same, and do not wait for it: whatever comes next does."""
-        if self._quick is None:
-            self.change(SQL[query], values)
-            return
-        try:
-            self._quick.send(query, values)
-        except psycopg.Error as error:
-            self.fail(error)
-
-    def wait(self) -> bytes | None:
-        """Wait for what was sent, if there is anything; return the first value of its last row, if it has one."""
-        if self._quick is None or not self._quick.under_way:
-            return None
-        try:
-            return self._quick.wait()
-        except psycopg.Error as error:
-            self.fail(error)
-
     def many(self, sql: str, values: Sequence[dict[str, object]]) -> int:
         """Execute once per set of values, without waiting in between, and return how many rows changed in all."""
-        self.wait()
         try:
             self._cursor.executemany(sql, values)
             return self._cursor.rowcount
@@ -187,7 +163,6 @@ class Connection:
 
     def script(self, sql: str) -> list[Any]:
         """Execute several statements in one go and return the rows of the last one, if it has any."""
-        self.wait()
         try:
             cursor = self._script.execute(sql, prepare=False)
             if self._quick is not None and sql.startswith("ROLLBACK"):
@@ -198,22 +173,10 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
-    def begin(self) -> Callable[[], str]:
-        """Begin a transaction, without waiting for it; what is returned waits and returns its number, by which its end can be
-        asked for."""
-        if self._quick is None:
-            number: str = self.script(_BEGIN)[0][0]
-            return lambda: number
-        try:
-            self._quick.send_script(_BEGIN.encode())
-        except psycopg.Error as error:
-            self.fail(error)
-        return self._begun
-
-    def _begun(self) -> str:
-        number = self.wait()
-        assert number is not None  # nothing was asked in between
-        return number.decode()
+    def begin(self) -> str:
+        """Begin a transaction and return its number, by which its end can be asked for."""
+        number: str = self.script("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)")[0][0]
+        return number
 
     def commit(self, *, also: str = "") -> None:
         """Commit, together with a last statement."""
@@ -225,14 +188,13 @@ class Connection:
         """Undo the transaction, if there is one; a broken connection has done so already."""
         if self.raw.closed or self.raw.info.transaction_status == pq.TransactionStatus.IDLE:
             return
-        with suppress(Exception):  # it is undone, too
-            self.wait()
-        with suppress(Lost):
+        try:
             self.script("ROLLBACK")
+        except Lost:
+            return
 
     def call(self, body: Callable[[Any], T]) -> T:
         """Call a user's function with the driver's own connection."""
-        self.wait()
         try:
             return self.raw.call(body)
         except Exception as error:

@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
-from psycopg.generators import execute
 
 from holdfast.store import queries
 from holdfast.store.postgres.arrays import ENCODERS
@@ -37,7 +36,6 @@ _NAMES = list(_KINDS)
 _FORMATS = [pq.Format.BINARY] * len(_NAMES)
 _NAME = b"holdfast_append"
 _FORGOTTEN = "26000"
-_WELL = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 def _numbered(sql: str) -> bytes:
@@ -66,8 +64,6 @@ class Quick:
         self._prepared: dict[str, tuple[bytes, list[str], list[pq.Format]]] = {}
         self._columns: dict[str, list[tuple[str, Callable[[bytes], Any]]]] = {}
         self._forgotten = 0
-        self.under_way = False
-        """Whether a statement was sent whose end nobody has waited for."""
 
     def __call__(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Execute it, in no transaction, and return its rows."""
@@ -92,31 +88,6 @@ class Quick:
             raise _error(result)
         return result.command_tuples or 0
 
-    def send(self, query: str, values: Mapping[str, Any]) -> None:
-        """Let the server execute it, in a transaction, and go on meanwhile: whoever comes next waits for it."""
-        name, names, formats = self._prepared.get(query) or self._prepare(query)
-        given: list[Any] = [_encoded(values[one]) for one in names]
-        self.wait()
-        self._raw.pgconn.send_query_prepared(name, given, formats, pq.Format.BINARY)
-        self.under_way = True
-
-    def send_script(self, sql: bytes) -> None:
-        """The same for several statements without values."""
-        self.wait()
-        self._raw.pgconn.send_query(sql)
-        self.under_way = True
-
-    def wait(self) -> bytes | None:
-        """Wait for what was sent, and raise what the server has to say about it; return the first value of the last row."""
-        if not self.under_way:
-            return None
-        self.under_way = False
-        results = self._raw.wait(execute(self._raw.pgconn))
-        for result in results:
-            if result.status not in _WELL:
-                raise _error(result)
-        return results[-1].get_value(0, 0) if results[-1].ntuples else None
-
     def forget(self) -> None:
         """The driver has let the server forget all it was told to remember, or may have. In a transaction that would be too late
         to find out."""
@@ -126,7 +97,6 @@ class Quick:
     def _execute(self, query: str, values: Mapping[str, Any]) -> Any:
         name, names, formats = self._prepared.get(query) or self._prepare(query)
         given: list[Any] = [_encoded(values[one]) for one in names]
-        self.wait()
         return self._raw.pgconn.exec_prepared(name, given, formats, pq.Format.BINARY)
 
     def _rows(self, query: str, result: Any) -> list[dict[str, Any]]:
@@ -140,7 +110,6 @@ class Quick:
         ]
 
     def _prepare(self, query: str) -> tuple[bytes, list[str], list[pq.Format]]:
-        self.wait()
         sql, names = NUMBERED[query]
         name = f"holdfast_{query}_{self._forgotten}".encode()
         result = self._raw.pgconn.prepare(name, sql.encode())

@@ -148,7 +148,8 @@ class PostgresStore(PostgresReader):
         simple = self._simple(ops, now) if db.direct else []
         if simple and self._write_simply(db, simple):
             return
-        self._transact(db, [op for op in ops if id(op) not in self._settled], now, drafts=not simple)
+        left = [op for op in ops if id(op) not in self._settled]
+        self._transact(db, Attempt(db, left, now, self._routes, self._limited, drafts=not simple))
 
     def _simple(self, ops: Sequence[c.Transition], now: int) -> list[Draft]:
         """Return the drafts of all of these, if all are one statement together."""
@@ -207,11 +208,9 @@ class PostgresStore(PostgresReader):
                 self._messenger.tell()
         return found is not None
 
-    def _transact(self, db: Connection, ops: Sequence[c.Transition], now: int, *, drafts: bool) -> None:
-        begun = db.begin()
+    def _transact(self, db: Connection, attempt: Attempt) -> None:
+        number = db.begin()
         try:
-            attempt = Attempt(db, ops, now, self._routes, self._limited, drafts=drafts)  # while the server begins
-            number = begun()
             attempt.write()
             answers = [(op, attempt.answers[place]) for place, op in enumerate(attempt.ops)]
             if attempt.undone:

@@ -108,15 +108,13 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
 }  # fmt: skip
 """What is written often enough to travel as arrays."""
 
-_TOGETHER = {
-    "end_members_in_groups": (frozenset({"end_member"}), {"end_member": "ended_", "save_group": "group_"}),
-    "start_members_of_graphs": (
-        frozenset({"count_graph", "insert_graph_event"}),
-        {"start_member": "started_", "count_graph": "graph_", "insert_graph_event": "event_"},
-    ),
-}
-"""What the ends of members lead to, most often: one statement writes several changes. Which of them must be there, and how their
-values are called in it."""
+_SETTLED = {
+    "end_member": "ended_", "save_group": "group_", "start_member": "started_", "count_graph": "graph_",
+    "insert_graph_event": "event_",
+}  # fmt: skip
+"""What the ends of members lead to, most often: one statement writes it all. How its values are called there."""
+
+_ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
 
 
 _AT_BIRTH = {"may_lease_at_birth", "look_at_birth", "forget_admissions", "forget_share_admissions", "admit"}
@@ -163,18 +161,13 @@ class PostgresTransaction:
         return self._db.many(SQL[query], values)
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
-        for whole, (always, parts) in _TOGETHER.items():
-            if changes.keys() >= always:  # the others may have no rows
-                values: dict[str, object] = {}
-                for query, prefix in parts.items():
-                    values |= columns(_AS_ARRAYS[query][1], changes.pop(query, []), prefix)
-                self._db.send_within(whole, values)
+        if changes.keys() >= _ALWAYS_SETTLED:  # the others may have no rows
+            values: dict[str, object] = {}
+            for query, prefix in _SETTLED.items():
+                values |= columns(_AS_ARRAYS[query][1], changes.pop(query, []), prefix)
+            self._db.change_within("settle_members", values)
         for query, rows in changes.items():
-            if len(rows) > 1 and query in _AS_ARRAYS:
-                query, kinds = _AS_ARRAYS[query]
-                self._db.send_within(query, columns(kinds, rows))
-            else:
-                self.many(query, rows)
+            self.many(query, rows)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
         if len(rows) == 1 and rows[0]["session_id"] is None:

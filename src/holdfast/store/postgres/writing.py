@@ -21,6 +21,7 @@ from holdfast.store.postgres.sql import as_list
 from holdfast.store.postgres.transaction import PostgresTransaction
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.transitions import APPLY, leave_news, may_refuse_late
+from holdfast.store.transitions.graphs import settle_graphs
 from holdfast.store.transitions.streaming import append_all
 
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
@@ -164,22 +165,16 @@ class Attempt:
         if may_refuse_late(op, self._routes):
             return self._apply_carefully(op)
         try:
-            return self._applied(op)
+            return _APPLY[type(op)](self.tx, op)
         except StoreError:
             raise
         except HoldfastError as refused:
             return refused
 
-    def _applied(self, op: c.Transition) -> Any:
-        """Apply it, down to the last statement that was sent for it."""
-        answer = _APPLY[type(op)](self.tx, op)
-        self._db.wait()
-        return answer
-
-    def _settle(self, op: c.SettleGraphs) -> Any:
+    def _settle(self, op: c.SettleGraphs) -> c.Settled:
         """Settle graphs at the end of a transaction. That goes well, so there is nothing to go back to: two trips less."""
         try:
-            return self._applied(op)
+            return settle_graphs(self.tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             raise Unsettled(op, refused) from refused
@@ -189,7 +184,7 @@ class Attempt:
         hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
         self._db.script("SAVEPOINT holdfast_op")
         try:
-            answer = self._applied(op)
+            answer = _APPLY[type(op)](tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
@@ -201,7 +196,7 @@ class Attempt:
         """Apply the only transition there is: to refuse it, the whole transaction is rolled back."""
         op = self.ops[place]
         try:
-            return self._applied(op)
+            return _APPLY[type(op)](self.tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             if not isinstance(refused, HoldfastError) and not may_refuse_late(op, self._routes):

@@ -182,24 +182,22 @@ UPDATE holdfast.graph AS graph
     AS new (id, status, revision, members, live, events, policy, reason, summary, finished_at)
  WHERE graph.id = new.id;
 
--- name: end_members_in_groups
--- `end_members` and `save_groups` in one: neither touches a row of the other.
+-- name: settle_members
+-- `end_members`, `save_groups`, `start_members`, `count_graphs` and `insert_graph_events` in one: none of them touches a row of
+-- another.
 WITH ended AS (
     UPDATE holdfast.graph_member AS member
        SET state = new.state, finished_at = new.now, note = COALESCE(new.note, member.note)
       FROM UNNEST(CAST(:ended_run_id AS TEXT[]), CAST(:ended_state AS TEXT[]), CAST(:ended_now AS BIGINT[]),
                   CAST(:ended_note AS TEXT[])) AS new (run_id, state, now, note)
      WHERE member.run_id = new.run_id
-)
-UPDATE holdfast.graph_group AS part
-   SET done = new.done, lost = new.lost, state = new.state
-  FROM UNNEST(CAST(:group_run_id AS TEXT[]), CAST(:group_number AS BIGINT[]), CAST(:group_done AS BIGINT[]),
-              CAST(:group_lost AS BIGINT[]), CAST(:group_state AS TEXT[])) AS new (run_id, number, done, lost, state)
- WHERE part.run_id = new.run_id AND part.number = new.number;
-
--- name: start_members_of_graphs
--- `start_members`, `count_graphs` and `insert_graph_events` in one.
-WITH started AS (
+), counted AS (
+    UPDATE holdfast.graph_group AS part
+       SET done = new.done, lost = new.lost, state = new.state
+      FROM UNNEST(CAST(:group_run_id AS TEXT[]), CAST(:group_number AS BIGINT[]), CAST(:group_done AS BIGINT[]),
+                  CAST(:group_lost AS BIGINT[]), CAST(:group_state AS TEXT[])) AS new (run_id, number, done, lost, state)
+     WHERE part.run_id = new.run_id AND part.number = new.number
+), started AS (
     UPDATE holdfast.graph_member AS member
        SET state = 'started', missing = 0, started_at = new.now, input = new.empty, note = NULL
       FROM UNNEST(CAST(:started_run_id AS TEXT[]), CAST(:started_now AS BIGINT[]), CAST(:started_empty AS BYTEA[]))

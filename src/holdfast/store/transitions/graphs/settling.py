@@ -171,7 +171,6 @@ class Work:
             self._below = {}
             self._end(self._here(ends), told)
             self._write(outcome)
-            self.write()  # while runs are made ready to be started
             failed |= self.start(runs)
             ends, told, decided = dict.fromkeys(failed, MemberState.FAILED), failed, ()
             if ends:

@@ -141,9 +141,9 @@ def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: dict[str, Me
     for run in runs:
         member = index[run.id]
         member.state, member.started_at, member.input = MemberState.STARTED, tx.now, b""
-    tx.together({"insert_member": [_member_row(member) for member in members]})
-    tx.together({"insert_group": [group_row(group) for group in groups]})
-    tx.together({"insert_edge": edges})
+    tx.many("insert_member", [_member_row(member) for member in members])
+    tx.many("insert_group", [group_row(group) for group in groups])
+    tx.many("insert_edge", edges)
     failed |= work.start(runs, fresh=True)
     vain = {group.run_id: in_vain(group) for group in groups if group.state is GroupState.IMPOSSIBLE}
     ends = dict.fromkeys(failed, MemberState.FAILED) | dict.fromkeys(vain, MemberState.SKIPPED)
