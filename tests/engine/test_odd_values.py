@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from holdfast import (
+    Engine,
     all_of,
     create_wait,
     emit,
@@ -199,7 +200,7 @@ async def misspelled_spending(how: str) -> str:
         async with reserve(token=5):
             pass
     except Exception as error:
-        await wait_signal("go on")  # a replay hears the same
+        await wait_signal("go on")
         return type(error).__name__
     return "nothing was said"
 
@@ -211,6 +212,19 @@ def test_a_workflow_that_spends_what_nobody_counts_hears_of_it(idle, how):
     idle.work()
     assert run.result(timeout=20) == "UnknownDimension"
     assert idle.spending(run.id).total == {}
+
+
+@pytest.mark.parametrize("how", ["spend", "reserve"])
+def test_a_replay_hears_the_same_even_if_it_is_counted_by_then(database, how):
+    with Engine(database, grace=1) as engine:
+        engine.budget("team", {"tokens": 5})
+        run = engine.start(misspelled_spending, how, budget="team")
+        wait_for_status(engine, run, "waiting")
+    with Engine(database, grace=1) as engine:
+        engine.budget("team", {"token": 5})
+        engine.signal(run.id, "go on")
+        assert engine.run(run.id).result(timeout=60) == "UnknownDimension"
+        assert engine.check() == []
 
 
 @workflow
