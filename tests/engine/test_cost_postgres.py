@@ -14,7 +14,7 @@ from holdfast.store.postgres.sql import SQL
 from tests.engine.waiting import wait_for
 from tests.store.furniture import wait_until
 
-WAYS = ("rows", "rows_within", "change", "change_within", "append", "alone", "many", "script")
+WAYS = ("rows", "rows_within", "change", "change_within", "append", "alone", "many", "script", "say")
 """How something is said to the server."""
 
 
@@ -147,7 +147,7 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(postgres_
                 real = getattr(writer, name)
                 monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
             assert len(leases.claim(3)) == 3
-            assert said == ["script", "rows", "rows", "script"]  # it begins, leases, writes what their waits came to, commits
+            assert said == ["say", "rows", "rows", "say"]  # it begins, leases, writes what their waits came to, commits
         engine.close()
 
 

@@ -1,6 +1,6 @@
 """Opening a PostgreSQL database: it is made ready once, whoever may not use it is told what to do, and no password is shown."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -11,6 +11,7 @@ from holdfast.errors import (
     BadUrl,
     CodecMismatch,
     EngineClosed,
+    HoldfastError,
     LeaseLost,
     StoreBusy,
     StoreForeign,
@@ -374,6 +375,19 @@ class TestInTheMiddle:
                     store._writer.script("DEALLOCATE ALL")
 
             assert len(store.history("a")) == 7
+
+    def test_a_transaction_whose_error_was_passed_over_does_not_count_as_committed(self, url):
+        with furnished(url) as store:
+            db = store._writer
+            db.begin()
+            db.rows("INSERT INTO holdfast.tag (name, value, run_id) VALUES ('who', 'me', 'a') RETURNING name")
+            with suppress(psycopg.Error):
+                db.rows("SELECT 1 / 0")
+            with pytest.raises(HoldfastError, match="passed over"):
+                db.commit()
+
+            assert not db.rows("SELECT name FROM holdfast.tag")
+            assert isinstance(store.apply([advance("a", [1])])[0], c.Advanced)
 
     def test_in_a_transaction_nothing_is_asked_for_that_the_server_was_made_to_forget(self, url):
         def alter(connection):

@@ -27,8 +27,9 @@ log = logging.getLogger("holdfast")
 LARGEST = 2000
 """How many transitions share a transaction at most."""
 
-MANY, PART = 64, 500
-"""How many are worth another thread, and how many of them share a transaction there: so that the loop has work meanwhile."""
+MANY, PART = 128, 500
+"""How many are worth another thread, and how many of them share a transaction there: so that the loop has work meanwhile. Fewer
+are through sooner right here, where what they are about is in the processor's memory."""
 
 IN_A_ROW = 0.002
 """For how many seconds one commit follows another in one turn of the loop: then it looks again what else there is."""

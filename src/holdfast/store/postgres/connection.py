@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.guard import GuardedConnection
-from holdfast.store.postgres.quick import Quick, QuickAppend
+from holdfast.store.postgres.quick import Quick, QuickAppend, said
 from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.trouble import Lost, NotNow, translated, unreachable
 
@@ -173,15 +173,23 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
+    def say(self, sql: str) -> Any:
+        """Execute what has no values and cannot but go well, in one go, with no driver in between; return what came of the last
+        statement."""
+        try:
+            return said(self.raw, sql)
+        except psycopg.Error as error:
+            self.fail(error)
+
     def begin(self) -> str:
         """Begin a transaction and return its number, by which its end can be asked for."""
-        number: str = self.script("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)")[0][0]
-        return number
+        begun = self.say("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)")
+        return str(begun.get_value(0, 0), "utf-8")
 
     def commit(self, *, also: str = "") -> None:
         """Commit, together with a last statement."""
-        self.script(f"{also}; COMMIT" if also else "COMMIT")
-        if self._script.statusmessage != "COMMIT":
+        if self.say(f"{also}; COMMIT" if also else "COMMIT").command_status != b"COMMIT":
+            self.script("ROLLBACK")  # so that the driver hears of it
             raise HoldfastError(reason="the transaction was rolled back because of an error that was passed over")
 
     def rollback(self) -> None:

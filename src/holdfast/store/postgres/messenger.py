@@ -47,7 +47,6 @@ SPACE = 0x686F6C64
 
 _LOCK = "SELECT pg_try_advisory_lock(CAST(%(space)s AS INTEGER), CAST(%(slot)s AS INTEGER)) AS locked"
 _UNLOCK = "SELECT pg_advisory_unlock(CAST(%(space)s AS INTEGER), CAST(%(slot)s AS INTEGER))"
-TELL = "SELECT pg_notify(%(channel)s, %(name)s)"
 _LIGHTLY = "SET synchronous_commit TO off"
 """To tell is to commit, but what is told is nothing that must be kept: it need not wait for the disk."""
 
@@ -172,19 +171,21 @@ class Messenger:
     def _live(self) -> None:
         assert self._bell is not None
         bell, pause = self._bell, 0.05
-        while not self._closed:
-            try:
-                with closing(self._connect()) as db:
-                    pause = 0.05
-                    self._serve(db)
-            except (Lost, NotNow, HoldfastError, psycopg.Error, OSError) as error:
-                self._warn(error)
-            self._db, self.listens = None, False
-            self._heard = True  # whatever was said meanwhile was not heard
-            self._begun.set()
-            if not self._closed:
-                _wait([bell[0]], pause * (0.5 + random.random()))
-                pause = min(pause * 2, SLOWEST)
+        with selectors.DefaultSelector() as ears:
+            ears.register(bell[0], selectors.EVENT_READ)
+            while not self._closed:
+                try:
+                    with closing(self._connect()) as db:
+                        pause = 0.05
+                        self._serve(db, ears)
+                except (Lost, NotNow, HoldfastError, psycopg.Error, OSError) as error:
+                    self._warn(error)
+                self._db, self.listens = None, False
+                self._heard = True  # whatever was said meanwhile was not heard
+                self._begun.set()
+                if not self._closed:
+                    ears.select(pause * (0.5 + random.random()))
+                    pause = min(pause * 2, SLOWEST)
         for end in bell:
             end.close()
 
@@ -210,30 +211,37 @@ class Messenger:
         self._begun.set()
         return db
 
-    def _serve(self, db: Connection) -> None:
-        told = 0.0
-        while True:
-            self._do_jobs(db)
-            left = told + TELL_EVERY - time.monotonic()
-            if self._untold and (left <= 0 or self._closed):
-                self._untold = False
-                told = time.monotonic()
-                db.rows(TELL, {"channel": CHANNEL, "name": self.name})
-            if self._closed:
-                return
-            self._listen(db, max(left, 0.0) if self._untold else None)
+    def _serve(self, db: Connection, ears: selectors.BaseSelector) -> None:
+        told, line = 0.0, db.raw.fileno()
+        ears.register(line, selectors.EVENT_READ)
+        try:
+            while True:
+                self._do_jobs(db)
+                left = told + TELL_EVERY - time.monotonic()
+                if self._untold and (left <= 0 or self._closed):
+                    self._untold = False
+                    told = time.monotonic()
+                    db.alone("tell", {"channel": CHANNEL, "name": self.name})
+                self._hear_all(db)
+                if self._closed:
+                    return
+                ready = {key.fd for key, _ in ears.select(max(left, 0.0) if self._untold else None)}
+                if ready - {line}:
+                    self._hush()
+                if line in ready:
+                    db.raw.pgconn.consume_input()  # raises when the server has closed the connection
+        finally:
+            ears.unregister(line)
 
-    def _listen(self, db: Connection, seconds: float | None) -> None:
-        """Wait until somebody says or wants something."""
+    def _hush(self) -> None:
+        """The bell was heard."""
         assert self._bell is not None
-        ready = _wait([db.raw, self._bell[0]], seconds)
-        if self._bell[0] in ready:
-            with suppress(BlockingIOError):
-                self._bell[0].recv(4096)
-        if db.raw in ready:
-            db.raw.pgconn.consume_input()  # raises when the server has closed the connection
-            while (notify := db.raw.pgconn.notifies()) is not None:
-                self._hear(notify.extra.decode(errors="replace"))
+        with suppress(BlockingIOError):
+            self._bell[0].recv(4096)
+
+    def _hear_all(self, db: Connection) -> None:
+        while (notify := db.raw.pgconn.notifies()) is not None:
+            self._hear(notify.extra.decode(errors="replace"))
 
     def _do_jobs(self, db: Connection) -> None:
         while (wanted := next(iter(self._jobs), None)) is not None:
@@ -262,14 +270,6 @@ class Messenger:
 
 def _nobody(run_id: str | None) -> None:
     """Nobody wants to hear."""
-
-
-def _wait(things: list[Any], seconds: float | None) -> list[Any]:
-    """Wait until one of these can be read, and return those that can."""
-    with selectors.DefaultSelector() as selector:
-        for thing in things:
-            selector.register(thing, selectors.EVENT_READ)
-        return [key.fileobj for key, _ in selector.select(seconds)]
 
 
 def _key(slot: int) -> dict[str, object]:

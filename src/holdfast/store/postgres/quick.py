@@ -124,6 +124,14 @@ class Quick:
         return found
 
 
+def said(raw: psycopg.Connection[Any], sql: str) -> Any:
+    """Execute statements that have no values, and return what came of the last one."""
+    result = raw.pgconn.exec_(sql.encode())
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise _error(result)
+    return result
+
+
 def _encoded(value: Any) -> bytes | None:
     if value is None:
         return None

@@ -26,7 +26,7 @@ from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.drafts import Draft, draft, found_again, lanes_that_refused, write_alone
 from holdfast.store.postgres.letters import Letter, Teller, leave, left, letter
-from holdfast.store.postgres.messenger import SPACE, TELL, Messenger
+from holdfast.store.postgres.messenger import SPACE, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
 from holdfast.store.postgres.trouble import UNSENDABLE, Again, Lost, in_our_words
@@ -189,7 +189,7 @@ class PostgresStore(PostgresReader):
             self._tell(hints)
             if _worth_telling(hints) and not self._messenger.running:
                 with suppress(Lost, StoreError, psycopg.Error):  # it is only a hint
-                    db.rows(TELL, {"channel": CHANNEL, "name": self._messenger.name})
+                    db.alone("tell", {"channel": CHANNEL, "name": self._messenger.name})
         return len(passed) == len(drafts)
 
     def _leave(self, db: Connection, signal: Letter) -> bool:

@@ -182,14 +182,14 @@ class Attempt:
     def _apply_carefully(self, op: c.Transition) -> Any:
         tx = self.tx
         hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
-        self._db.script("SAVEPOINT holdfast_op")
+        self._db.say("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
         except Exception as refused:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
             tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
-        self._db.script("RELEASE SAVEPOINT holdfast_op")
+        self._db.say("RELEASE SAVEPOINT holdfast_op")
         return answer
 
     def _apply_alone(self, place: int) -> Any:

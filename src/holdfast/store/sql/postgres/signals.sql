@@ -60,3 +60,7 @@ SELECT number, effect
  WHERE run_id = :run_id AND at = :at AND name = :name AND payload = :payload
    AND key IS NOT DISTINCT FROM CAST(:key AS TEXT) AND source IS NOT DISTINCT FROM CAST(:source AS TEXT)
  ORDER BY id DESC LIMIT 1;
+
+-- name: tell
+-- Others may look: something was committed.
+SELECT pg_notify(CAST(:channel AS TEXT), CAST(:name AS TEXT));
