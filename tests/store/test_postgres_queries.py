@@ -258,5 +258,6 @@ def test_both_databases_have_the_same_tables_and_columns(db):
         }
     asked = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'holdfast'"
     ours = {(row["table_name"], row["column_name"]) for row in db.rows(asked) if row["table_name"] != "migration"}
+    apart = {("large_input", "run_id"), ("large_input", "input")}  # PostgreSQL keeps what is long apart by itself
 
-    assert ours == theirs | {("event", "tx")}  # by which events are told in the order of their commits
+    assert ours == theirs - apart | {("event", "tx")}  # by which events are told in the order of their commits

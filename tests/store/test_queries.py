@@ -74,9 +74,9 @@ def test_every_law_can_be_prepared_and_names_who_breaks_it(db, name):
 
 @pytest.mark.parametrize("name", ["run", "runs_by_id"])
 def test_every_query_for_runs_answers_with_a_run(db, name):
-    columns = [column.split(".")[-1].strip() for column in QUERIES[name].split("FROM")[0].removeprefix("SELECT").split(",")]
+    columns = db.raw.execute(SQL[name], dict.fromkeys(queries.parameters(QUERIES[name]))).description
 
-    assert sorted(columns) == sorted(records.Run.__struct_fields__)
+    assert sorted(column[0] for column in columns) == sorted(records.Run.__struct_fields__)
 
 
 def columns_of(db, table):

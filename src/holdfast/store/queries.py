@@ -1,6 +1,7 @@
 """Named queries from the .sql files, in one dialect.
 
-In the files the schema is written ``holdfast.table`` and parameters are ``:name``.
+In the files the schema is written ``holdfast.table``, parameters are ``:name``, and the input of a run, wherever it is kept, is
+``holdfast.input_of(run)``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*")
 _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+_INPUT = {
+    "sqlite": "CASE run.input WHEN x'' THEN (SELECT input FROM holdfast.large_input WHERE run_id = run.id) ELSE run.input END",
+    "postgres": "run.input",
+}
 
 
 @cache
@@ -28,7 +33,12 @@ def common() -> dict[str, str]:
 def load(dialect: str) -> dict[str, str]:
     """Return every query of *dialect* by name: the common ones, unless it has to say them in its own way, and its own."""
     found = common() | tables.queries(dialect) | _named(dialect)
-    return found | tables.forgettable(found["prunable"])
+    return {name: with_inputs(text, dialect) for name, text in (found | tables.forgettable(found["prunable"])).items()}
+
+
+def with_inputs(sql: str, dialect: str) -> str:
+    """Spell out where the input of a run is."""
+    return sql.replace("holdfast.input_of(run)", _INPUT[dialect])
 
 
 @cache

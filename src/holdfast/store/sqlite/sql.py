@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -12,10 +12,14 @@ import msgspec
 
 from holdfast.store import queries
 
+LARGE = 600
+"""How many bytes an input has at most that is kept in the row of its run: a longer one would take a page of its own there, which
+is written anew whenever the run changes."""
+
 
 def spelled(sql: str) -> str:
     """Write *sql* as SQLite wants it."""
-    return sql.replace("holdfast.", "holdfast_")
+    return queries.with_inputs(sql, "sqlite").replace("holdfast.", "holdfast_")
 
 
 SQL = {name: spelled(text) for name, text in queries.load("sqlite").items()}
@@ -29,6 +33,14 @@ def numbered(name: str) -> tuple[str, Callable[[Any], Any]]:
     names = queries.parameters(text)
     sql = re.sub(r"(?<!:):([a-z_][a-z0-9_]*)", lambda found: f"?{names.index(found[1]) + 1}", text)
     return sql, itemgetter(*names) if len(names) > 1 else lambda row: tuple(row[one] for one in names)
+
+
+def set_apart(rows: Sequence[dict[str, object]]) -> tuple[Sequence[dict[str, object]], dict[str, object]]:
+    """Return new runs as they are written, and by their ids the inputs that are kept apart."""
+    large: dict[str, object] = {
+        str(row["id"]): data for row in rows if isinstance(data := row["input"], bytes) and len(data) > LARGE
+    }
+    return [{**row, "input": b""} if row["id"] in large else row for row in rows] if large else rows, large
 
 
 def as_list(items: Iterable[object]) -> str:

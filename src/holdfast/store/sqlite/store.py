@@ -24,7 +24,7 @@ from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Values, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
-from holdfast.store.sqlite.sql import SQL, as_list, numbered
+from holdfast.store.sqlite.sql import SQL, as_list, numbered, set_apart
 from holdfast.store.words import in_our_words
 
 LOCK_PATIENCE = 30.0
@@ -76,9 +76,13 @@ class SqliteTransaction:
             self.many(query, values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        rows, large = set_apart(rows)
         if len(rows) < FEW or not self._insert_all(rows):
-            return {str(row["id"]) for row in rows if self.change("insert_run", **row)}
-        return {str(row["id"]) for row in rows}
+            new = {str(row["id"]) for row in rows if self.change("insert_run", **row)}
+        else:
+            new = {str(row["id"]) for row in rows}
+        self.many("keep_input", [{"run_id": run_id, "input": data} for run_id, data in large.items() if run_id in new])
+        return new
 
     def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
         """Create all of these runs, or, when one of them is there already, none; say which."""

@@ -13,6 +13,7 @@ from holdfast.testing.conformance.claiming import Claiming, Lanes
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.graph_ends import Graphs
+from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
 from holdfast.testing.conformance.looking import Laws, Looking, Time
@@ -33,6 +34,7 @@ from holdfast.testing.conformance.waits import Waiting
 class StoreContract(
     Starting,
     StartingWithin,
+    Inputs,
     Claiming,
     Lanes,
     Advancing,
@@ -87,6 +89,7 @@ __all__ = [
     "Gathering",
     "Graphs",
     "HandClock",
+    "Inputs",
     "KeptApart",
     "Keys",
     "Lanes",

@@ -155,6 +155,7 @@ GATE = (
 ENTRY = "INSERT INTO holdfast.gate_entry (gate_id, number, run_id, kind, person, at, detail) VALUES"
 
 BROKEN = {
+    "a_run_has_its_input": "UPDATE holdfast.run SET input = ''",
     "a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody": "UPDATE holdfast.run SET rank = 1 WHERE id = 'held'",
     "a_run_that_can_be_claimed_waits_for_nothing": "UPDATE holdfast.run SET wake_at = 1 WHERE id = 'pending'",
     "a_pending_run_can_be_claimed_now_or_later": "UPDATE holdfast.run SET rank = NULL WHERE id = 'pending'",

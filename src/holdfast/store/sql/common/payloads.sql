@@ -47,7 +47,7 @@ DELETE FROM holdfast.payload;
 DELETE FROM holdfast.payload_part;
 
 -- name: reseal_run_input
-UPDATE holdfast.run SET input = :new WHERE id = :run_id AND input = :old;
+UPDATE holdfast.run AS run SET input = :new WHERE id = :run_id AND holdfast.input_of(run) = :old;
 
 -- name: reseal_run_result
 UPDATE holdfast.run SET result = :new WHERE id = :run_id AND result = :old;
@@ -78,8 +78,8 @@ UPDATE holdfast.output SET message = :new WHERE run_id = :run_id AND message = :
 
 -- name: used_bytes
 -- What the data itself takes: what a deletion makes less, whatever the database does with the room.
-SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)
-                                 + COALESCE(LENGTH(waits), 0)), 0) FROM holdfast.run) AS BIGINT)
+SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)
+                                 + COALESCE(LENGTH(waits), 0)), 0) FROM holdfast.run AS run) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
                  FROM holdfast.event WHERE run_id <> '') AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0) FROM holdfast.signal) AS BIGINT)
@@ -88,7 +88,7 @@ SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(input) + COALESCE(LENGTH(result), 
 -- name: tree_bytes
 -- What a tree of runs takes; of its payloads those that nobody else refers to.
 SELECT COUNT(*) AS runs,
-       CAST(COALESCE(SUM(200 + LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)), 0) AS BIGINT)
+       CAST(COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)), 0) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0)), 0)
                  FROM holdfast.event AS event JOIN holdfast.run AS owner ON owner.id = event.run_id
                 WHERE owner.id = :run_id OR owner.root_id = :run_id) AS BIGINT)
@@ -103,7 +103,7 @@ SELECT COUNT(*) AS runs,
                                     JOIN holdfast.run AS holder ON holder.id = other.run_id
                                    WHERE other.digest = payload.digest
                                      AND holder.id <> :run_id AND COALESCE(holder.root_id, '') <> :run_id)) AS BIGINT) AS bytes
-  FROM holdfast.run
+  FROM holdfast.run AS run
  WHERE id = :run_id OR root_id = :run_id;
 
 -- name: save_retention

@@ -14,10 +14,10 @@ SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wak
     ON CONFLICT DO NOTHING;
 
 -- name: run_by_key
-SELECT id, input, route_id FROM holdfast.run WHERE key = :key;
+SELECT id, holdfast.input_of(run) AS input, route_id FROM holdfast.run AS run WHERE key = :key;
 
 -- name: run_identity
-SELECT id, input, route_id FROM holdfast.run WHERE id = :id;
+SELECT id, holdfast.input_of(run) AS input, route_id FROM holdfast.run AS run WHERE id = :id;
 
 -- name: insert_tag
 INSERT INTO holdfast.tag (name, value, run_id) VALUES (:name, :value, :run_id) ON CONFLICT DO NOTHING;
@@ -312,7 +312,7 @@ VALUES (:run_id, :name, :payload, :key, :at, :taken, :number, :wait_id, :source,
 
 -- name: weights
 -- How many bytes the next runs and all that belongs to them take, about.
-SELECT id, LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0) + COALESCE(LENGTH(waits), 0)
+SELECT id, LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0) + COALESCE(LENGTH(waits), 0)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
                  FROM holdfast.event AS event WHERE event.run_id = run.id) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + LENGTH(payload)), 0)
@@ -325,8 +325,8 @@ SELECT id, LENGTH(input) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error),
 
 -- name: whole_runs
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
+       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
+       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id > :after AND run.id <= :last
  ORDER BY run.id;
@@ -372,8 +372,8 @@ DELETE FROM holdfast.lane;
 
 -- name: run
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
+       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 

@@ -81,7 +81,7 @@ INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :ke
 
 -- name: gathered_input
 -- Of a run that has not begun, and waits for its time.
-SELECT input, priority FROM holdfast.run
+SELECT holdfast.input_of(run) AS input, priority FROM holdfast.run AS run
  WHERE id = :run_id AND status = 'pending' AND started_at IS NULL AND session_id IS NULL AND rank IS NULL AND wake_at IS NOT NULL;
 
 -- name: gather_into

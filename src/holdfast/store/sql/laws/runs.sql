@@ -4,6 +4,9 @@
 SELECT id FROM holdfast.run
  WHERE rank IS NOT NULL AND (status NOT IN ('pending', 'cancelling') OR session_id IS NOT NULL);
 
+-- name: a_run_has_its_input
+SELECT id FROM holdfast.run AS run WHERE COALESCE(LENGTH(holdfast.input_of(run)), 0) = 0;
+
 -- name: a_run_that_can_be_claimed_waits_for_nothing
 SELECT id FROM holdfast.run WHERE rank IS NOT NULL AND (waits IS NOT NULL OR wake_at IS NOT NULL);
 

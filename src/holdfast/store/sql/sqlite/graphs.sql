@@ -11,7 +11,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 -- name: last_runs
 -- Those of members that nobody waits for.
 SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
+       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
        cancel_reason, crashes, created_at, run.started_at, run.finished_at, budgets, share
   FROM holdfast.graph_member AS member
   JOIN holdfast.run AS run ON run.id = member.run_id

@@ -12,6 +12,7 @@ RETURNING 1 AS created;
 SELECT key, COUNT(*) AS found
   FROM (SELECT CAST(substr(head, 2, instr(substr(head, 2), x'00') - 1) AS TEXT) AS key
           FROM (SELECT substr(input, 1, 80) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
+                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.large_input WHERE substr(input, 1, 1) = x'00'
                 UNION ALL SELECT substr(result, 1, 80) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
                 UNION ALL SELECT substr(error, 1, 80) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
                 UNION ALL SELECT substr(data, 1, 80) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
@@ -29,6 +30,7 @@ SELECT key, COUNT(*) AS found
 -- name: sealed_of_run
 -- Differs from Postgres: how bytes are cut. The first bytes of whatever is sealed: enough to know which payloads are meant.
 SELECT substr(input, 1, 120) AS head FROM holdfast.run WHERE id = :run_id AND substr(input, 1, 1) = x'00'
+UNION ALL SELECT substr(input, 1, 120) FROM holdfast.large_input WHERE run_id = :run_id AND substr(input, 1, 1) = x'00'
 UNION ALL SELECT substr(result, 1, 120) FROM holdfast.run WHERE id = :run_id AND substr(result, 1, 1) = x'00'
 UNION ALL SELECT substr(error, 1, 120) FROM holdfast.run WHERE id = :run_id AND substr(error, 1, 1) = x'00'
 UNION ALL SELECT substr(data, 1, 120) FROM holdfast.event WHERE run_id = :run_id AND substr(data, 1, 1) = x'00'
@@ -38,6 +40,7 @@ UNION ALL SELECT substr(payload, 1, 120) FROM holdfast.signal WHERE run_id = :ru
 -- name: all_sealed
 -- The same of all runs, for whoever checks that every reference is noted.
 SELECT id AS run_id, substr(input, 1, 120) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
+UNION ALL SELECT run_id, substr(input, 1, 120) FROM holdfast.large_input WHERE substr(input, 1, 1) = x'00'
 UNION ALL SELECT id, substr(result, 1, 120) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
 UNION ALL SELECT id, substr(error, 1, 120) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
 UNION ALL SELECT run_id, substr(data, 1, 120) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'

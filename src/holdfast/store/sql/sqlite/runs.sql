@@ -10,10 +10,14 @@ UPDATE holdfast.run
 -- name: runs_by_id
 -- Differs from Postgres: lists travel as JSON.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
-       deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+       deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
+       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id IN (SELECT value FROM json_each(:ids));
+
+-- name: keep_input
+-- Only here: a row that changes is written anew as a whole, so what is long and stays the same is kept apart.
+INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
 -- name: glances
 -- `glance` at many runs. Differs from Postgres: lists travel as JSON.
