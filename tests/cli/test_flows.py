@@ -71,3 +71,38 @@ def test_wrong_words_are_one_clear_line(call, flow):
     assert "is no JSON" in call.error("flows", "advance", flow, "{", code=2)
     assert "somebody else" in call.error("flows", "advance", flow, "{}", "--revision", "7")
     assert "must not be blank" in call.error("flows", "create", " ", "g", "--owner", "a", code=2)
+
+
+def test_what_a_flow_waits_for_is_told_with_the_command_that_ends_it(call, flow):
+    call.text("flows", "wait", flow, "--topic", "an invoice", "--correlation", "77")
+    told = call.json("why", flow)
+    assert (told["status"], told["remedy"]) == ("waiting", f"holdfast flows deliver {flow} 'an invoice' 77")
+    assert told["remedy"] in call.text("flows", "show", flow)
+    assert "it waits for 'an invoice' about '77'" in call.text("why", flow)
+    assert "no such run" in call.error("--namespace", "acme", "why", flow)
+    assert "possible=running, failed, cancelled" in call.error("flows", "finish", flow)
+
+
+def test_moves_are_guarded_by_owner_and_revision(call, flow):
+    for command in (
+        ("start", flow), ("advance", flow, "{}"), ("wait", flow), ("resume", flow), ("finish", flow), ("fail", flow, "x"),
+        ("cancel", flow), ("cancel", flow, "--request"),
+    ):  # fmt: skip
+        assert "another owner" in call.error("flows", *command, "--owner", "b")
+        assert "somebody else" in call.error("flows", *command, "--revision", "7")
+    assert "another owner" in call.error("flows", "observe", flow, "j", "running", "--task", "t", "--owner", "b")
+    assert call.json("flows", "cancel", flow, "--owner", "a", "--revision", "1")["revision"] == 2
+
+
+def test_time_is_let_do_what_it_does_by_hand(call, flow):
+    assert "too far away" in call.error("flows", "wait", flow, "--until", "31d", "--horizon", "30d")
+    call.text("flows", "wait", flow, "--until", "2999-12-24T18:00")
+    assert call.json("flows", "wake") == {"resumed": 0, "cancelled": 0}
+    call.text("flows", "cancel", flow, "--request")
+    assert "0 flows resumed, 1 cancelled" in call.text("flows", "wake")
+
+
+def test_ids_are_chosen_and_pages_turned(call, flow):
+    call.text("flows", "create", "c", "g", "--owner", "a", "--id", "mine")
+    assert [one["id"] for one in call.json("flows", "--limit", "1")] == ["mine"]
+    assert [one["id"] for one in call.json("flows", "--before", "mine")] == [flow]

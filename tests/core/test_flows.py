@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import flows as f
 from holdfast.core.flows import FlowStatus
+from holdfast.core.why.flows import explain_flow
 from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFinished, IllegalMove
 
 START, CANCEL, ASK = f.StartFlow(), f.CancelFlow(), f.RequestFlowCancel()
@@ -50,7 +51,8 @@ def test_the_graph_of_moves(status: str, action: f.FlowAction) -> None:
     else:
         with pytest.raises(IllegalMove) as refused:
             f.act(flow(status), action, 5)
-        assert refused.value.facts == {"flow": "f", "status": status, "to": LEADS_TO[action]}
+        possible = ", ".join(to for to in FlowStatus if to in {LEADS_TO[one] for was, one in ALLOWED if was == status})
+        assert refused.value.facts == {"flow": "f", "status": status, "to": LEADS_TO[action], "possible": possible}
 
 
 @pytest.mark.parametrize("action", [*LEADS_TO, ADVANCE], ids=lambda action: type(action).__name__)
@@ -169,3 +171,31 @@ def test_a_wait_that_cannot_end_well_is_refused(wait: f.FlowWait, horizon: int |
     with pytest.raises(BadFlowWait) as refused:
         f.checked_wait(wait, 100, horizon)
     assert refused.value.facts["field"] == field
+
+
+TIMER, EVENT = b'{"kind":"timer","at":3600000001}', b'{"kind":"external_event","topic":"an invoice","correlation":"7"}'
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "remedy"),
+    [
+        (flow("created"), "nobody has started it", "holdfast flows start f"),
+        (flow("running"), "whoever drives it is at 'init'", None),
+        (flow("running", cancel_requested=True), "has to cancel it", "holdfast flows cancel f"),
+        (flow("waiting", cancel_requested=True), "a worker cancels it", "holdfast flows cancel f"),
+        (flow("waiting"), "somebody to resume it", "holdfast flows resume f"),
+        (flow("waiting", wait=TIMER), "(in 1h)", "holdfast flows resume f"),
+        (flow("waiting", wait=b'{"kind":"timer","at":1}'), "its time has come", "holdfast flows resume f"),
+        (flow("waiting", wait=EVENT), "'an invoice' about '7'", "holdfast flows deliver f 'an invoice' 7"),
+        (flow("failed"), "it has ended", None),
+    ],
+)
+def test_what_a_flow_waits_for_is_told_with_what_ends_it(found: f.Flow, told: str, remedy: str | None) -> None:
+    found.namespace = "default"
+    why = explain_flow(found, 1)
+    assert told in why.reason
+    assert why.remedy == remedy
+
+
+def test_the_command_names_the_namespace() -> None:
+    assert explain_flow(flow("created"), 1).remedy == "holdfast --namespace n flows start f"

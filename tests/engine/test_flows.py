@@ -152,6 +152,10 @@ def test_bad_input_is_refused_and_nothing_is_written(idle):
         (BadOption, lambda: flows.create("c", "g", owner="o", requester=None)),
         (BadOption, lambda: flows.create("c", "g", owner="o", id="")),
         (BadOption, lambda: flows.create("c", "g", owner="o", id=7)),
+        (BadOption, lambda: flows.create("c", "g", owner="o" * 3_000_000)),
+        (BadOption, lambda: flows.observe(flow.id, "r" * 3_000_000, "t", "running")),
+        (FlowNotFound, lambda: flows.get("\ud800")),
+        (BadFlowWait, lambda: flows.wait(flow.id, topic="\ud800", correlation="7")),
         (BadFlowPatch, lambda: flows.create("c", "g", owner="o", state=float("nan"))),
         (BadFlowPatch, lambda: flows.advance(flow.id, {"x": [float("inf")]})),
         (BadFlowPatch, lambda: flows.advance(flow.id, {"x": "\ud800"})),
@@ -178,6 +182,13 @@ def test_bad_input_is_refused_and_nothing_is_written(idle):
     assert len(flows.list()) == 1
     assert len(flows.events(flow.id)) == 2
     assert (flows.events(flow.id, limit=-1), flows.steps(flow.id)) == ([], [])
+
+
+def test_an_owner_is_the_same_with_and_without_space_around_it(idle):
+    flow = idle.flows.create("c", "g", owner=" anna ", start=True)
+
+    assert idle.flows.advance(flow.id, {}, owner=" anna ").owner == "anna"
+    assert [found.id for found in idle.flows.list(owner=" anna ")] == [flow.id]
 
 
 def test_the_last_instant_of_all_can_be_waited_for(idle):

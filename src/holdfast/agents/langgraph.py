@@ -326,7 +326,12 @@ def flow_tool(tool: FlowTool) -> BaseTool:
     def flow(**arguments: Any) -> str:
         return json.dumps(tool(arguments))
 
-    return StructuredTool.from_function(flow, name=tool.name, description=tool.description, args_schema=tool.parameters)
+    async def aflow(**arguments: Any) -> str:
+        return json.dumps(await tool.aio(arguments))
+
+    return StructuredTool.from_function(
+        flow, aflow, name=tool.name, description=tool.description, args_schema=tool.parameters
+    )  # fmt: skip
 
 
 __all__ = ["flow_tool", "run", "tokens"]

@@ -306,7 +306,7 @@ def flow_tool(tool: FlowTool) -> FunctionTool:
     """Return managed flows as a tool: ``Agent(..., tools=[flow_tool(FlowTool(engine, ...))])``."""
 
     async def invoke(_: Any, arguments: str) -> str:
-        return json.dumps(await asyncio.to_thread(tool, arguments))
+        return json.dumps(await tool.aio(arguments))
 
     return FunctionTool(
         name=tool.name, description=tool.description, params_json_schema=tool.parameters, on_invoke_tool=invoke,

@@ -230,8 +230,8 @@ def _show(event: AgentStreamEvent) -> None:
 def flow_toolset(tool: FlowTool) -> FunctionToolset[Any]:
     """Return managed flows as a toolset: ``Agent(..., toolsets=[flow_toolset(FlowTool(engine, ...))])``."""
 
-    def flow(**arguments: Any) -> dict[str, Any]:
-        return tool(arguments)
+    async def flow(**arguments: Any) -> dict[str, Any]:
+        return await tool.aio(arguments)
 
     made: Tool[Any] = Tool.from_schema(flow, name=tool.name, description=tool.description, json_schema=tool.parameters)
     return FunctionToolset([made], id="flows")

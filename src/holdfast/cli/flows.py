@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import Tree, print_fields, print_json, print_table, print_tree, short
-from holdfast.cli.values import JSON, MOMENT
+from holdfast.cli.values import DURATION, JSON, MOMENT
 from holdfast.core.flows import FlowStatus, StepStatus
 from holdfast.engine.flows import Flow, FlowEvent, FlowStep
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 EPILOG = """\b
 Examples:
@@ -22,6 +25,16 @@ Examples:
   holdfast flows show 01m7ge8gkb"""
 
 
+def moving(command: F) -> F:
+    """Give a command that changes a flow the options that guard it."""
+    for option in (
+        click.option("--revision", type=int, metavar="N", help="Only if nobody changed it since then. E.g. --revision 3"),
+        click.option("--owner", metavar="OWNER", help="Only if it belongs to this owner. E.g. --owner agent:7"),
+    ):
+        command = option(command)
+    return command
+
+
 @click.group(short_help="List managed flows, and drive them.", epilog=EPILOG, invoke_without_command=True)
 @click.option("--owner", metavar="OWNER", help="Only those of this owner. E.g. --owner agent:7")
 @click.option(
@@ -29,15 +42,16 @@ Examples:
     type=click.Choice([status.value for status in FlowStatus]),
     help="Only those of this status. E.g. --status waiting",
 )
+@click.option("--before", metavar="FLOW", help="The next page: the last flow of the one before. E.g. --before 01m7ge8gkb")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many. E.g. --limit 10")
 @printing
 @click.pass_context
-def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int) -> None:
+def flows(ctx: click.Context, /, **which: Any) -> None:
     """List managed flows, those changed last first; the commands below drive them. FLOW is the id of one."""
     if ctx.invoked_subcommand is not None:
         return
     with desk().opened() as office:
-        found = office.engine.flows.list(owner=owner, status=status, limit=limit)
+        found = office.engine.flows.list(**which)
     if desk().as_json:
         print_json(found)
         return
@@ -59,6 +73,7 @@ def flows(ctx: click.Context, owner: str | None, status: str | None, limit: int)
     "--step", "current_step", default="init", show_default=True, metavar="STEP", help="What is done first. E.g. --step search"
 )
 @click.option("--state", type=JSON, metavar="JSON", help="""What it knows at first. E.g. --state '{"vendors": 3}'""")
+@click.option("--id", metavar="ID", help="Its id, to be chosen by you. E.g. --id vendors-2026")
 @click.option("--start", is_flag=True, help="Begin at once.")
 @printing
 def create(controller: str, goal: str, owner: str, **options: Any) -> None:
@@ -76,6 +91,7 @@ def show(flow: str) -> None:
     with desk().opened() as office:
         calls = office.engine.flows
         found, steps, events = calls.get(flow), calls.steps(flow), calls.events(flow, limit=1000)
+        why = calls.why(flow)
     if desk().as_json:
         print_json({**_as_dict(found), "steps": steps, "events": events})
         return
@@ -83,6 +99,7 @@ def show(flow: str) -> None:
         [
             ("flow", found.id), ("controller", found.controller), ("goal", found.goal), ("owner", found.owner),
             ("status", _status(found)), ("step", found.current_step), ("waits for", _wait(found)),
+            ("to go on", "" if why.remedy is None else desk().command(why.remedy)),
             ("state", short(_json(found.state), 200)), ("revision", str(found.revision)),
         ]
     )  # fmt: skip
@@ -93,17 +110,18 @@ def show(flow: str) -> None:
 
 @flows.command(epilog="Example: holdfast flows start 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
+@moving
 @printing
-def start(flow: str) -> None:
+def start(flow: str, **options: Any) -> None:
     """Begin: created becomes running."""
-    _do("start", flow)
+    _do("start", flow, **options)
 
 
 @flows.command(epilog="""Example: holdfast flows advance 01m7ge8gkb '{"found": 2}' --step compare""")
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="PATCH_JSON", type=JSON)
 @click.option("--step", "current_step", metavar="STEP", help="What is being done now. E.g. --step compare")
-@click.option("--revision", type=int, metavar="N", help="Only if nobody changed it since this revision. E.g. --revision 3")
+@moving
 @printing
 def advance(flow: str, patch: Any, **options: Any) -> None:
     """Change the state: an object is merged into it at the top level, anything else takes its place."""
@@ -115,6 +133,8 @@ def advance(flow: str, patch: Any, **options: Any) -> None:
 @click.option("--until", type=MOMENT, metavar="WHEN", help="How long, or until when. E.g. --until 2h")
 @click.option("--topic", metavar="TOPIC", help="For an event of this topic. E.g. --topic invoice")
 @click.option("--correlation", metavar="TEXT", help="And about this. E.g. --correlation 77")
+@click.option("--horizon", type=DURATION, metavar="TIME", help="Refuse a time further away than this. E.g. --horizon 30d")
+@moving
 @printing
 def wait(flow: str, **options: Any) -> None:
     """Wait for a time, for an event from outside, or, with no option, for `flows resume`."""
@@ -124,10 +144,11 @@ def wait(flow: str, **options: Any) -> None:
 @flows.command(epilog="Example: holdfast flows resume 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
+@moving
 @printing
-def resume(flow: str, patch: Any) -> None:
+def resume(flow: str, patch: Any, **options: Any) -> None:
     """Go on after a wait, whatever it was for."""
-    _do("resume", flow, patch)
+    _do("resume", flow, patch, **options)
 
 
 @flows.command(epilog="""Example: holdfast flows deliver 01m7ge8gkb invoice 77 '{"paid": true}'""")
@@ -148,28 +169,31 @@ def deliver(flow: str, topic: str, correlation: str, payload: Any) -> None:
 @flows.command(epilog="Example: holdfast flows finish 01m7ge8gkb '{\"winner\": 2}'")
 @click.argument("flow", metavar="FLOW")
 @click.argument("patch", metavar="[PATCH_JSON]", type=JSON, required=False)
+@moving
 @printing
-def finish(flow: str, patch: Any) -> None:
+def finish(flow: str, patch: Any, **options: Any) -> None:
     """End well, with a last change of the state."""
-    _do("finish", flow, patch)
+    _do("finish", flow, patch, **options)
 
 
 @flows.command(epilog="Example: holdfast flows fail 01m7ge8gkb 'no vendor answered'")
 @click.argument("flow", metavar="FLOW")
 @click.argument("reason", metavar="REASON")
+@moving
 @printing
-def fail(flow: str, reason: str) -> None:
+def fail(flow: str, reason: str, **options: Any) -> None:
     """End badly."""
-    _do("fail", flow, reason)
+    _do("fail", flow, reason, **options)
 
 
 @flows.command(epilog="Example: holdfast flows cancel 01m7ge8gkb")
 @click.argument("flow", metavar="FLOW")
 @click.option("--request", "only_ask", is_flag=True, help="Only ask whoever drives it; nothing else can happen to it then.")
+@moving
 @printing
-def cancel(flow: str, only_ask: bool) -> None:
+def cancel(flow: str, only_ask: bool, **options: Any) -> None:
     """End a flow at once, or ask for it."""
-    _do("request_cancel" if only_ask else "cancel", flow)
+    _do("request_cancel" if only_ask else "cancel", flow, **options)
 
 
 @flows.command(
@@ -188,6 +212,7 @@ def cancel(flow: str, only_ask: bool) -> None:
     show_default=True,
     help="Whether it runs elsewhere, or is managed by the flow. E.g. --runtime managed",
 )
+@click.option("--owner", metavar="OWNER", help="Only if the flow belongs to this owner. E.g. --owner agent:7")
 @printing
 def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
     """Note how a piece of the work stands that runs elsewhere as NAME: pending, running, succeeded, failed or cancelled."""
@@ -197,6 +222,22 @@ def observe(flow: str, run_id: str, status: str, **options: Any) -> None:
         print_json(step)
     else:
         print(f"flow {flow}: {_step_line(step)}")
+
+
+@flows.command(epilog="Example: holdfast flows wake")
+@printing
+def wake() -> None:
+    """Resume what is due, and cancel what waits and was asked to stop, where no worker is there to do it."""
+    resumed = cancelled = 0
+    with desk().opened() as office:
+        more = True
+        while more:
+            woken = office.engine.flows.wake()
+            resumed, cancelled, more = resumed + woken.resumed, cancelled + woken.cancelled, woken.more
+    if desk().as_json:
+        print_json({"resumed": resumed, "cancelled": cancelled})
+    else:
+        print(f"{resumed} flows resumed, {cancelled} cancelled")
 
 
 @flows.command(epilog="Example: holdfast flows prune --older-than 30d")

@@ -7,10 +7,11 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.desk import desk, printing
+from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import iso, print_json
 from holdfast.core.why.facts import Blocker, Why, until
 from holdfast.engine.why import why as explain
+from holdfast.errors import FlowNotFound, RunNotFound
 
 EPILOG = """\b
 Examples:
@@ -22,11 +23,24 @@ Examples:
 @click.argument("run", metavar="RUN")
 @printing
 def why(run: str) -> None:
-    """Say why a run stands where it stands: the exact blocker, who holds it, since when, and the command that unblocks it."""
+    """Say why a run, or a managed flow, stands where it stands: the exact blocker, who holds it, since when, and the command that
+    unblocks it."""
     with desk().opened() as office:
-        member = office.store.member(run)
-        found = explain(office.store, run if member is not None else office.find(run))
-        print_why(found, office.store.now())
+        print_why(_explained(office, run), office.store.now())
+
+
+def _explained(office: Office, name: str) -> Why:
+    if office.store.member(name) is not None:
+        return explain(office.store, name)
+    try:
+        run = office.find(name)
+    except RunNotFound:
+        try:
+            return office.engine.flows.why(name)
+        except FlowNotFound:
+            pass
+        raise
+    return explain(office.store, run)
 
 
 def print_why(found: Why, now: int) -> None:

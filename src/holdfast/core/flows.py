@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFinished, IllegalMove
 
 
@@ -238,7 +239,8 @@ def _moved(flow: Flow, to: FlowStatus, *, only_from: FlowStatus | None = None) -
     if to is not FlowStatus.CANCELLED:
         _refuse_pending_cancel(flow)
     if to not in _NEXT[flow.status] or (only_from is not None and flow.status is not only_from):
-        raise IllegalMove(flow=flow.id, status=flow.status.value, to=to.value)
+        possible = ", ".join(status for status in FlowStatus if status in _NEXT[flow.status])
+        raise IllegalMove(flow=flow.id, status=flow.status.value, to=to.value, possible=possible)
     return to
 
 
@@ -290,8 +292,10 @@ def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWa
     if isinstance(wait, EventWait):
         for name in ("topic", "correlation"):
             value = getattr(wait, name)
-            if not isinstance(value, str) or not value.strip() or "\x00" in value:
+            if not isinstance(value, str) or not value.strip():
                 raise BadFlowWait(field=name, value=value, why="it must be a text, and not blank")
+            if not is_storable(value):
+                raise BadFlowWait(field=name, value=value, why="it must be Unicode without NUL characters")
     return wait
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,10 +12,17 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.flows import FlowStatus, StepStatus
 from holdfast.core.options import checked_count, checked_text
+from holdfast.core.texts import is_storable
 from holdfast.engine.client import Client, Moment, Request, instant, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadFlowPatch, BadFlowWait, BadOption, FlowNotFound, FlowNotYours, NotEncodable
 from holdfast.store import contract as c
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
+
+LONGEST = 200
+"""How many characters a name may have by which flows and steps are found."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -83,7 +90,7 @@ class FlowDesk:
             namespace=self.namespace,
             controller=_filled("controller", controller),
             goal=_filled("goal", goal),
-            owner=_filled("owner", owner),
+            owner=_name("owner", owner),
             requester=_text("requester", requester),
             current_step=_filled("current_step", current_step),
             state=encoded({} if state is None else state),
@@ -134,7 +141,7 @@ class FlowDesk:
         if runtime not in ("managed", "mirrored"):
             raise BadOption(option="runtime", value=runtime, known="managed, mirrored")
         step = core.FlowStep(
-            flow_id=_flow_id(flow_id), run_id=_filled("run_id", run_id), task=_filled("task", task), status=StepStatus(status),
+            flow_id=_flow_id(flow_id), run_id=_name("run_id", run_id), task=_filled("task", task), status=StepStatus(status),
             runtime=runtime, child_session=None if child_session is None else _filled("child_session", child_session),
             result=None if result is None else encoded(result),
         )  # fmt: skip
@@ -153,12 +160,21 @@ class FlowDesk:
 
     def get(self, flow_id: str, owner: str | None = None) -> Flow:
         """Return a flow. Raises FlowNotFound, FlowNotYours."""
+        return view(self._found(flow_id, owner))
+
+    def why(self, flow_id: str, owner: str | None = None) -> Why:
+        """Say what a flow waits for, and what ends the wait."""
+        from holdfast.core.why.flows import explain_flow  # only who asks pays for it
+
+        return explain_flow(self._found(flow_id, owner), self._store.now())
+
+    def _found(self, flow_id: str, owner: str | None) -> core.Flow:
         found = self._store.flow(_flow_id(flow_id))
         if found is None or found.namespace != self.namespace:
             raise FlowNotFound(flow=flow_id)
         if owner is not None and found.owner != _owner(owner):
             raise FlowNotYours(flow=flow_id)
-        return view(found)
+        return found
 
     def find(self, *, owner: str | None, status: str | None, before: str | None, limit: int) -> list[Flow]:
         """Return flows."""
@@ -240,26 +256,28 @@ def _filled(name: str, value: Any) -> str:
     return str(value).strip()
 
 
+def _name(name: str, value: Any) -> str:
+    """Return what things are looked up by."""
+    found = _filled(name, value)
+    if len(found) > LONGEST:
+        raise BadOption(option=name, value=f"{found[:40]}...", why=f"it must not be longer than {LONGEST} characters")
+    return found
+
+
 def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or "\x00" in value or not _is_utf8(value):
+    if not isinstance(value, str):
         raise BadOption(option=name, value=value, why="it must be a text")
+    if not is_storable(value):
+        raise BadOption(option=name, value=value, why="it must be Unicode without NUL characters")
     return value
 
 
-def _is_utf8(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _owner(owner: str | None) -> str | None:
-    return None if owner is None else _text("owner", owner)
+    return None if owner is None else _text("owner", owner).strip()
 
 
 def _flow_id(flow_id: str) -> str:
-    if not isinstance(flow_id, str) or "\x00" in flow_id:
+    if not isinstance(flow_id, str) or not is_storable(flow_id):
         raise FlowNotFound(flow=flow_id)
     return flow_id
 

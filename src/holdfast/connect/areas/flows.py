@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core import flows as core
 from holdfast.core.duration import Duration
 from holdfast.engine.client import Client, Moment, Request
 from holdfast.engine.flows import Flow, FlowDesk, FlowEvent, FlowStep, advancing, failing, patched
 from holdfast.store.contract import FlowsWoken
+
+if TYPE_CHECKING:
+    from holdfast.core.why.facts import Why
 
 
 class _Looking:
@@ -21,6 +24,10 @@ class _Looking:
     def get(self, flow_id: str, *, owner: str | None = None) -> Flow:
         """Return a flow. With *owner* only if it belongs to them. Raises FlowNotFound, FlowNotYours."""
         return self._desk.get(flow_id, owner)
+
+    def why(self, flow_id: str, *, owner: str | None = None) -> Why:
+        """Say what a flow waits for, until when, and the command that ends the wait."""
+        return self._desk.why(flow_id, owner)
 
     def list(
         self, *, owner: str | None = None, status: str | None = None, before: str | None = None, limit: int = 50
@@ -84,13 +91,13 @@ class Flows(_Looking):
         """End badly; the reason is kept in the state, under ``failure``."""
         return self._move(flow_id, failing(reason), owner, revision)
 
-    def request_cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    def request_cancel(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is cancelled by a worker."""
-        return self._move(flow_id, core.RequestFlowCancel(), owner, None)
+        return self._move(flow_id, core.RequestFlowCancel(), owner, revision)
 
-    def cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    def cancel(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """End it at once."""
-        return self._move(flow_id, core.CancelFlow(), owner, None)
+        return self._move(flow_id, core.CancelFlow(), owner, revision)
 
     def observe(self, flow_id: str, run_id: str, task: str, status: str, **options: Any) -> FlowStep:
         """Note how a piece of the work stands elsewhere; *run_id* is its name there. Options: result, child_session, runtime
@@ -161,13 +168,13 @@ class AsyncFlows(_Looking):
         """End badly; the reason is kept in the state, under ``failure``."""
         return await self._move(flow_id, failing(reason), owner, revision)
 
-    async def request_cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    async def request_cancel(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """Ask its driver to cancel it. From now on nothing else can happen to it; a waiting flow is cancelled by a worker."""
-        return await self._move(flow_id, core.RequestFlowCancel(), owner, None)
+        return await self._move(flow_id, core.RequestFlowCancel(), owner, revision)
 
-    async def cancel(self, flow_id: str, *, owner: str | None = None) -> Flow:
+    async def cancel(self, flow_id: str, *, owner: str | None = None, revision: int | None = None) -> Flow:
         """End it at once."""
-        return await self._move(flow_id, core.CancelFlow(), owner, None)
+        return await self._move(flow_id, core.CancelFlow(), owner, revision)
 
     async def observe(self, flow_id: str, run_id: str, task: str, status: str, **options: Any) -> FlowStep:
         """Note how a piece of the work stands elsewhere; *run_id* is its name there. Options: result, child_session, runtime
