@@ -1,7 +1,8 @@
 """Agents of the OpenAI Agents SDK as durable workflows: ``result = await run(agent, "...")`` instead of ``Runner.run``.
 
-In a workflow every call of a model, of a function tool and of a session is a step: recorded once, never paid for twice. Elsewhere
-``run`` is ``Runner.run``. Tools that need approval ask people through gates; tokens are reported to the budgets of the run.
+In a workflow every call of a model, of a function tool, of a guardrail and of a session is a step: recorded once, never paid for
+twice. Elsewhere ``run`` is ``Runner.run``. Tools that need approval ask people through gates; tokens are reported to the budgets
+of the run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from inspect import isawaitable
 from typing import Any
 
 from holdfast.agents import calls
@@ -20,7 +22,20 @@ from holdfast.core.budgets import Amount
 from holdfast.errors import BadOption, NotInWorkflow, StepFailed
 
 try:
-    from agents import Agent, FunctionTool, Handoff, Model, ModelProvider, ModelResponse, RunConfig, Runner, RunResult, Usage
+    from agents import (
+        Agent,
+        FunctionTool,
+        GuardrailFunctionOutput,
+        Handoff,
+        Model,
+        ModelProvider,
+        ModelResponse,
+        RunConfig,
+        Runner,
+        RunResult,
+        ToolGuardrailFunctionOutput,
+        Usage,
+    )
     from agents.memory import Session
     from agents.tool import (
         ToolOutputFileContent,
@@ -84,7 +99,11 @@ async def run(
     if calls.program_here() is None:
         return await Runner.run(agent, input, run_config=run_config, session=session, **options)
     config = run_config or RunConfig(tracing_disabled=True)
-    config = replace(config, model_provider=_Provider(config.model_provider, terms), model=_model(config.model, terms))
+    config = replace(
+        config, model_provider=_Provider(config.model_provider, terms), model=_model(config.model, terms),
+        input_guardrails=_rails(config.input_guardrails, GuardrailFunctionOutput, terms),
+        output_guardrails=_rails(config.output_guardrails, GuardrailFunctionOutput, terms),
+    )  # fmt: skip
     kept = None if session is None else _Session(session, terms)
     with calls.agent_run(agent.name):
         durable = _durable(agent, terms)
@@ -135,6 +154,8 @@ def _durable(agent: Agent[Any], terms: _Terms) -> Agent[Any]:
     made.model = _model(agent.model, terms)
     made.tools = [_tool(tool, terms) for tool in agent.tools]
     made.handoffs = [_handoff(one, terms) for one in agent.handoffs]
+    made.input_guardrails = _rails(agent.input_guardrails, GuardrailFunctionOutput, terms)
+    made.output_guardrails = _rails(agent.output_guardrails, GuardrailFunctionOutput, terms)
     return made
 
 
@@ -175,7 +196,28 @@ def _tool(tool: Any, terms: _Terms) -> Any:
             return told
 
     made.on_invoke_tool = invoke
+    made.tool_input_guardrails = _rails(tool.tool_input_guardrails, ToolGuardrailFunctionOutput, terms)
+    made.tool_output_guardrails = _rails(tool.tool_output_guardrails, ToolGuardrailFunctionOutput, terms)
     return made
+
+
+def _rails(given: Any, kind: type[Any], terms: _Terms) -> Any:
+    """Return the same guardrails, judging in steps: many ask a model. *kind* is what they return."""
+    return given and [_rail(one, kind, terms) for one in given]
+
+
+def _rail(given: Any, kind: type[Any], terms: _Terms) -> Any:
+    name = given.get_name()
+
+    async def judge(*asked: Any) -> Any:
+        async def body() -> Any:
+            found = given.guardrail_function(*asked)
+            verdict = await found if isawaitable(found) else found
+            return {part.name: to_jsonable_python(getattr(verdict, part.name), fallback=str) for part in fields(kind)}
+
+        return kind(**await calls.recorded(f"guardrail:{name}", body, terms.tool))
+
+    return replace(given, guardrail_function=judge, name=name)
 
 
 def _stored(value: Any) -> Any:
