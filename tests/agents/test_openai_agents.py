@@ -7,25 +7,7 @@ import json
 from collections import Counter
 
 import pytest
-from agents import (
-    Agent,
-    GuardrailFunctionOutput,
-    InputGuardrailTripwireTriggered,
-    Model,
-    ModelProvider,
-    ModelResponse,
-    RunConfig,
-    Runner,
-    ShellTool,
-    SQLiteSession,
-    ToolGuardrailFunctionOutput,
-    Usage,
-    function_tool,
-    handoff,
-    input_guardrail,
-    output_guardrail,
-    tool_input_guardrail,
-)
+from agents import Agent, Model, ModelProvider, ModelResponse, RunConfig, ShellTool, SQLiteSession, Usage, function_tool, handoff
 from agents.tool import ToolOutputText
 from openai.types.responses import (
     Response,
@@ -195,81 +177,6 @@ def test_elsewhere_it_is_the_runner():
     config = RunConfig(tracing_disabled=True)
 
     assert asyncio.run(run(calculator, "?", run_config=config)).final_output == Report(total=5)
-
-
-# Guardrails
-
-
-judge = Agent(name="judge", model=Scripted((0, [text("fine")])))
-
-
-@input_guardrail
-async def polite(context, agent, input):
-    verdict = await Runner.run(judge, input, run_config=RunConfig(tracing_disabled=True))
-    world["polite"] += 1
-    return GuardrailFunctionOutput(output_info=verdict.final_output, tripwire_triggered=input == "you fool")
-
-
-@output_guardrail
-def sound(context, agent, output):
-    world["sound"] += 1
-    return GuardrailFunctionOutput(output_info=Report(total=len(output)), tripwire_triggered=False)
-
-
-@tool_input_guardrail
-async def small(data):
-    world["small"] += 1
-    if '"a": 4' in data.context.tool_arguments:
-        return ToolGuardrailFunctionOutput.reject_content("too big")
-    return ToolGuardrailFunctionOutput.allow()
-
-
-@function_tool(tool_input_guardrails=[small])
-def double(a: int) -> int:
-    world[f"double {a}"] += 1
-    return 2 * a
-
-
-guarded = Agent(
-    name="guarded",
-    model=Scripted((0, [call("double", a=1), call("double", 2, a=4)]), (2, last)),
-    tools=[double],
-    input_guardrails=[polite],
-    output_guardrails=[sound],
-)
-
-
-@workflow
-async def oa_guarded(question: str) -> list[str]:
-    try:
-        result = await run(guarded, question)
-    except InputGuardrailTripwireTriggered as refused:
-        return ["refused", refused.guardrail_result.guardrail.get_name()]
-    info = [found.output.output_info for found in (*result.input_guardrail_results, *result.output_guardrail_results)]
-    return [result.final_output, *map(str, info)]
-
-
-def test_guardrails_judge_in_steps(holdfast_lab):
-    started = holdfast_lab.start(oa_guarded, "please")
-
-    assert holdfast_lab.finish(started) == ["got ['2', 'too big']", "fine", "{'total': 20}"]
-    names = sorted(event.step for event in started.history() if event.step and "guardrail" in event.step)
-    assert names == [
-        "guarded/guardrail:polite",
-        "guarded/guardrail:small",
-        "guarded/guardrail:small#2",
-        "guarded/guardrail:sound",
-    ]
-    assert (world["double 1"], world["double 4"]) == (1, 0)
-
-
-def test_what_guardrails_found_is_the_same_whatever_crashes(everywhere):
-    everywhere(oa_guarded, "please", setup=world.clear)
-
-
-def test_a_guardrail_stops_an_agent_whatever_crashes(holdfast_lab, everywhere):
-    assert holdfast_lab.run_to_end(oa_guarded, "you fool") == ["refused", "polite"]
-    everywhere(oa_guarded, "you fool", setup=world.clear)
 
 
 # Handing over, looking models up, remembering

@@ -63,14 +63,16 @@ def program_here() -> AsyncProgram | None:
 
 
 @contextmanager
-def agent_run(name: str) -> Iterator[None]:
-    """Whatever is called inside belongs to one run of an agent; its steps are called after it."""
+def agent_run(name: str, *, within: bool = False) -> Iterator[None]:
+    """Whatever is called inside belongs to one run of an agent; its steps are called after it, and, *within* the run of another
+    agent, after that one, too."""
     program = program_here()
     if program is None:
         yield
         return
     program.loop.be_gentle()
-    token = _agent.set((program, Branch(f"{program.root.identify(name)}/")))
+    outer = _branch(program) if within else program.root
+    token = _agent.set((program, Branch(f"{outer.identify(name)}/")))
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from inspect import isawaitable
 from typing import Any
@@ -37,6 +38,7 @@ try:
         Usage,
     )
     from agents.memory import Session
+    from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
     from agents.tool import (
         ToolOutputFileContent,
         ToolOutputImage,
@@ -54,6 +56,7 @@ Spends = Callable[[Usage], Mapping[str, Amount]]
 _RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _OUTPUTS = {kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
 _OUTPUT = "$tool_output"
+_UNHEARD = "use run(..., stream=True), and follow the output of the run"
 
 
 def tokens(usage: Usage) -> Mapping[str, Amount]:
@@ -70,7 +73,11 @@ class _Terms:
     tools: Mapping[str, Settings]
     stream: bool
     spends: Spends
-    known: dict[int, Agent[Any]] = field(default_factory=dict)
+    known: dict[int, tuple[Agent[Any], Agent[Any]]] = field(default_factory=dict)
+    """Agents by their ids, with what was made of them; they are kept, so that no other gets the id."""
+
+
+_terms_here: ContextVar[_Terms | None] = ContextVar("holdfast_openai_agents", default=None)
 
 
 async def run(
@@ -98,21 +105,32 @@ async def run(
     asked = calls.approval_from(approval)
     if calls.program_here() is None:
         return await Runner.run(agent, input, run_config=run_config, session=session, **options)
-    config = run_config or RunConfig(tracing_disabled=True)
-    config = replace(
-        config, model_provider=_Provider(config.model_provider, terms), model=_model(config.model, terms),
-        input_guardrails=_rails(config.input_guardrails, GuardrailFunctionOutput, terms),
-        output_guardrails=_rails(config.output_guardrails, GuardrailFunctionOutput, terms),
-    )  # fmt: skip
+    config = _config(run_config or RunConfig(tracing_disabled=True), terms)
     kept = None if session is None else _Session(session, terms)
-    with calls.agent_run(agent.name):
-        durable = _durable(agent, terms)
-        result = await Runner.run(durable, input, run_config=config, session=kept, **options)
-        while result.interruptions:
-            state = result.to_state()
-            await _decide(state, result.interruptions, asked)
-            result = await Runner.run(durable, state, run_config=config, session=kept, **_again(options))
+    _Runner.install()
+    token = _terms_here.set(terms)
+    try:
+        with calls.agent_run(agent.name):
+            durable = _durable(agent, terms)
+            result = await Runner.run(durable, input, run_config=config, session=kept, **options)
+            while result.interruptions:
+                state = result.to_state()
+                await _decide(state, result.interruptions, asked)
+                result = await Runner.run(durable, state, run_config=config, session=kept, **_again(options))
+    finally:
+        _terms_here.reset(token)
     return result
+
+
+def _config(given: RunConfig, terms: _Terms) -> RunConfig:
+    """Return the same settings for agents whose models and guardrails are called as steps."""
+    if isinstance(given.model_provider, _Provider):
+        return given
+    return replace(
+        given, model_provider=_Provider(given.model_provider, terms), model=_model(given.model, terms),
+        input_guardrails=_rails(given.input_guardrails, GuardrailFunctionOutput, terms),
+        output_guardrails=_rails(given.output_guardrails, GuardrailFunctionOutput, terms),
+    )  # fmt: skip
 
 
 def _again(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,12 +163,12 @@ def _durable(agent: Agent[Any], terms: _Terms) -> Agent[Any]:
     """Return the same agent with models and tools that are called as steps; so are those that it hands over to."""
     found = terms.known.get(id(agent))
     if found is not None:
-        return found
+        return found[1]
     if agent.mcp_servers:
         why = "MCP servers cannot be called as steps: offer what they do as function tools"
         raise BadOption(option="agent", value=agent.name, why=why)
     made: Agent[Any] = copy.copy(agent)
-    terms.known[id(agent)] = terms.known[id(made)] = made
+    terms.known[id(agent)] = terms.known[id(made)] = agent, made
     made.model = _model(agent.model, terms)
     made.tools = [_tool(tool, terms) for tool in agent.tools]
     made.handoffs = [_handoff(one, terms) for one in agent.handoffs]
@@ -179,6 +197,8 @@ def _tool(tool: Any, terms: _Terms) -> Any:
         if type(tool).__name__ in _LOCAL:
             raise BadOption(option="tool", value=type(tool).__name__, why="only function tools can be called as steps")
         return tool
+    if tool._is_agent_tool:
+        return _agent_tool(tool, terms)
     settings = terms.tools.get(tool.name, terms.tool)
     bare = set_function_tool_failure_error_function(copy.copy(tool), None)  # so that the step sees errors, and is tried again
     made = copy.copy(tool)
@@ -195,10 +215,59 @@ def _tool(tool: Any, terms: _Terms) -> Any:
                 raise
             return told
 
-    made.on_invoke_tool = invoke
-    made.tool_input_guardrails = _rails(tool.tool_input_guardrails, ToolGuardrailFunctionOutput, terms)
-    made.tool_output_guardrails = _rails(tool.tool_output_guardrails, ToolGuardrailFunctionOutput, terms)
-    return made
+    return _invoked_by(made, invoke, terms)
+
+
+def _agent_tool(tool: FunctionTool, terms: _Terms) -> FunctionTool:
+    """Return an agent that is a tool: what it calls are steps, and its questions those of the run."""
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        with calls.agent_run(f"tool:{tool.name}", within=True):
+            return await tool.on_invoke_tool(context, arguments)
+
+    return _invoked_by(copy.copy(tool), invoke, terms)
+
+
+def _invoked_by(tool: FunctionTool, invoke: Callable[[Any, str], Awaitable[Any]], terms: _Terms) -> FunctionTool:
+    tool.on_invoke_tool = invoke
+    tool.tool_input_guardrails = _rails(tool.tool_input_guardrails, ToolGuardrailFunctionOutput, terms)
+    tool.tool_output_guardrails = _rails(tool.tool_output_guardrails, ToolGuardrailFunctionOutput, terms)
+    return tool
+
+
+class _Runner(AgentRunner):
+    """Runs agents within agents: those of a durable run are durable, all others are left to the runner that was there before."""
+
+    def __init__(self, inner: AgentRunner) -> None:
+        self._inner = inner
+
+    @classmethod
+    def install(cls) -> None:
+        """Become the runner that the SDK takes where it runs an agent by itself."""
+        found = get_default_agent_runner()
+        if not isinstance(found, cls):
+            set_default_agent_runner(cls(found))
+
+    async def run(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:
+        """Run an agent."""
+        terms = _terms_here.get()
+        if terms is not None and calls.program_here() is not None:
+            starting_agent = _durable(starting_agent, terms)
+            options["run_config"] = _config(options.get("run_config") or RunConfig(tracing_disabled=True), terms)
+            session = options.get("session")
+            if session is not None and not isinstance(session, _Session):
+                options["session"] = _Session(session, terms)
+        return await self._inner.run(starting_agent, input, **options)
+
+    def run_sync(self, starting_agent: Agent[Any], input: Any, **options: Any) -> RunResult:
+        """Run an agent."""
+        return self._inner.run_sync(starting_agent, input, **options)
+
+    def run_streamed(self, starting_agent: Agent[Any], input: Any, **options: Any) -> Any:
+        """Run an agent that is listened to."""
+        if _terms_here.get() is not None and calls.program_here() is not None:
+            raise NotInWorkflow(call="run_streamed", why=_UNHEARD)
+        return self._inner.run_streamed(starting_agent, input, **options)
 
 
 def _rails(given: Any, kind: type[Any], terms: _Terms) -> Any:
@@ -274,7 +343,7 @@ class _DurableModel(Model):
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Not in a workflow: there the words of a model are output of the run."""
-        raise NotInWorkflow(call="run_streamed", why="use run(..., stream=True), and follow the output of the run")
+        raise NotInWorkflow(call="run_streamed", why=_UNHEARD)
 
 
 async def _asked(model: Model, args: Any, kwargs: Any) -> ModelResponse:
