@@ -191,6 +191,16 @@ def test_an_owner_is_the_same_with_and_without_space_around_it(idle):
     assert [found.id for found in idle.flows.list(owner=" anna ")] == [flow.id]
 
 
+def test_a_page_after_a_flow_that_has_left_the_list_is_refused(idle):
+    first, second = (idle.flows.create("c", "g", owner="o", start=True).id for _ in range(2))
+    assert [flow.id for flow in idle.flows.list(status="running", before=first)] == [second]
+
+    idle.flows.finish(first)
+
+    with pytest.raises(BadOption, match="list from the start again"):
+        idle.flows.list(status="running", before=first)
+
+
 def test_the_last_instant_of_all_can_be_waited_for(idle):
     flow = idle.flows.create("c", "g", owner="o", start=True)
     assert idle.flows.wait(flow.id, until=datetime.max).wait["at"] == datetime.max.replace(tzinfo=UTC)

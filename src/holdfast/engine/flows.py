@@ -180,8 +180,10 @@ class FlowDesk:
         """Return flows."""
         if status is not None and status not in list(FlowStatus):
             raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
-        if before is not None:
-            self.get(before)
+        last = None if before is None else self.get(before)
+        if last is not None and status is not None and last.status != status:
+            why = f"it is no longer {status}, so that its place among those is gone: list from the start again"
+            raise BadOption(option="before", value=before, why=why)
         limit, owner = checked_count("limit", limit), _owner(owner)
         return [view(flow) for flow in self._store.flows(self.namespace, owner=owner, status=status, before=before, limit=limit)]
 
