@@ -25,6 +25,7 @@ from holdfast.errors import (
     ResultTimeout,
     RunExists,
     RunNotFound,
+    UnknownWorkflow,
     WrongType,
 )
 from holdfast.testing import Lab
@@ -245,6 +246,12 @@ def test_a_cancel_reaches_what_its_policy_says(engine, policy, left):
     wait_for(engine, engine.run(f"{run.id}::busy"), "waiting")
 
     run.cancel(policy, "no more")
+    if policy == "graph":
+        assert [one.summary for one in engine.graphs.list()] == [{"ended": 1, "live": 2}]
+        engine.signal(f"{run.id}::busy", "go", "on")
+        engine.cancel(f"{run.id}::later")
+        wait_until(engine, lambda: [one.summary for one in engine.graphs.list()] == [{"cancelled": 2, "completed": 1}])
+        left = "completed"
     wait_until(engine, lambda: states(run)["busy"] == left and (policy == "graph" or states(run)["later"] == "cancelled"))
     assert states(run)["waits"] == "cancelled"
     if policy == "pending":
@@ -273,6 +280,14 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
         engine.graphs.start(Graph())
     with pytest.raises(MemberExists):
         graph.add(add, 1, name="a")
+    for name in ("a\0b", "half \ud800", "two\nlines", 7):
+        with pytest.raises(BadGraph):
+            Graph(name)
+    for thing in (len, None, object()):
+        with pytest.raises(UnknownWorkflow):
+            graph.add(thing)
+    with pytest.raises(BadGraph):
+        graph.add(add, 1).after("a", rest=[])
     for into in (7, "", "no name"):
         with pytest.raises(BadGraph):
             graph.add(add, 1).after("a", into=into)
@@ -287,6 +302,9 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(engine):
         (GraphNotFound, lambda: calls.extend(7, graph_of(add, 1))),
         (BadOption, lambda: calls.cancel("long", ["all"])),
         (BadOption, lambda: calls.cancel("long", "all", 7)),
+        (BadOption, lambda: calls.cancel("long", "all", "a\0b")),
+        (BadOption, lambda: calls.cancel("long", "all", "half \ud800")),
+        (BadOption, lambda: calls.start(graph_of(add, 1), id="order:")),
         (GraphNotFound, lambda: calls.cancel(7)),
         (GraphNotFound, lambda: calls.get("a\0b")),
         (MemberNotFound, lambda: calls.why("long", "nobody")),

@@ -15,6 +15,7 @@ from holdfast.core.graphs.structure import again, checked_name
 from holdfast.core.options import checked_count, checked_text
 from holdfast.core.records import Fetch, Payload, Run
 from holdfast.core.status import Status
+from holdfast.core.texts import is_storable
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
@@ -149,7 +150,7 @@ class GraphDesk:
         """Cancel a graph; the answer is its status."""
         if policy not in list(r.CancelPolicy):
             raise BadOption(option="policy", value=policy, known=", ".join(r.CancelPolicy))
-        if not isinstance(reason, str):
+        if not isinstance(reason, str) or not is_storable(reason):
             raise BadOption(option="reason", value=reason, why="it is a text")
         op = c.CancelGraph(
             graph_id=_graph_id(graph_id), namespace=self.namespace, policy=r.CancelPolicy(policy), reason=reason
@@ -312,6 +313,6 @@ def _graph_id(graph_id: str) -> str:
 def checked_graph_id(graph_id: Any) -> str:
     """Return the id of a graph that a user chose."""
     found = checked_text("id", graph_id) or ""
-    if r.MARK in found or len(found) > 90:
-        raise BadOption(option="id", value=graph_id, why=f"it has at most 90 characters, and no {r.MARK}")
+    if r.MARK in found or found.endswith(":") or len(found) > 90:
+        raise BadOption(option="id", value=graph_id, why=f"it has at most 90 characters, no {r.MARK} and no : at its end")
     return found

@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.core.graphs.records import MARK, NewGroup
 from holdfast.core.graphs.structure import checked_name, group_from
-from holdfast.errors import BadGraph, MemberElsewhere, MemberExists, MemberNotFound, SelfEdge
+from holdfast.core.texts import is_storable
+from holdfast.errors import BadGraph, MemberElsewhere, MemberExists, MemberNotFound, SelfEdge, UnknownWorkflow
 
 PLACE, PLACES = "$holdfast.result", "$holdfast.results"
 """What stands in a stored input for the result of a member, and for those of several."""
@@ -80,7 +81,7 @@ class Graph:
     """Runs that depend on each other. ``charge = graph.add(charge_card, 7)``, ``graph.add(ship, charge.result).after(pack)``."""
 
     def __init__(self, name: str = "graph") -> None:
-        if not isinstance(name, str) or not name or "\n" in name or len(name) > 200:
+        if not isinstance(name, str) or not name or "\n" in name or len(name) > 200 or not is_storable(name):
             raise BadGraph(name=name, why="a graph has a name of one line, 1 to 200 characters")
         self.name = name
         self.members: dict[str, Member] = {}
@@ -89,7 +90,9 @@ class Graph:
     def add(self, workflow: Any, *args: Any, name: str | None = None, **kwargs: Any) -> Member:
         """Add a run of a workflow or task. It is named after its workflow unless a name is given. Options: lane, priority, delay
         and deadline (from when it is started), tags, capabilities, version, budget, share, policy. All else is the workflow's."""
-        base = checked_name(name or (workflow if isinstance(workflow, str) else getattr(workflow, "name", "")))
+        if not isinstance(workflow, str) and not hasattr(workflow, "program"):
+            raise UnknownWorkflow(workflow=getattr(workflow, "__name__", repr(workflow)), why="it is no @workflow and no @task")
+        base = checked_name(name or (workflow if isinstance(workflow, str) else workflow.name))
         if base in self.members:
             if name is not None:
                 raise MemberExists(member=base)

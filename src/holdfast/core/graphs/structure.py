@@ -59,7 +59,7 @@ def group_from(upstreams: Sequence[str], need: object = "all", rest: object = "r
     wanted = {"all": len(names), "any": 1}.get(need, need) if isinstance(need, str) else need
     if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= len(names):
         raise BadGraph(need=need, why=f'it is "all", "any", or how many of the {len(names)} must complete')
-    if rest not in set(Rest):
+    if rest not in list(Rest):
         raise BadGraph(rest=rest, why='it is "run" or "cancel"')
     return NewGroup(names, wanted, Rest(str(rest)))
 
@@ -150,8 +150,8 @@ def ending(last: Iterable[str], *, cancelled: bool) -> GraphStatus:
 
 
 def again(whole: Whole, run_id: str) -> set[str]:
-    """Return the members that must end anew when one does: itself; if it was skipped, those upstream for which it was; and all
-    that were skipped because of any of them."""
+    """Return the members that must end anew when one does: itself; if it was skipped, or was cancelled while it waited, those
+    upstream without which it can never start; and all that were skipped because of any of them."""
     before: dict[str, list[Edge]] = {}
     after: dict[str, list[str]] = {}
     for edge in whole.edges:
@@ -164,7 +164,7 @@ def again(whole: Whole, run_id: str) -> set[str]:
         if one in found:
             continue
         found.add(one)
-        if whole.members[one].state is MemberState.SKIPPED:
+        if whole.members[one].started_at is None:
             heap += [edge.upstream for edge in before.get(one, ()) if _is_to_blame(whole, edge)]
     heap = [below for one in found for below in after.get(one, ())]
     while heap:
@@ -177,7 +177,7 @@ def again(whole: Whole, run_id: str) -> set[str]:
 
 def _is_to_blame(whole: Whole, edge: Edge) -> bool:
     group = whole.groups[edge.dependent, edge.number]
-    return group.state is GroupState.IMPOSSIBLE and whole.members[edge.upstream].state in LOST
+    return judged(group) is GroupState.IMPOSSIBLE and whole.members[edge.upstream].state in LOST
 
 
 def _without_the_hopeless(whole: Whole, found: set[str], before: Mapping[str, Sequence[Edge]], run_id: str) -> set[str]:
@@ -195,8 +195,7 @@ def _without_the_hopeless(whole: Whole, found: set[str], before: Mapping[str, Se
 
 
 def recounted(whole: Whole, run_id: str, reopened: Collection[str], before: Mapping[str, Sequence[Edge]]) -> list[Group]:
-    """Return the groups of a member, counted anew as if these others had not ended. What was satisfied stays so if the member
-    was started by it."""
+    """Return the groups of a member that was never started, counted anew as if these others had not ended."""
     found: list[Group] = []
     for (who, number), group in whole.groups.items():
         if who == run_id:
@@ -209,6 +208,6 @@ def recounted(whole: Whole, run_id: str, reopened: Collection[str], before: Mapp
                 run_id=run_id, number=number, need=group.need, total=group.total, rest=group.rest,
                 done=states.count(MemberState.COMPLETED), lost=sum(state in LOST for state in states),
             )  # fmt: skip
-            fresh.state = GroupState.SATISFIED if group.state is GroupState.SATISFIED else judged(fresh)
+            fresh.state = judged(fresh)
             found.append(fresh)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.core.graphs.drawing import PLACE
 from holdfast.core.status import Status
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
 from holdfast.store import contract as c
@@ -62,6 +63,17 @@ class CancellingGraphs(GraphBench):
         self.finish(store, self.get(store, "g::begun"), Status.CANCELLED)
         self.settle_graphs(store)
         assert self.graph_status(store) == "cancelled"
+
+    @pytest.mark.parametrize("policy", ["graph", "pending"])
+    def test_what_goes_on_is_not_stopped_by_a_group_for_which_nobody_waits(self, store: c.Store, policy: str) -> None:
+        racers = [self.new_member(name) for name in "abc"]
+        self.stage_graph(store, *racers, self.new_member("z", [(["a", "b", "c"], 1, "cancel")]))
+        self.claim(store)
+        self.cancel_graph(store, policy)
+        self.members_end(store, "a")
+
+        assert self.member_states(store) == {"a": "completed", "b": "started", "c": "started", "z": "cancelled"}
+        assert self.status(store, "g::b") == "running"
 
     def test_a_cancel_of_many_goes_on_until_it_is_through(self, store: c.Store) -> None:
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(1001)))
@@ -129,6 +141,30 @@ class ReplayingMembers(GraphBench):
         self.replay_member(store, "late")
 
         assert self.member_states(store)["late"] == "started"
+
+    def test_who_was_cancelled_while_waiting_takes_along_those_without_which_it_cannot_start(self, store: c.Store) -> None:
+        late = self.new_member("late", [(["b"], 1)])
+        self.stage_graph(
+            store, self.new_member("a"), self.new_member("b"), late, self.new_member("z", [(["a", "late"], 1, "cancel")])
+        )
+        self.members_end(store, "a")
+        self.members_end(store, "b", status=Status.FAILED)
+        self.replay_member(store, "late")
+
+        assert self.member_states(store) == {"a": "completed", "b": "started", "late": "waiting", "z": "started"}
+        self.members_end(store, "b")
+        assert self.member_states(store)["late"] == "started"
+
+    def test_whoever_waits_still_waits_for_the_new_end_and_gets_the_new_result(self, store: c.Store) -> None:
+        last = self.new_member("z", [(["a"], 1), (["b"], 1)], data=[{PLACE: "a"}], takes=["a"])
+        self.stage_graph(store, self.new_member("a"), self.new_member("b"), last)
+        self.members_end(store, "a")
+        self.replay_member(store, "a")
+        self.members_end(store, "b")
+
+        assert self.member_states(store) == {"a": "started", "b": "completed", "z": "waiting"}
+        self.members_end(store, "a")
+        assert self.get(store, "g::z").input == b"[1]"
 
     def test_only_what_has_ended_can_end_anew(self, store: c.Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)]))

@@ -65,10 +65,11 @@ class GraphBench(Bench):
         return staged[0]
 
     def extend_graph(
-        self, store: c.Store, *members: NewMember, more: Sequence[tuple[str, NewGroup]] = (), revision: int | None = None
-    ) -> c.Staged:
+        self, store: c.Store, *members: NewMember, more: Sequence[tuple[str, NewGroup]] = (), revision: int | None = None,
+        graph: str = "g",
+    ) -> c.Staged:  # fmt: skip
         op = c.ExtendGraph(
-            graph_id="g", namespace="default", patch=Patch(members, tuple(more)), compose=compose, revision=revision
+            graph_id=graph, namespace="default", patch=Patch(members, tuple(more)), compose=compose, revision=revision
         )
         staged: c.Staged = self.do(store, op)
         return staged
@@ -97,15 +98,15 @@ class GraphBench(Bench):
     def graph_trail(self, store: c.Store, graph: str = "g") -> list[str]:
         return [f"{event.kind} {event.member or ''}".strip() for event in store.graph_events(graph)]
 
-    def cancel_graph(self, store: c.Store, policy: str = "all") -> Any:
-        op = c.CancelGraph(graph_id="g", namespace="default", policy=CancelPolicy(policy), reason="enough")
+    def cancel_graph(self, store: c.Store, policy: str = "all", graph: str = "g") -> Any:
+        op = c.CancelGraph(graph_id=graph, namespace="default", policy=CancelPolicy(policy), reason="enough")
         return self.do(store, op)
 
-    def replay_member(self, store: c.Store, name: str) -> Any:
-        whole = store.whole_graph("g")
+    def replay_member(self, store: c.Store, name: str, graph: str = "g") -> Any:
+        whole = store.whole_graph(graph)
         assert whole is not None
         voids: dict[str, list[int]] = {run_id: [] for run_id in whole.members}
-        return self.do(store, c.ReplayMember(graph_id="g", namespace="default", name=name, voids=voids, compose=compose))
+        return self.do(store, c.ReplayMember(graph_id=graph, namespace="default", name=name, voids=voids, compose=compose))
 
 
 class StagingGraphs(GraphBench):

@@ -130,10 +130,15 @@ UPDATE holdfast.graph_group AS part
                   AND member.state IN ('failed', 'cancelled', 'expired', 'skipped'))
  WHERE part.run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id);
 
+-- name: close_groups
+-- Nobody waits any more in a graph that was cancelled: what ends there decides nothing, and stops nobody.
+UPDATE holdfast.graph_group SET state = 'impossible'
+ WHERE state = 'open' AND run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id);
+
 -- name: judge_groups
--- What was satisfied stays so: it fires once.
+-- Whoever waits still waits for the new end of what is done again, and is given its new result.
 UPDATE holdfast.graph_group
-   SET state = CASE WHEN state = 'satisfied' OR done >= need THEN 'satisfied'
+   SET state = CASE WHEN done >= need THEN 'satisfied'
                     WHEN lost > total - need THEN 'impossible' ELSE 'open' END
  WHERE run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting');
 

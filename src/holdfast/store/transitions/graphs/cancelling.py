@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from holdfast.core.graphs.records import OPEN_GRAPHS, CancelPolicy, Graph, GraphStatus
 from holdfast.errors import GraphFinished
 from holdfast.store import contract as c
@@ -28,6 +26,7 @@ def cancel_graph(tx: Transaction, op: c.CancelGraph) -> Graph:
     if waiting:
         graph.live -= waiting
         tx.change("recount_groups", graph_id=graph.id)
+    tx.change("close_groups", graph_id=graph.id)
     work.trail.add(graph, "cancel_requested", data={"policy": op.policy.value, "reason": op.reason, "waiting": waiting})
     if op.policy is CancelPolicy.GRAPH:
         _close(tx, graph, work)
@@ -42,7 +41,6 @@ def _close(tx: Transaction, graph: Graph, work: Work) -> None:
     if graph.live == 0:
         return
     graph.status, graph.finished_at = GraphStatus.CANCELLED, tx.now
-    graph.summary = msgspec.json.encode({"cancelled": graph.members - graph.live, "started": graph.live})
     work.trail.add(graph, "graph_cancelled", data={"left to run": graph.live})
     tx.hints.finished.add(graph.id)
 

@@ -361,7 +361,7 @@ class Work:
         """Hear what this transaction has brought, write the graphs, end those of which no member is left."""
         self.hear()
         touched = [self.graphs[graph_id] for graph_id in sorted(self._touched)]
-        over = [graph for graph in touched if graph.live == 0 and graph.status in OPEN_GRAPHS]
+        over = [graph for graph in touched if graph.live == 0 and graph.summary is None]
         if over:
             self._end_graphs(over)
         changed = self._changed | {graph.id for graph in over}
@@ -377,8 +377,11 @@ class Work:
             counts[row["graph_id"]][row["state"]] = row["members"]
             last[row["graph_id"]] += [row["state"]] if row["last"] else []
         for graph in over:
+            graph.summary = msgspec.json.encode(counts[graph.id], order="sorted")
+            if graph.status not in OPEN_GRAPHS:
+                continue  # it was cancelled alone, and the last of what went on has ended
             graph.status = ending(last[graph.id], cancelled=graph.status is GraphStatus.CANCELLING)
-            graph.finished_at, graph.summary = self.tx.now, msgspec.json.encode(counts[graph.id], order="sorted")
+            graph.finished_at = self.tx.now
             self.trail.add(graph, f"graph_{graph.status.value}", data=counts[graph.id])
             self.tx.hints.finished.add(graph.id)
 

@@ -1,0 +1,296 @@
+"""Graphs beside a small model of them: whatever is done, whoever is started, skipped or cancelled is who must be.
+
+The model counts everything anew each time, and knows nothing of SQL. Each play is drawn by a number, so that it is the same
+wherever it is played. Whom a group stops is left to the store where two groups are decided at once; that it may is checked.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import msgspec
+import pytest
+
+from holdfast.core.graphs.drawing import PLACE
+from holdfast.core.graphs.records import NewGroup, Rest
+from holdfast.core.records import Event, Kind
+from holdfast.core.status import Status
+from holdfast.errors import GraphFinished
+from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.conformance import HandClock
+from holdfast.testing.conformance.graphs import GraphBench, compose
+
+LOST = {"failed", "cancelled", "expired", "skipped"}
+ENDED = LOST | {"completed"}
+POLICIES = ["graph", "pending", "all"]
+
+
+@dataclass
+class ModelGroup:
+    of: list[str]
+    need: int
+    rest: str
+    state: str = "open"
+
+
+@dataclass
+class ModelMember:
+    name: str
+    groups: list[ModelGroup]
+    takes: list[str]
+    state: str = "waiting"
+    ran: bool = False
+    input: list = field(default_factory=list)
+
+
+class Play(GraphBench):
+    """One graph: it is grown, its members end alone or together, it hears of it at once or later, is cancelled, done again."""
+
+    def __init__(self, store, number):
+        self.store, self.chance = store, Random(number)
+        self.graph, self.session = f"g{number}", f"s{number}"
+        self.members, self.news, self.results = {}, {}, {}
+        self.status, self.policy = "running", None
+        self.asked = set()
+
+    def play(self, steps):
+        """Do this and that; then all that goes on ends well, and the graph with it."""
+        new = self.draw_members(6)
+        self.stage_graph(self.store, *map(self.as_new, new), graph=self.graph)
+        self.take_in(new)
+        doings = [self.work] * 5 + [self.grow, self.cancel_a_run, self.settle, self.do_it_again, self.do_it_again]
+        for step in range(steps):
+            self.chance.choice(doings)()
+            if self.status == "running" and self.chance.random() < (0.02 if step < steps - 3 else 0.3):
+                self.cancel()
+            self.agree()
+        self.settle()
+        while self.live():
+            self.end(dict.fromkeys(self.live(), Status.COMPLETED), settled=True)
+            self.agree()
+        assert self.status not in ("running", "cancelling")
+        assert self.store.check() == []
+
+    # What is done
+
+    def draw_members(self, most):
+        found = []
+        for _ in range(self.chance.randint(1, most)):
+            there = [*self.members, *(one.name for one in found)]
+            others = self.chance.sample(there, self.chance.randint(0, min(len(there), 4)))
+            cut = self.chance.randint(0, len(others))
+            groups = [self.draw_group(part) for part in (others[:cut], others[cut:]) if part]
+            takes = [one for one in others if self.chance.random() < 0.5]
+            found.append(ModelMember(f"m{len(there):02}", groups, takes))
+        return found
+
+    def draw_group(self, of):
+        return ModelGroup(of, self.chance.randint(1, len(of)), self.chance.choice(["run", "cancel"]))
+
+    def as_new(self, member):
+        groups = [(group.of, group.need, group.rest) for group in member.groups]
+        return self.new_member(member.name, groups, data=[{PLACE: one} for one in member.takes], takes=member.takes)
+
+    def grow(self):
+        if len(self.members) > 20:
+            return
+        new = self.draw_members(3)
+        free = [member.name for member in new if not member.groups]
+        waiting = [member.name for member in self.members.values() if member.state == "waiting"]
+        more = {self.chance.choice(waiting): self.draw_group(free)} if free and waiting else {}
+        groups = [(name, NewGroup(tuple(group.of), group.need, Rest(group.rest))) for name, group in more.items()]
+        if self.status != "running":
+            with pytest.raises(GraphFinished):
+                self.extend_graph(self.store, *map(self.as_new, new), more=groups, graph=self.graph)
+            return
+        self.extend_graph(self.store, *map(self.as_new, new), more=groups, graph=self.graph)
+        for name, group in more.items():
+            self.members[name].groups.append(group)
+        self.take_in(new)
+
+    def work(self):
+        live = self.live()
+        if live:
+            some = self.chance.sample(live, self.chance.randint(1, min(len(live), 3)))
+            fates = [Status.COMPLETED, Status.COMPLETED, Status.FAILED]
+            self.end({name: self.chance.choice(fates) for name in some}, settled=self.chance.random() < 0.7)
+
+    def end(self, fates, *, settled):
+        """Let runs end, all in one transaction; their graph hears of it there, or later."""
+        self.claim(self.store, self.session)
+        ops = []
+        for name, wanted in fates.items():
+            status = Status.CANCELLED if name in self.asked else wanted
+            self.news[name] = status.value
+            self.results.pop(name, None)
+            if status is Status.COMPLETED:
+                self.results[name] = self.chance.randint(1, 99)
+            ops.append(self.last_words(name, status))
+        answers = self.store.apply([*ops, c.SettleGraphs(compose=compose)] if settled else ops)
+        assert not [one for one in answers if isinstance(one, BaseException)]
+        if settled:
+            self.hear({name: self.news.pop(name) for name in fates})
+            self.settle()  # and what was left before
+
+    def last_words(self, name, status):
+        run, done = self.run(name), status is Status.COMPLETED
+        said = {"result": msgspec.json.encode(self.results[name])} if done else {"error": b'{"type":"E","message":"no"}'}
+        event = Event(kind=Kind.RUN_COMPLETED if done else Kind.RUN_FAILED, seq=self.seq(self.store, run.id))
+        return c.Advance(run_id=run.id, generation=run.generation, status=status, events=[event], **said)
+
+    def cancel_a_run(self):
+        for name in self.live()[:1]:
+            self.do(self.store, c.RequestCancel(f"{self.graph}::{name}", "no more", force=True))
+            self.news[name] = "cancelled"
+
+    def settle(self):
+        self.settle_graphs(self.store)
+        news, self.news = self.news, {}
+        self.hear(news)
+
+    def cancel(self):
+        self.look()
+        asked, self.policy = self.asked, self.chance.choice(POLICIES)
+        self.cancel_graph(self.store, self.policy, graph=self.graph)
+        self.status = "cancelling"
+        for member in self.members.values():
+            member.state = "cancelled" if member.state == "waiting" else member.state
+            for group in member.groups:
+                group.state = "impossible" if group.state == "open" else group.state
+        actual = self.look()
+        for name in self.live():
+            begun = self.run(name).started_at is not None
+            if actual[name] == "cancelled":
+                assert self.policy == "all" or (self.policy == "pending" and not begun)
+                self.members[name].state = "cancelled"
+            else:
+                assert name in self.asked if self.policy == "all" else name not in self.asked - asked or not begun
+        if self.policy == "graph" and any(one.state == "started" for one in self.members.values()):
+            self.status = "cancelled"
+        self.finish()
+
+    def do_it_again(self):
+        self.settle()
+        ended = [one.name for one in self.members.values() if one.state in ENDED]
+        if not ended or self.status in ("cancelling", "cancelled"):
+            return
+        name, before = self.chance.choice(ended), self.look()
+        self.replay_member(self.store, name, graph=self.graph)
+        after = self.look()
+        changed = {one for one in after if after[one] != before[one]}
+        assert name in changed and all(one == name or before[one] in LOST for one in changed)
+        self.status = "running"
+        for one in changed:
+            self.members[one].state = "started" if self.members[one].ran else "waiting"
+            self.results.pop(one, None)
+        for member in [one for one in self.members.values() if one.state == "waiting"]:
+            for group in member.groups:
+                group.state = "open"
+        self.follow(stops=False)
+        assert self.members[name].state in ("waiting", "started")
+
+    # What that comes to
+
+    def take_in(self, new):
+        self.members.update((member.name, member) for member in new)
+        self.follow()
+
+    def hear(self, news):
+        for name, status in news.items():
+            self.members[name].state = status
+        self.follow()
+
+    def follow(self, *, stops=True):
+        """Start, skip and stop whoever is to be."""
+        decided = []
+        while now := self.decide():
+            decided += now
+        actual = self.look()
+        rest = [self.members[one] for group in decided if stops and group.rest == "cancel" for one in group.of]
+        for member in [one for one in rest if one.state not in ENDED and not self.needed(one.name)]:
+            assert actual[member.name] == "cancelled" or (member.name in self.asked and member.ran), member
+            member.state = actual[member.name]
+        for member in rest:  # who is needed by one of these alone may go, too
+            if member.state not in ENDED and actual[member.name] == "cancelled":
+                assert not self.needed(member.name), member
+                member.state = "cancelled"
+        while self.decide():
+            pass
+        for member in self.members.values():
+            if member.state == "started" and not member.ran:
+                member.ran = True
+                member.input = [self.results.get(name) for name in member.takes]
+        self.finish()
+
+    def decide(self):
+        """Decide open groups, and what that means for those who wait; return the groups."""
+        decided = []
+        for group in [group for member in self.members.values() for group in member.groups if group.state == "open"]:
+            states = [self.members[one].state for one in group.of]
+            if states.count("completed") >= group.need:
+                group.state = "satisfied"
+            elif sum(state in LOST for state in states) > len(states) - group.need:
+                group.state = "impossible"
+            decided += [group] if group.state != "open" else []
+        for member in [one for one in self.members.values() if one.state == "waiting"]:
+            if any(group.state == "impossible" for group in member.groups):
+                member.state = "skipped"
+            elif all(group.state == "satisfied" for group in member.groups):
+                member.state = "started"
+        return decided
+
+    def needed(self, name):
+        """Whether somebody who waits has an open group with this one in it."""
+        waiting = [member for member in self.members.values() if member.state == "waiting"]
+        return any(name in group.of for member in waiting for group in member.groups if group.state == "open")
+
+    def finish(self):
+        if self.status in ("running", "cancelling") and all(one.state in ENDED for one in self.members.values()):
+            above = {name for member in self.members.values() for group in member.groups for name in group.of}
+            well = all(member.state == "completed" for member in self.members.values() if member.name not in above)
+            self.status = "cancelled" if self.status == "cancelling" else "completed" if well else "failed"
+
+    # What is so
+
+    def run(self, name):
+        return self.get(self.store, f"{self.graph}::{name}")
+
+    def live(self):
+        return [one.name for one in self.members.values() if one.state == "started" and one.name not in self.news]
+
+    def look(self):
+        """Return how members stand in the store, and keep who was asked to stop."""
+        found = self.store.whole_graph(self.graph).members.values()
+        self.asked = {one.name for one in found if one.asked_at is not None}
+        return {one.name: one.state.value for one in found}
+
+    def agree(self):
+        assert self.look() == {name: member.state for name, member in self.members.items()}
+        assert self.graph_status(self.store, self.graph) == self.status
+        for member in self.members.values():
+            if member.ran:
+                assert msgspec.json.decode(self.run(member.name).input) == member.input
+
+
+def explore(store, numbers):
+    for number in numbers:
+        try:
+            Play(store, number).play(25)
+        except BaseException as error:
+            error.add_note(f"in play {number}")
+            raise
+
+
+def test_whatever_is_done_a_graph_does_what_the_model_says(tmp_path):
+    store = SqliteStore(tmp_path / "test.db", clock=HandClock())
+    store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
+    explore(store, range(60))
+    store.close()
+
+
+def test_whatever_is_done_a_graph_in_postgres_does_what_the_model_says(postgres_server):
+    with postgres_server.lend() as url:
+        store = PostgresStore(url, clock=HandClock())
+        explore(store, range(10))
+        store.close()
