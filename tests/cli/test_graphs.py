@@ -54,6 +54,12 @@ def test_graphs_are_listed(call, graph):
     assert "checkout" in call.text("graphs")
 
 
+def test_the_last_graph_is_the_newest_whatever_ids_people_choose(call, graph, write):
+    call.text("graphs", "start", write(CHECKOUT), "--id", "order-7")
+    newest = call.text("graphs", "start", write(CHECKOUT)).strip()
+    assert call.json("graphs", "show", "last")["id"] == newest
+
+
 def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
     more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}, "last": {"after": ["first"]}}})
     assert "waits for that one already" in call.error("graphs", "extend", graph, more)
@@ -85,6 +91,8 @@ def test_wrong_words_are_one_clear_line(call, graph, write):
     assert "no such graph" in call.error("graphs", "show", "nobody")
     assert "no such member" in call.error("graphs", "replay", graph, "nobody")
     assert "makes no sense" in call.error("graphs", "start", write({"members": {}}), code=2)
+    bad = {"members": {"good": {"workflow": "parcel", "args": ["a"]}, "bad": {"workflow": "parcel", "options": {"lane": 7}}}}
+    assert "member='bad', option='lane'" in call.error("graphs", "start", write(bad), code=2)
     ring = {"members": {"a": {"workflow": "parcel", "after": ["b"]}, "b": {"workflow": "parcel", "after": ["a"]}}}
     assert "wait for each other" in call.error("graphs", "start", write(ring))
     assert "another graph with this id" in call.error(

@@ -305,7 +305,15 @@ def test_a_document_draws_up_a_graph():
 
 
 @pytest.mark.parametrize(
-    "text", [b"{", b'{"members": {"a": {"workflow": "w", "nonsense": 1}}}', b'{"members": {"a": {"args": [1]}}}']
+    "text",
+    [
+        b"{",
+        b'{"members": {"a": {"workflow": "w", "nonsense": 1}}}',
+        b'{"members": {"a": {"args": [1]}}}',
+        b'{"members": {"a": {"workflow": "\xff"}}}',
+        b'{"members": {"a": {"workflow": "w", "args": [' + 100_000 * b"[" + 100_000 * b"]" + b"]}}}",
+    ],
+    ids=["cut off", "an unknown word", "no workflow", "no Unicode", "too deep"],
 )
 def test_a_document_that_makes_no_sense_is_refused(text):
     with pytest.raises(BadGraph):

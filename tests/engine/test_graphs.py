@@ -369,6 +369,13 @@ def test_graphs_go_with_their_runs(database):
         assert lab.engine.graphs.prune("1d") == 1
         assert lab.engine.run(f"{kept.id}::top").status == "completed"
         assert run.id != kept.id
+        torn = lab.engine.graphs.start(graph_of(double, 1))
+        lab.settle()
+        lab.advance("2d")
+        assert lab.engine.prune("1d", workflow="graph_task") == 2
+        assert lab.engine.graphs.why(torn.id, "one").reason == "it was completed; its run was pruned"
+        with pytest.raises(RunNotFound, match="pruned"):
+            torn.result()
         assert lab.engine.check() == []
 
 

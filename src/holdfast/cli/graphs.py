@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.cli.desk import Office, desk, printing
+from holdfast.cli.desk import AFTER_OURS, Office, desk, printing
 from holdfast.cli.output import Tree, iso, print_fields, print_json, print_table, print_tree, seconds, short
 from holdfast.cli.why import print_why
 from holdfast.core.graphs.document import mermaid, read
@@ -179,18 +179,18 @@ def _named(office: Office, name: str) -> str:
     """Return the id of the graph that an id, the beginning of one, or "last" names. Raises GraphNotFound."""
     calls = office.engine.graphs
     if name == "last":
-        newest = calls.list(limit=1)
-        if not newest:
+        found = [*calls.list(before=AFTER_OURS, limit=1), *calls.list(limit=100)]  # ids that people chose need not sort by time
+        if not found:
             raise click.ClickException("there is no graph yet")
-        return newest[0].id
+        return max(found, key=lambda graph: (graph.created_at, graph.id)).id
     if office.store.graph(name) is not None:
         return name
-    found = [graph.id for graph in calls.list(before=name + "\U0010ffff", limit=2) if graph.id.startswith(name)]
-    if len(name) < SHORTEST or not found:
+    near = [graph.id for graph in calls.list(before=name + "\U0010ffff", limit=2) if graph.id.startswith(name)]
+    if len(name) < SHORTEST or not near:
         raise GraphNotFound(graph=name)
-    if len(found) > 1:
-        raise click.ClickException(f"several graphs begin with {name}, such as {found[0]} and {found[1]}: say more of it")
-    return found[0]
+    if len(near) > 1:
+        raise click.ClickException(f"several graphs begin with {name}, such as {near[0]} and {near[1]}: say more of it")
+    return near[0]
 
 
 def _tell(data: dict[str, Any], line: str) -> None:

@@ -20,7 +20,7 @@ from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, StepNotFound
+from holdfast.errors import BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, RunNotFound, StepNotFound
 from holdfast.store import contract as c
 
 TRIES = 5
@@ -267,6 +267,8 @@ class GraphDesk:
             lost = {state: [one.name for one in whole.members.values() if one.state == state] for state in sorted(r.LOST)}
             raise GraphFailed(graph=graph.id, **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names})
         runs = self._store.last_runs([graph.id]) if last is None else last
+        if not runs:
+            raise RunNotFound(graph=graph.id, why="it has completed, and the runs of its last members were pruned")
         return {r.name_of(run.id): self.client.value(run) for run in runs}
 
 

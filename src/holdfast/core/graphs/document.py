@@ -49,10 +49,14 @@ def read(data: bytes) -> Graph:
     """Return the graph that a document draws up. Raises BadGraph."""
     try:
         document = msgspec.json.decode(data, type=Document)
+        graph = Graph(document.name)
+        found = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
     except msgspec.DecodeError as error:
         raise BadGraph(why=str(error)) from None
-    graph = Graph(document.name)
-    found = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
+    except UnicodeDecodeError:
+        raise BadGraph(why="it is no Unicode: write it as UTF-8") from None
+    except RecursionError:
+        raise BadGraph(why="it is nested too deeply to be read") from None
     for member, entry in found:
         plain = [one for one in entry.after if isinstance(one, str)]
         groups = [After(plain)] if plain else []

@@ -15,7 +15,7 @@ from holdfast.core.graphs.drawing import OPTIONS, Graph, Member, with_places
 from holdfast.core.leases import policy_of
 from holdfast.core.options import checked_tags, checked_text, priority_of
 from holdfast.core.records import Route
-from holdfast.errors import BadGraph, BadOption
+from holdfast.errors import BadGraph, BadOption, HoldfastError
 
 Encode = Callable[[Any, Sequence[Any], Mapping[str, Any]], bytes]
 
@@ -35,9 +35,18 @@ class Drafting:
             raise BadGraph(name=graph.name, why="it has no members")
         seen = hashlib.sha256(graph.name.encode())
         routes: dict[int, Route] = {}
-        members = tuple(self._member(member, graph_id, seen, routes) for member in graph.members.values())
+        members = tuple(self._named(member, graph_id, seen, routes) for member in graph.members.values())
         groups = tuple((member.name, group) for member in graph.there.values() for group in member.groups)
         return r.Patch(members, groups), seen.hexdigest()[:32]
+
+    def _named(self, member: Member, graph_id: str, seen: Any, routes: dict[int, Route]) -> r.NewMember:
+        """Say whose, when something is wrong with a member."""
+        try:
+            return self._member(member, graph_id, seen, routes)
+        except HoldfastError as wrong:
+            raise type(wrong)(**{"member": member.name, **wrong.facts}) from wrong
+        except RecursionError:
+            raise BadGraph(member=member.name, why="its arguments are nested too deeply to be stored") from None
 
     def _member(self, member: Member, graph_id: str, seen: Any, routes: dict[int, Route]) -> r.NewMember:
         takes = tuple(dict.fromkeys(member.takes()))

@@ -47,6 +47,9 @@ def _named(members: Sequence[Member]) -> str:
 
 
 def _over(graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]) -> list[Blocker]:
+    if member.started_at is not None:
+        text = f"it was {member.state.value}; its run was pruned"
+        return [Blocker(kind=member.state.value, text=text, since=member.finished_at)]
     why = member.note or "nobody said why"
     replay = f"holdfast graphs replay {shlex.quote(graph.id)} {shlex.quote(member.name)}"
     text = f"it was {member.state.value}: {why}" if member.state is not MemberState.FAILED else f"it could not be started: {why}"

@@ -152,6 +152,12 @@ class StagingGraphs(GraphBench):
         assert store.graph("g") is None
         assert store.standing().keys() & {"graph", "graph_member", "graph_edge", "graph_event"} == set()
 
+    def test_the_id_of_a_member_that_another_run_has_is_refused_even_if_it_waits(self, store: c.Store) -> None:
+        self.start(store, "g::b")
+        with pytest.raises(MemberElsewhere, match="g::b"):
+            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
+        assert store.graph("g") is None
+
     def test_a_graph_grows_while_it_runs(self, store: c.Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
         self.members_end(store, "a")

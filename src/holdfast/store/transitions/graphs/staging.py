@@ -136,7 +136,7 @@ def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: dict[str, Me
         groups += _more_groups(work, graph, patch, there, edges)
     ready = [member for member in members if member.missing == 0]
     runs, failed = work.runs_of([(member.run_id, member.spec, member.input) for member in ready])
-    _refuse_taken(tx, [run.id for run in runs])
+    _refuse_taken(tx, [member.run_id for member in members])
     index = {member.run_id: member for member in ready}
     for run in runs:
         member = index[run.id]
