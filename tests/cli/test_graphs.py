@@ -48,6 +48,14 @@ def test_a_graph_is_started_shown_and_explained(call, graph):
     assert "member_started" in call.text("graphs", "events", graph)
 
 
+def test_a_long_chain_is_shown_to_its_end(call, graph, write):
+    links = {f"m{place}": {"workflow": "parcel", "after": [f"m{place - 1}"] if place else []} for place in range(1200)}
+    chain = call.text("graphs", "start", write({"members": links})).strip()
+    lines = call.text("graphs", "show", chain).splitlines()
+    assert lines[-1].endswith("└─ m1199  waiting  parcel  after m1198")
+    assert max(map(len, lines)) < 200
+
+
 def test_graphs_are_listed(call, graph):
     assert [one["id"] for one in call.json("graphs")] == [graph]
     assert call.json("graphs", "--status", "failed") == []

@@ -25,6 +25,8 @@ Examples:
   holdfast graphs cancel 01m7ge8gkb --policy pending"""
 
 SHORTEST = 6
+DEEPEST = 24
+"""How far a tree is indented at most: lines that begin beyond the edge of the window help nobody."""
 
 
 @click.group(short_help="List graphs, start them, and work on them.", epilog=EPILOG, invoke_without_command=True)
@@ -223,16 +225,17 @@ def _print(graph: GraphView) -> None:
 
 
 def trees(graph: GraphView) -> list[Tree]:
-    """Return the members as trees: each below one of those that it waits for, where all of them have been shown."""
+    """Return the members as trees: each below one of those that it waits for, where all of them have been shown; from a certain
+    depth on beside it."""
     place = {member.name: number for number, member in enumerate(graph.members)}
     found = {member.name: Tree(_line(member)) for member in graph.members}
-    roots = []
+    paths: dict[str, tuple[str, ...]] = {}
+    roots: list[Tree] = []
     for member in graph.members:
         above = [name for need in member.needs for name in need.of]
-        if above:
-            found[max(above, key=place.__getitem__)].below.append(found[member.name])
-        else:
-            roots.append(found[member.name])
+        last = max(above, key=place.__getitem__) if above else None
+        path = paths[member.name] = (*paths[last], last)[:DEEPEST] if last is not None else ()
+        (found[path[-1]].below if path else roots).append(found[member.name])
     return roots
 
 

@@ -227,6 +227,15 @@ class KeepingGraphs(GraphBench):
         assert store.graph("g") is None
         assert store.standing().keys() & {"graph", "graph_member", "graph_group", "graph_edge", "graph_event"} == set()
 
+    def test_graphs_that_stay_are_in_nobodys_way(self, store: c.Store, clock: HandClock) -> None:
+        for name, status in (("kept", Status.FAILED), ("gone", Status.COMPLETED)):
+            self.stage_graph(store, self.new_member("a"), graph=name)
+            self.members_end(store, "a", status=status, graph=name)
+            clock.move(MINUTE)
+        self.do(store, c.Prune(store.now(), ["completed"], limit=1))
+
+        assert [graph.id for graph in store.graphs("default")] == ["kept"]
+
     def test_graphs_can_go_alone(self, store: c.Store, clock: HandClock) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_graph(store, self.new_member("a"), graph="h")

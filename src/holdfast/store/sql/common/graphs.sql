@@ -161,8 +161,8 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
  ORDER BY id DESC LIMIT :limit;
 
 -- name: old_graphs
-SELECT id, status FROM holdfast.graph
- WHERE finished_at < :before AND (namespace = :namespace OR :namespace = '') ORDER BY finished_at LIMIT :limit;
+SELECT id FROM holdfast.graph
+ WHERE finished_at < :before AND status = :status AND (namespace = :namespace OR :namespace = '') ORDER BY finished_at LIMIT :limit;
 
 -- name: delete_graph
 DELETE FROM holdfast.graph WHERE id = :graph_id;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.core.graphs.records import GraphStatus
+from holdfast.core.graphs.records import OPEN_GRAPHS, GraphStatus
 from holdfast.store import contract as c
 from holdfast.store.transitions import operating
 from holdfast.store.transitions.transaction import Transaction
@@ -22,8 +22,9 @@ def prune_graphs(tx: Transaction, op: c.PruneGraphs) -> int:
 
 def prune_some(tx: Transaction, op: c.PruneGraphs, statuses: Collection[str]) -> int:
     """Delete those of them that ended in one of these ways."""
-    found = tx.rows("old_graphs", before=op.before, namespace=op.namespace or "", limit=op.limit)
-    doomed = [{"graph_id": row["id"]} for row in found if row["status"] in statuses]
+    asked = {"before": op.before, "namespace": op.namespace or "", "limit": op.limit}
+    ended = sorted(set(statuses) & set(GraphStatus) - OPEN_GRAPHS)
+    doomed = [{"graph_id": row["id"]} for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
     for query in _ALL if doomed else ():
         tx.many(query, doomed)
     return len(doomed)
