@@ -234,6 +234,10 @@ def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
     assert engine.graphs.start(fine).result(timeout=20) == {"planner": {"more": f"{engine.graphs.list()[0].id}::more"}, "more": 2}
     with pytest.raises(Exception, match="no member of a graph"):
         engine.start(lonely).result(timeout=20)
+    held = engine.graphs.start(graph_of(listen, "x"))
+    with pytest.raises(Exception, match="no member of a graph"):  # it only looks like one
+        engine.start(plain_planner, False, id=f"{held.id}::nobody").result(timeout=20)
+    assert states(held) == {"one": "started"}
 
 
 @pytest.mark.parametrize(("policy", "left"), [("graph", "started"), ("pending", "started"), ("all", "cancelled")])

@@ -10,7 +10,7 @@ from holdfast.core.graphs.records import MARK
 from holdfast.core.records import Breach, Event, NewRun, Payload, Wait
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import FINAL, Move, Status, after
-from holdfast.errors import LeaseLost, RunFinished, RunNotFound, TooManySignals
+from holdfast.errors import BadGraph, LeaseLost, RunFinished, RunNotFound, TooManySignals
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run, take
 from holdfast.store.transitions.gates import move_gates
@@ -62,7 +62,9 @@ def _write_beside(tx: Transaction, op: c.Advance) -> None:
 
 
 def _grow(tx: Transaction, op: c.Advance) -> list[tuple[NewRun, int]]:
-    """Add to the graph of the run; return the members that were born leased."""
+    """Add to the graph of the run; return the members that were born leased. Raises BadGraph when the run only looks like one."""
+    if not tx.rows("member", run_id=op.run_id):
+        raise BadGraph(run=op.run_id, why="this run is no member of a graph")
     born = [one for grown in op.grows for one in extend_graph(tx, grown).born]
     return [(one.run, one.started.now) for one in born if one.started.leased]
 

@@ -56,7 +56,7 @@ SELECT run_id FROM holdfast.graph_group AS part
 
 -- name: whoever_waits_can_still_be_started
 SELECT run_id FROM holdfast.graph_group AS part
- WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)))
+ WHERE (state = 'impossible' OR (state = 'open' AND (done >= need OR lost > total - need)) OR (state = 'satisfied' AND done < need))
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member WHERE member.run_id = part.run_id AND member.state <> 'waiting');
 
 -- name: an_edge_stays_in_its_graph
