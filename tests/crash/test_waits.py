@@ -30,6 +30,7 @@ from holdfast.testing.ledger import RUN
 from holdfast.testing.postgres import _WIPE
 
 world: Counter[str] = Counter()
+let_go: list[str] = []
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -70,12 +71,28 @@ def releases(lab):
         lab.engine.release(RUN, payload="go", by="ann")
 
 
+def releases_when_parked(lab):
+    """The same, of a run that waits for nothing but a time."""
+    lab.settle()
+    with suppress(WaitNotFound):  # it was taken from this one before it came so far
+        lab.engine.release(RUN, by="ann")
+        world["let go"] += 1
+        let_go.append(lab.engine.run(RUN).record.workflow)
+
+
 def releases_when_asked(lab):
     """The same, but only when the wait was put to a person."""
     if not lab.engine.waits(RUN, escalated=True):
         lab.hop()
         lab.settle()
     releases(lab)
+
+
+def soon(lab):
+    """It did not wait for its time if somebody let it go, and nobody's word is left over."""
+    record = lab.engine.run(RUN).record
+    assert not world["let go"] or record.finished_at - record.created_at < 86_400_000_000
+    assert lab.engine._parts.store.signals(RUN) == []
 
 
 def all_is_closed(lab):
@@ -254,7 +271,32 @@ async def sleeps_until_woken(days: int) -> str:
 
 
 def test_a_person_wakes_a_run_that_sleeps(everywhere):
-    everywhere(sleeps_until_woken, 30, signals=[releases])
+    everywhere(sleeps_until_woken, 30, signals=[releases_when_parked], early=True, check=soon)
+    assert sleeps_until_woken.name in let_go
+
+
+@step(retries=5, delay="30d", jitter=0.0)
+async def ship_at_last() -> str:
+    world["ship at last"] += 1
+    if world["ship at last"] == 1:
+        raise ConnectionError("no road")
+    return "shipped"
+
+
+@workflow
+async def tries_again(x: int) -> str:
+    return f"{await ship_at_last()}, {await ship('rest')}"
+
+
+@workflow
+def tries_again_blocking(x: int) -> str:
+    return f"{ship_at_last.sync()}, {ship.sync('rest')}"
+
+
+@pytest.mark.parametrize("shape", [tries_again, tries_again_blocking], ids=lambda shape: shape.name)
+def test_a_step_that_waits_for_its_retry_is_let_try_and_does_not_wait_again_after_a_crash(everywhere, shape):
+    everywhere(shape, 1, signals=[releases_when_parked], early=True, check=soon)
+    assert shape.name in let_go
 
 
 @workflow

@@ -413,6 +413,31 @@ def test_a_person_wakes_a_run_that_sleeps(engine):
     assert run.result(timeout=20) == 0
 
 
+def test_a_person_lets_a_step_try_again_at_once(engine):
+    tries = []
+
+    @step(retries=3, delay="30d", cap="60d", jitter=0.0)
+    async def stubborn() -> int:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise ConnectionError("no line")
+        return len(tries)
+
+    @workflow
+    async def calls_until_heard() -> int:
+        return await stubborn.aio()
+
+    run = parked(engine, calls_until_heard)
+    for attempt in (2, 3):
+        wait_until(engine, lambda: run.status == "waiting" and len(tries) == attempt - 1)  # noqa: B023
+        why = engine.why(run.id)
+        assert (why.blockers[0].kind, why.remedy) == ("retry", f"holdfast release {run.id}")
+        assert f"attempt {attempt} begins at" in why.reason
+        assert engine.release(run.id, by="ann") == "stubborn"
+    assert run.result(timeout=20) == 3
+    assert engine._parts.store.signals(run.id) == []
+
+
 def test_what_is_no_wait_cannot_be_let_go(engine):
     @workflow
     async def simple() -> None:

@@ -58,7 +58,7 @@ def _as_data(wait: WaitInfo) -> dict[str, Any]:
 
 
 @click.command(
-    short_help="Let a run that waits or sleeps go on, or begin.",
+    short_help="Let a run that waits or sleeps go on, try again, or begin.",
     epilog="Example: holdfast release last --by ann --payload true",
 )
 @click.argument("run", metavar="RUN")
@@ -67,8 +67,8 @@ def _as_data(wait: WaitInfo) -> dict[str, Any]:
 @click.option("--by", metavar="NAME", help="Who lets it go. E.g. --by ann")
 @printing
 def release(run: str, step: str | None, payload: Any, by: str | None) -> None:
-    """Let a run that waits with wait_for go on without its signals, one that sleeps before its time, or one begin now that was to
-    begin later."""
+    """Let a run that waits with wait_for go on without its signals, one that sleeps before its time, a step that failed be tried
+    again at once, or a run begin now that was to begin later."""
     with desk().opened() as office:
         found = office.find(run)
         released = office.engine.release(found.id, step=step, payload=payload, by=by)

@@ -32,6 +32,8 @@ def _run_step(held: Held, command: p.RunStep) -> None:
     want = Step(command, attempts + 1, again_at if again_at is not None and again_at > held.now() else None)
     held.wants[command.id] = want
     if not want.running:
+        held.let_try(want)
+    if not want.running:
         held.due_at(want.again_at)
     elif not command.own:
         held.launches.append(want)

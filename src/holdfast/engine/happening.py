@@ -55,6 +55,8 @@ class Happening(Spender):
 
     def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
         want = self.wants.get(event.step or "")
+        if isinstance(want, Step) and (want.released or event.kind == Kind.STEP_RETRIED) and event.kind != Kind.STEP_STARTED:
+            self.forget_release(want)
         if purse is not None and purse.asks and event.kind == Kind.STEP_COMPLETED and isinstance(want, Step):
             self.payable.append((event, purse))
             return
@@ -142,6 +144,10 @@ class Happening(Spender):
     def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
         if isinstance(want, Timer):
             return Event(Kind.TIMER_FIRED, step) if self.is_let_go(step) else None
+        if isinstance(want, Step) and want.again_at is not None:
+            self.let_try(want)
+            self.launches += [] if want.again_at is not None else [want]
+            return None
         if isinstance(want, Gated):
             return gates.look(self, want)
         if isinstance(want, Conditional):

@@ -184,6 +184,21 @@ class Held:
             self.batch.taken.extend(found)
         return bool(found)
 
+    def let_try(self, want: Step) -> None:
+        """Let a step that waits for its next attempt make it now, if a person says so. That is taken with what comes of the
+        attempt, so that whoever takes the run over meanwhile does not wait either."""
+        want.released = [signal.id for signal in self._signals if signal.step == want.command.id]
+        if want.released:
+            want.again_at = None
+
+    def forget_release(self, want: Step) -> None:
+        """An attempt has ended: whoever let it begin has had what was asked for."""
+        found = {*want.released, *(signal.id for signal in self._signals if signal.step == want.command.id)}
+        if found:
+            self.batch.taken.extend(found)
+            self._signals = [signal for signal in self._signals if signal.id not in found]
+        want.released = []
+
     def cancel_map(self, step: str, reason: str) -> None:
         """Ask the open children of a map to stop, with the next commit."""
         for child in self.host.store.children(self.run.id, [step]):

@@ -12,6 +12,7 @@ from holdfast.core.conditions import Effect
 from holdfast.core.options import checked_count, checked_text
 from holdfast.core.records import Wait
 from holdfast.core.status import Status
+from holdfast.core.texts import is_storable
 from holdfast.core.tokens import Token
 from holdfast.engine.client import Request
 from holdfast.engine.listening import token_of
@@ -70,7 +71,7 @@ def _only_step(store: c.Store, run_id: str) -> str:
     steps = [wait.step for wait in store.waits(run_id, limit=10_000) if wait.id is None and wait.closed_at is None]
     run = store.run(run_id)
     if run is not None and run.waits is not None:
-        steps += [wait["step"] for wait in msgspec.json.decode(run.waits) if wait.get("kind") == "timer"]
+        steps += [wait["step"] for wait in msgspec.json.decode(run.waits) if wait.get("kind") in c.BEFORE_TIME]
     if not steps and run is not None and run.status is Status.PENDING and run.wake_at is not None and run.wake_at > store.now():
         return c.BEFORE
     if not steps:
@@ -106,7 +107,7 @@ def _fingerprint(keys: Any, wait: Wait) -> str | None:
 
 def token(store: c.Store, wait_id: str) -> Token:
     """Return the token of a wait once more."""
-    wait = store.wait(wait_id) if isinstance(wait_id, str) else None
+    wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
     if wait is None or wait.id is None:
         raise WaitNotFound(wait=wait_id)
     good = [key for key in store.keys() if key.is_good(store.now())]

@@ -24,7 +24,19 @@ Opened = Callable[[Iterable[Child]], list[Child]]
 class Step:
     """A step that is running, or waits for its next attempt, or for room in a budget."""
 
-    __slots__ = ("again_at", "attempt", "blocked", "command", "demand", "note", "noted", "purse", "started_at", "task")
+    __slots__ = (
+        "again_at",
+        "attempt",
+        "blocked",
+        "command",
+        "demand",
+        "note",
+        "noted",
+        "purse",
+        "released",
+        "started_at",
+        "task",
+    )
 
     def __init__(self, command: RunStep, attempt: int, again_at: int | None) -> None:
         self.command, self.attempt, self.again_at = command, attempt, again_at
@@ -33,6 +45,8 @@ class Step:
         self.note: Alarm | None = None
         """When the history is told that it has begun, if it goes on for so long."""
         self.noted = False
+        self.released: list[int] = []
+        """The signals by which a person let it try again at once: they are taken with what comes of it."""
         self.blocked: Breach | None = None
         self.demand: dict[str, int] = {}
         self.purse: Any = None

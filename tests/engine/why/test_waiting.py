@@ -89,6 +89,10 @@ def test_a_retry_tells_the_error_and_the_time_left(bench):
     assert found.reason == (
         "step 'charge' failed with ValueError: no route to bank; attempt 2 begins at 2026-01-01 00:00:30 UTC (in 30s)"
     )
+    assert found.remedy == "holdfast release r1"
+
+    bench.do(c.ReleaseWait(run_id="r1", step="charge", payload=b"null"))
+    assert bench.why().status == "pending"
 
 
 def test_a_child_is_followed_to_its_own_blocker(bench):

@@ -27,8 +27,9 @@ class Waits(Calls):
         return found
 
     def release(self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None) -> str:
-        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before its time, or one begin
-        now that was to begin later; return the step, which is empty when it has not begun. Raises WaitNotFound."""
+        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before its time, a step be
+        tried again at once, or a run begin now that was to begin later; return the step, which is empty when it has not
+        begun. Raises WaitNotFound."""
         parts = self._parts
         run = parts.client.get(run_id)
         step = self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
@@ -61,8 +62,9 @@ class AsyncWaits(AsyncCalls):
         return found
 
     async def release(self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None) -> str:
-        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before its time, or one begin
-        now that was to begin later; return the step, which is empty when it has not begun. Raises WaitNotFound."""
+        """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before its time, a step be
+        tried again at once, or a run begin now that was to begin later; return the step, which is empty when it has not
+        begun. Raises WaitNotFound."""
         parts = self._parts
         run = parts.client.get(run_id)
         found: str = await self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))

@@ -37,6 +37,8 @@ def _happened(facts: Facts, wait: Wait) -> bool:
     if wait.get("kind") == "gate":
         gate, _ = facts.gates.get(str(wait.get("gate")), (None, ()))
         return gate is not None and gate.status != OPEN
+    if wait.get("kind") == "retry":
+        return is_released(facts, wait)
     if wait.get("kind") == "wait":
         return tally_of(facts, wait).met or is_released(facts, wait)
     return wait.get("kind") in ("child", "children") and not facts.children.get(str(wait.get("step")))
@@ -103,8 +105,14 @@ def _retry(facts: Facts, wait: Wait) -> Blocker:
     limit, step, attempt = int(wait["until"]), str(wait["step"]), int(wait.get("attempt") or 2)
     failures = [event for event in facts.history if event.kind == Kind.STEP_RETRIED and event.step == step]
     why = f" with {error_text(failures[-1].error)}" if failures else ""
-    text = f"step {step!r} failed{why}; attempt {attempt} begins at {until(limit, facts.now)}"
-    return Blocker(kind="retry", text=text, holder=step, since=failures[-1].at if failures else last_at(facts), until=limit)
+    since = failures[-1].at if failures else last_at(facts)
+    text = f"step {step!r} failed{why}; attempt {attempt} begins"
+    if is_released(facts, wait):
+        return Blocker(kind="retry", text=f"{text} in a moment: a person has let it", holder=step, since=since)
+    remedy = _release(facts, step) if limit > facts.now else None
+    return Blocker(
+        kind="retry", text=f"{text} at {until(limit, facts.now)}", holder=step, since=since, until=limit, remedy=remedy
+    )  # fmt: skip
 
 
 def _child(facts: Facts, wait: Wait) -> Blocker:
@@ -221,7 +229,7 @@ def _remedy(facts: Facts, wait: Wait, tally: Tally) -> str:
 
 
 def _release(facts: Facts, step: str) -> str:
-    several = sum(wait.get("kind") in ("wait", "timer") for wait in facts.waits) > 1
+    several = sum(wait.get("kind") in ("wait", "timer", "retry") for wait in facts.waits) > 1
     return f"holdfast release {facts.run.id}" + (f" --step {shlex.quote(step)}" if several else "")
 
 

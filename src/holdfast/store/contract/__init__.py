@@ -129,7 +129,7 @@ from holdfast.store.contract.subscriptions import (
     SubscriptionTransition,
     Unsubscribe,
 )
-from holdfast.store.contract.waits import BEFORE, MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
+from holdfast.store.contract.waits import BEFORE, BEFORE_TIME, MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
 
 RunTransition = (
     StartRuns
@@ -221,6 +221,7 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
 
 __all__ = [
     "BEFORE",
+    "BEFORE_TIME",
     "ENCRYPTION",
     "HALF_COPIED",
     "MOST_SIGNALS",

@@ -44,6 +44,9 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
 BEFORE = ""
 """The step at which a run is that has not begun."""
 
+BEFORE_TIME = ("timer", "retry")
+"""The kinds of waits that end at their time, unless somebody lets them go before it."""
+
 
 class ReleaseWait(msgspec.Struct, kw_only=True):
     """Let what a run waits for at a step go, without its signals; with the step BEFORE, let one begin that was to begin later.

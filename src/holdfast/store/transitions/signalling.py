@@ -107,9 +107,9 @@ def _begin_now(tx: Transaction, op: c.ReleaseWait, state: Row) -> c.Delivery:
 
 
 def _sleeps(state: Row, step: str) -> bool:
-    """Say whether the run is parked on a timer of that step."""
+    """Say whether the run is parked on a timer of that step, or on the time of its next attempt."""
     waits = [] if state["waits"] is None else msgspec.json.decode(state["waits"])
-    return any(wait.get("kind") == "timer" and wait.get("step") == step for wait in waits)
+    return any(wait.get("kind") in c.BEFORE_TIME and wait.get("step") == step for wait in waits)
 
 
 def _wait(tx: Transaction, wait_id: str) -> Row | None:
