@@ -14,7 +14,8 @@ from holdfast.cli import root
 LOOKING = [
     ["runs"], ["show", "last"], ["why", "last"], ["signal", "last", "x"], ["cancel", "last"], ["resume", "last"],
     ["replay", "last"], ["fork", "last"], ["export", "last", "copy.db"], ["prune", "--older-than", "1d", "--yes"], ["lanes"],
-    ["lanes", "set", "x", "--pause"], ["workers"], ["db", "check"], ["db", "info"], ["doctor"],
+    ["workers"], ["budgets"], ["retention"], ["schedules"], ["keys"], ["tasks", "claim", "--lane", "x"],
+    ["db", "check"], ["db", "info"], ["doctor"],
 ]  # fmt: skip
 
 
@@ -44,6 +45,26 @@ def test_starting_something_creates_it(call, tmp_path, monkeypatch, words, look)
     name = call(*words).stdout.split()[0]
 
     assert name in call(*look, "--json").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lanes", "set", "x", "--pause"],
+        ["budgets", "set", "team", "tokens=5"],
+        ["keys", "rotate"],
+        ["retention", "set", "old", "--older-than", "30d"],
+        ["subscriptions", "add", "billing", "https://example.org/hook"],
+    ],
+    ids=" ".join,
+)
+def test_setting_something_creates_it(call, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDFAST_DB")
+
+    call(*words)
+
+    assert len(call.json(words[0])) == 1
 
 
 @pytest.mark.parametrize("words", [words for words in LOOKING if "last" in words], ids=" ".join)

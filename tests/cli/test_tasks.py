@@ -128,3 +128,25 @@ def test_wrong_words_are_one_clear_line(call, task):
     assert "in the past" in call.error("tasks", "suspend", lease, "go", "--timeout", "2020-01-01")
     assert "name the signals" in call.error("tasks", "suspend", lease, code=2)
     assert "-1000 to 1000" in call.error("tasks", "priority", task, "5000", code=2)
+
+
+def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
+    made = call.text(
+        "tasks", "submit", "scan", "--retries", "1", "--retry-delay", "2h", "--reclaims", "3", "--deadline", "1d",
+        "--delay", "1h", "--tag", "team=7",
+    ).strip()  # fmt: skip
+    assert [run["id"] for run in call.json("runs", "--tag", "team=7")] == [made]
+    assert call.json("why", made)["remedy"] == "holdfast tasks claim --workflow scan"
+    call.text("release", made)
+    (lease,) = call.json("tasks", "claim", "--workflow", "scan")
+    call.text("tasks", "fail", lease["lease"], "transient", "no disk", "--details", '{"code": 28}')
+    why = call.json("why", made)
+    assert "failed with transient: no disk; it is tried again at" in why["reason"]
+    assert "(in 1h" in why["reason"] or "(in 2h" in why["reason"]
+
+
+def test_the_last_task_is_that_of_the_namespace(call, task):
+    other = call.text("--namespace", "b", "tasks", "submit", "render").strip()
+    assert "has priority 3" in call.text("tasks", "priority", "last", "3")
+    assert f"run {other} has priority 4" in call.text("--namespace", "b", "tasks", "priority", "last", "4")
+    assert "no such run" in call.error("tasks", "revoke", other)

@@ -185,7 +185,7 @@ def test_a_senseless_option_is_refused_by_name(options: dict[str, Any]) -> None:
     assert refused.value.facts["option"] in options
 
 
-@pytest.mark.parametrize("options", [{"delay": "soon"}, {"cap": "5 parsecs"}, {"cap": "-5s"}])
+@pytest.mark.parametrize("options", [{"delay": "soon"}, {"cap": "5 parsecs"}, {"cap": "-5s"}, {"delay": b"1h"}, {"cap": []}])
 def test_an_unreadable_duration_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadDuration):
         policy_from(1, **options)

@@ -196,6 +196,46 @@ def test_a_call_made_again_is_answered_the_same(idle, holder, clock):
         second.fail("permanent", "no")
 
 
+@pytest.mark.parametrize("call", [lambda lease: lease.fail("transient", "x"), lambda lease: lease.delay("5h")])
+def test_a_call_made_again_is_answered_the_same_though_an_operator_came_between(idle, holder, call):
+    run = idle.start("render", 1, policy={"retries": 1, "delay": "1h"})
+    lease = one(holder)
+    first = call(lease)
+    idle.prioritise(run.id, 5)
+    idle.release(run.id)
+    assert call(lease) == first
+    with pytest.raises(LeaseLost):
+        lease.complete()
+
+
+def test_a_task_that_waits_for_its_retry_says_so_and_is_let_try(idle, holder):
+    run = idle.start("render", 1, capabilities=["cuda"], policy={"retries": 1, "delay": "1h"})
+    assert idle.why(run.id).remedy == "holdfast tasks claim --workflow render --capability cuda"
+    with idle.leases(workflows=["render"], capabilities=["cuda"]) as leases:
+        one(leases).fail("transient", "no disk")
+        why = idle.why(run.id)
+        assert why.reason.startswith("its last attempt failed with transient: no disk; it is tried again at")
+        assert why.remedy == f"holdfast release {run.id}"
+        assert leases.claim() == []
+        idle.release(run.id, by="ann")
+        assert one(leases).attempt == 2
+    assert idle.why(run.id).remedy == "holdfast tasks claim --workflow render --capability cuda"
+
+
+def test_a_holder_that_was_closed_does_not_rest(idle):
+    leases = idle.leases(workflows=["render"])
+    leases.close()
+    with pytest.raises(LeaseLost, match="was closed"):
+        leases.rest()
+    assert idle.workers() == []
+
+
+@pytest.mark.parametrize("done", [None, 7, [7], [(7, 1)], ["ab"]])
+def test_what_is_no_lease_with_its_result_is_refused(idle, holder, done):
+    with pytest.raises(BadOption, match="pairs"):
+        holder.complete_all(done)
+
+
 def test_a_proof_takes_the_lease_up_elsewhere(idle, holder, database, clock):
     run = idle.start("render", 1)
     proof = one(holder).proof
@@ -262,15 +302,18 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("proof", ["", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7])
+@pytest.mark.parametrize(
+    "proof", ["", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", pytest.param(f"abc.{'9' * 5000}.s", id="long"), 7]
+)
 def test_a_partial_proof_is_refused_by_name(idle, proof):
     with pytest.raises(BadLease):
         idle.lease(proof)
 
 
 def test_an_unknown_lease_is_refused(idle):
-    with pytest.raises(LeaseLost):
-        idle.lease("nobody.1.s")
+    for text in ("nobody.1.s", "no\0body.1.s", "no\ud800body.1.s"):
+        with pytest.raises(LeaseLost, match="no such lease"):
+            idle.lease(text)
 
 
 def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):

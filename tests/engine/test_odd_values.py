@@ -265,3 +265,24 @@ def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_histo
     assert [(event.seq, event.kind) for event in run.history()] == [(1, "run_stuck")]
     engine.resume(run.id)
     assert run.result(timeout=20) == 1
+
+
+def test_what_names_no_run_is_not_found_on_both_databases_alike(idle):
+    with idle.leases(workflows=["render"]) as leases:
+        calls = [
+            idle.run, idle.history, idle.why, idle.cancel, idle.resume, idle.replay, idle.fork, idle.release, idle.revoke,
+            leases.reclaim, lambda run: idle.signal(run, "go"), lambda run: idle.prioritise(run, 1),
+            lambda run: idle.override(run, "by hand"),
+        ]  # fmt: skip
+        for call in calls:
+            for name in (None, 7, b"x", [], {}, "no\0run", f"no{HALF}run"):
+                with pytest.raises(RunNotFound):
+                    call(name)
+
+
+def test_a_reason_to_cancel_is_a_text(idle):
+    run = idle.start("render", 1)
+    for reason in (7, b"x", [], "no\0reason", f"no{HALF}reason"):
+        with pytest.raises(BadOption, match="reason"):
+            idle.cancel(run.id, reason)
+    assert run.status == "pending"

@@ -77,7 +77,7 @@ def set_budget(
     reset: str | None, zone: str | None,
 ) -> None:  # fmt: skip
     """Create a budget or change it; what is not named stays as it is. 'none' counts a dimension and does not limit it."""
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         office.engine.budget(name, dict(limits), soft=dict(soft) or None, on_breach=on_breach, reset=reset, zone=zone)
         _print_one(office, name)
 

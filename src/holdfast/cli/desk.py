@@ -52,7 +52,7 @@ class Desk:
 
     @contextmanager
     def opened(self, *, create: bool = False) -> Iterator[Office]:
-        """Open a database; only who starts something creates it, looking does not."""
+        """Open a database; who starts something, or sets something, creates it, looking does not."""
         if not create:
             must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
         codec = self.codec()
@@ -79,22 +79,28 @@ class Office:
         """What opens values that are sealed."""
         return self.engine._parts.vault
 
-    def find(self, name: str) -> Run:
-        """Return the run that an id, the beginning of one, or "last" names. Raises RunNotFound."""
-        return self._newest() if name == "last" else self.store.run(name) or self._by_prefix(name)
+    def find(self, name: str, *, mine: bool = False) -> Run:
+        """Return the run that an id, the beginning of one, or "last" names; if *mine*, of this namespace. Raises RunNotFound."""
+        namespace = self.engine._parts.client.namespace if mine else None
+        if name == "last":
+            return self._newest(namespace)
+        found = self.store.run(name) or self._by_prefix(name, namespace)
+        if namespace not in (None, found.namespace):
+            raise RunNotFound(run=name)
+        return found
 
-    def _newest(self) -> Run:
+    def _newest(self, namespace: str | None) -> Run:
         """The run that was started last and is nobody's child. Ids that people chose need not sort by time: look at both."""
-        ours = self.store.runs(Filter(roots=True, before=AFTER_OURS, limit=1))
-        found = [*ours, *self.store.runs(Filter(roots=True, limit=100))]
+        ours = self.store.runs(Filter(roots=True, before=AFTER_OURS, limit=1, namespace=namespace))
+        found = [*ours, *self.store.runs(Filter(roots=True, limit=100, namespace=namespace))]
         if not found:
             raise click.ClickException("there is no run yet")
         return max(found, key=lambda run: (run.created_at, run.id))
 
-    def _by_prefix(self, name: str) -> Run:
+    def _by_prefix(self, name: str, namespace: str | None) -> Run:
         if len(name) < SHORTEST:
             raise RunNotFound(run=name)
-        page = self.store.runs(Filter(before=name + _LAST_CHARACTER, limit=2))
+        page = self.store.runs(Filter(before=name + _LAST_CHARACTER, limit=2, namespace=namespace))
         found = [run for run in page if run.id.startswith(name)]
         if not found:
             raise RunNotFound(run=name)

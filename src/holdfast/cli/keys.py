@@ -45,7 +45,7 @@ def keys(ctx: click.Context) -> None:
 @printing
 def rotate(grace: str) -> None:
     """Make a new key, with which all tokens are signed from now on."""
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         done = office.engine.rotate_key(grace=grace)
     if desk().as_json:
         print_json({**msgspec.to_builtins(done), "good_until": iso(done.good_until)})

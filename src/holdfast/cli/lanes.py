@@ -63,7 +63,7 @@ def set_lane(
     """Change the limits of a lane; what is not named stays as it is."""
     if not weights and all(one is None for one in (concurrency, rate_text, per_share, rate_per_share, paused, draining)):
         raise click.UsageError("nothing to set: use --concurrency, --rate, --per-share, --weight, --pause, --drain or the like")
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         lane = next((lane for lane in office.store.lanes() if lane.name == name), Lane(name=name))
         office.engine.lane(
             name,

@@ -70,7 +70,7 @@ def set_rule(
     max_size: int | None,
 ) -> None:  # fmt: skip
     """Make the rule NAME, in place of one of that name."""
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         office.engine.retention(
             name, what=what, workflow=workflow, status=status or (), older_than=older_than, keep_last=keep_last,
             max_bytes=max_size,

@@ -56,7 +56,7 @@ def add(
 ) -> None:  # fmt: skip
     """Deliver events to a URL, and print the secret that signs them: it is shown only now."""
     secret = None if secret_file is None else Path(secret_file).read_text("utf-8").strip()
-    with desk().opened() as office:
+    with desk().opened(create=True) as office:
         run_id = None if run is None else office.find(run).id
         given = filters_from(kinds, tags, workflow=workflow, namespace=namespace, run=run_id)
         signed = office.engine.add_webhook(name, url, secret=secret, after=after, attempts=attempts, **given)

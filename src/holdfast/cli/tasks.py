@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import iso, print_json, short
-from holdfast.cli.values import DURATION, JSON, MOMENT
+from holdfast.cli.values import DURATION, JSON, MOMENT, TAG
 from holdfast.connect.areas.lease import Lease
 from holdfast.connect.areas.leases import Leases
 from holdfast.core.leases import FailureKind
@@ -29,6 +29,9 @@ Examples:
 A LEASE is what `claim` prints: it names the run, its generation and the session."""
 
 
+_OF_POLICY = {"retries": "retries", "retry_delay": "delay", "timeout": "timeout", "reclaims": "reclaims"}
+
+
 @click.group(short_help="Lease runs to programs that are no Python functions.", epilog=EPILOG)
 def tasks() -> None:
     """Lease runs, work on them with any program, and say what came of it."""
@@ -44,15 +47,22 @@ def tasks() -> None:
 @click.option("--priority", type=int, metavar="N", help="A higher one goes first. E.g. --priority 5")
 @click.option("--key", metavar="KEY", help="Start it once: the same key again starts nothing. E.g. --key 77")
 @click.option("--retries", type=click.IntRange(0), metavar="N", help="How often a failed attempt is made again. E.g. --retries 3")
+@click.option("--retry-delay", type=DURATION, metavar="TIME", help="How long until the first of them. E.g. --retry-delay 30s")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="How long an attempt may take. E.g. --timeout 10m")
+@click.option("--reclaims", type=click.IntRange(0), metavar="N", help="How often a lost attempt is made again. E.g. --reclaims 5")
+@click.option("--delay", type=DURATION, metavar="TIME", help="Let it begin later. E.g. --delay 2h")
+@click.option("--deadline", type=DURATION, metavar="TIME", help="How long it may take in all. E.g. --deadline 1d")
+@click.option("--tag", "tags", type=TAG, metavar="NAME=VALUE", multiple=True, help="Label it. E.g. --tag customer=7")
 @printing
-def submit(workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...], **given: Any) -> None:
+def submit(
+    workflow: str, values: tuple[Any, ...], capabilities: tuple[str, ...], tags: tuple[tuple[str, str], ...], **given: Any
+) -> None:  # fmt: skip
     """Start a run that whoever serves NAME can lease, and print its id."""
     said = {name: value for name, value in given.items() if value is not None}
-    policy = {name: said.pop(name) for name in ("retries", "timeout") if name in said}
+    policy = {name: said.pop(option) for option, name in _OF_POLICY.items() if option in said}
     with desk().opened(create=True) as office:
-        wanted = {"capabilities": list(capabilities)} if capabilities else {}
-        run = office.engine.start(workflow, *values, policy=policy or None, **said, **wanted)
+        wanted: dict[str, Any] = {"capabilities": list(capabilities)} if capabilities else {}
+        run = office.engine.start(workflow, *values, policy=policy, tags=dict(tags), **said, **wanted)
         _tell({"id": run.id, "status": run.status.value}, run.id)
 
 
@@ -180,10 +190,11 @@ def complete(lease: str, result: Any) -> None:
 @click.argument("lease", metavar="LEASE")
 @click.argument("kind", type=click.Choice([kind.value for kind in FailureKind]), metavar="KIND")
 @click.argument("message", metavar="MESSAGE")
+@click.option("--details", type=JSON, metavar="JSON", help="""More about it, an object. E.g. --details '{"code": 28}'""")
 @printing
-def fail(lease: str, kind: str, message: str) -> None:
+def fail(lease: str, kind: str, message: str, details: Any) -> None:
     """Say that the attempt failed. KIND is transient, timeout, infrastructure, permanent or cancelled."""
-    _end(lease, lambda held: held.fail(kind, message))
+    _end(lease, lambda held: held.fail(kind, message, details))
 
 
 @tasks.command(epilog="Example: holdfast tasks delay LEASE 5m")
@@ -241,7 +252,7 @@ def cancel(lease: str, reason: str) -> None:
 def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> None:
     """Lease this very run, whose holder is gone; past its limit of reclaims it fails instead."""
     with desk().opened() as office:
-        found = office.find(run)
+        found = office.find(run, mine=True)
         offer: dict[str, Any] = {"capabilities": capabilities, "workflows": [found.workflow], "claims": False}
         leases: Leases = office.engine.leases(worker, ttl=ttl, **offer)
         try:
@@ -265,7 +276,7 @@ def reclaim(run: str, capabilities: tuple[str, ...], ttl: str, worker: str) -> N
 def revoke(run: str, reason: str) -> None:
     """Take a run from whoever holds it; its late writes are refused."""
     with desk().opened() as office:
-        found = office.find(run)
+        found = office.find(run, mine=True)
         held = office.engine.revoke(found.id, reason)
         _tell({"run": found.id, "revoked": held}, f"run {found.id} was taken back" if held else f"nobody holds run {found.id}")
 
@@ -277,7 +288,7 @@ def revoke(run: str, reason: str) -> None:
 def priority(run: str, priority: int) -> None:
     """Change the priority of a run."""
     with desk().opened() as office:
-        found = office.find(run)
+        found = office.find(run, mine=True)
         old = office.engine.prioritise(found.id, priority)
         _tell({"run": found.id, "old": old, "new": priority}, f"run {found.id} has priority {priority}, was {old}")
 
@@ -291,7 +302,7 @@ def priority(run: str, priority: int) -> None:
 def override(run: str, reason: str, result: Any, failed: bool) -> None:
     """End a run as you say, whoever holds it."""
     with desk().opened() as office:
-        found = office.find(run)
+        found = office.find(run, mine=True)
         status = office.engine.override(found.id, reason, result=result, failed=failed)
         _tell({"run": found.id, "status": status.value}, f"run {found.id} is {status.value}")
 

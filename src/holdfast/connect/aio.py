@@ -28,7 +28,7 @@ from holdfast.core.records import Run as Record
 from holdfast.core.sealed import digest_of
 from holdfast.core.status import Status
 from holdfast.engine import export
-from holdfast.engine.client import Moment, Request, refuse_gathering
+from holdfast.engine.client import Moment, Request, refuse_gathering, run_named
 from holdfast.errors import EngineClosed, ResultTimeout
 from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped_async
 from holdfast.store.contract import Started
@@ -199,7 +199,7 @@ class AsyncEngine(
 
     async def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
         """Put a finished run back to work."""
-        graph_id = graph_of(run_id)
+        graph_id = graph_of(run_named(run_id))
         if graph_id is not None and self._parts.store.member(run_id) is not None:
             await self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
             return self._parts.client.get(run_id).status

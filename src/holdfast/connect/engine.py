@@ -29,7 +29,7 @@ from holdfast.core.records import Event, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
-from holdfast.engine.client import Moment, Request, refuse_gathering
+from holdfast.engine.client import Moment, Request, refuse_gathering, run_named
 from holdfast.errors import BadOption, EngineClosed, ResultTimeout
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
     def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
         """Put a finished run back to work. What completed stands; what failed, and all from *from_step* on, is done again.
         If the run had undone its steps, it begins anew."""
-        graph_id = graph_of(run_id)
+        graph_id = graph_of(run_named(run_id))
         if graph_id is not None and self._parts.store.member(run_id) is not None:
             self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
             return self._parts.client.get(run_id).status

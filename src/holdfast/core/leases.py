@@ -116,6 +116,10 @@ class Proof(msgspec.Struct, frozen=True):
         return f"{self.run_id}.{self.generation}.{self.session_id}"
 
 
+LONGEST_GENERATION = 19
+"""Digits of the largest number that a database can hold."""
+
+
 def read_proof(text: object) -> Proof:
     """Read a proof. Raises BadLease, which says what is missing."""
     if not isinstance(text, str):
@@ -125,6 +129,6 @@ def read_proof(text: object) -> Proof:
     missing = [name for place, name in enumerate(names) if place >= len(parts) or not parts[place]]
     if missing:
         raise BadLease(lease=text, missing=", ".join(missing))
-    if not parts[1].isascii() or not parts[1].isdigit():
+    if not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > LONGEST_GENERATION:
         raise BadLease(lease=text, why="the generation is a number")
     return Proof(parts[0], int(parts[1]), parts[2])

@@ -107,7 +107,7 @@ def _wanted(policy: RetryPolicy, error: Exception) -> bool:
 def _micros(option: str, value: Duration | None) -> int | None:
     if value is None:
         return None
-    negative = value < timedelta(0) if isinstance(value, timedelta) else not isinstance(value, str) and value < 0
+    negative = value < timedelta(0) if isinstance(value, timedelta) else isinstance(value, int | float) and value < 0
     if negative:
         raise BadOption(option=option, value=value, why="it must not be negative")
     return duration.parse(value)

@@ -177,17 +177,19 @@ class Client:
         """Send a signal; the answer is Delivery."""
         if not isinstance(name, str) or not name.strip() or not is_storable(name):
             raise BadOption(option="name", value=name, why="a signal has a name")
-        data = self.codec.encode(payload, what=f"signal {name!r}")
+        run_id, data = run_named(run_id), self.codec.encode(payload, what=f"signal {name!r}")
         key, source = checked_text("key", key), checked_text("source", source)
         return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
         """Ask a run to stop; the answer is its status."""
-        return Request(c.RequestCancel(run_id, reason, force), Status)
+        if reason is not None and (not isinstance(reason, str) or not is_storable(reason)):
+            raise BadOption(option="reason", value=reason, why="it must be a text")
+        return Request(c.RequestCancel(run_named(run_id), reason, force), Status)
 
     def resume(self, run_id: str) -> Request:
         """Put a stuck run back to work."""
-        return Request(c.ResumeRun(run_id), Status)
+        return Request(c.ResumeRun(run_named(run_id)), Status)
 
     def replay(self, run_id: str, from_step: str | None) -> Request:
         """Put a finished run back to work: what completed stands, what failed is done again."""
@@ -250,7 +252,7 @@ class Client:
 
     def get(self, run_id: str) -> Run:
         """Return a run. Raises RunNotFound."""
-        run = self.store.run(run_id) if isinstance(run_id, str) else None
+        run = self.store.run(run_named(run_id))
         if run is None:
             raise RunNotFound(run=run_id)
         return run
@@ -395,6 +397,13 @@ def without_open_gates(events: list[Event]) -> list[Event]:
 
 
 _OF_OPEN_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
+
+
+def run_named(run_id: Any) -> str:
+    """Return the id of a run, which may not be there; what no database could store names none. Raises RunNotFound."""
+    if not isinstance(run_id, str) or not is_storable(run_id):
+        raise RunNotFound(run=run_id)
+    return run_id
 
 
 def instant(when: Moment, now: int) -> int:

@@ -24,8 +24,9 @@ from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.core.suspensions import checked_instant
+from holdfast.core.texts import is_storable
 from holdfast.engine import past
-from holdfast.engine.client import Client, Moment, Request, instant
+from holdfast.engine.client import Client, Moment, Request, instant, run_named
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried, Term
 from holdfast.engine.ids import new_id
 from holdfast.engine.lasting import Lasting, lifetime_of
@@ -179,7 +180,7 @@ class LeaseDesk(Suspending, Lasting):
         return self._mine(run_id).status
 
     def _mine(self, run_id: str) -> Run:
-        run = self.store.run(run_id) if isinstance(run_id, str) else None
+        run = self.store.run(run_named(run_id))
         if run is None or run.namespace != self.namespace:
             raise RunNotFound(run=run_id)
         return run
@@ -259,7 +260,7 @@ class LeaseDesk(Suspending, Lasting):
         return msgspec.json.decode(rows[0][0], type=TaskPolicy) if rows else NOBODY  # type: ignore[arg-type]
 
     def _run(self, proof: Proof) -> Run:
-        run = self.store.run(proof.run_id)
+        run = self.store.run(proof.run_id) if is_storable(proof.run_id) else None
         if run is None or run.namespace != self.namespace:
             raise LeaseLost(run=proof.run_id, generation=proof.generation, why="there is no such lease")
         return run
@@ -354,9 +355,13 @@ class LeaseDesk(Suspending, Lasting):
         """Return what the first of two equal calls was answered, where it depends on when it was made."""
         if op.status in FINAL:
             return None
-        last = self.store.history(run.id)[-1]
+        last = self._by_holders(run)[-1]
         until = msgspec.json.decode(last.data or b"{}").get("until")
         return Retried(until) if last.kind == Kind.ATTEMPT_FAILED else Put(op.status or run.status, until)
+
+    def _by_holders(self, run: Run) -> list[Event]:
+        """Return what holders have written: what an operator did since takes nothing from what they were answered."""
+        return [event for event in self.store.history(run.id) if event.kind not in _BY_OPERATORS]
 
     def _is_the_same(self, op: c.Advance, run: Run) -> bool:
         if run.generation != op.generation or run.session_id is not None:
@@ -364,19 +369,19 @@ class LeaseDesk(Suspending, Lasting):
         if op.status in FINAL:
             run = self._client.vault.run(run)
             return (run.status, run.result, run.error) == (op.status, op.result, op.error)
-        history = self._client.vault.events(run.id, self.store.history(run.id)[-len(op.events) :])
+        history = self._client.vault.events(run.id, self._by_holders(run)[-len(op.events) :])
         return [_essence(event) for event in history] == [_essence(event) for event in op.events]
 
     # What operators do
 
     def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request:
         """Take a run from its holder; the answer is whether anybody held it."""
-        op = c.RevokeLease(run_id=_run_id(run_id), namespace=self.namespace, reason=_reason(reason), session_id=session_id)
+        op = c.RevokeLease(run_id=run_named(run_id), namespace=self.namespace, reason=_reason(reason), session_id=session_id)
         return Request(op, bool)
 
     def priority(self, run_id: str, priority: int) -> Request:
         """Change the priority of a run; the answer is the old one."""
-        op = c.SetPriority(run_id=_run_id(run_id), namespace=self.namespace, priority=priority_of(priority))
+        op = c.SetPriority(run_id=run_named(run_id), namespace=self.namespace, priority=priority_of(priority))
         return Request(op, int)
 
     def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request:
@@ -386,7 +391,7 @@ class LeaseDesk(Suspending, Lasting):
         data = None if failed else self.codec.encode(result, what="the result")
         status = Status.FAILED if failed else Status.COMPLETED
         op = c.OverrideRun(
-            run_id=_run_id(run_id), namespace=self.namespace, status=status, reason=reason, result=data, error=error
+            run_id=run_named(run_id), namespace=self.namespace, status=status, reason=reason, result=data, error=error
         )  # fmt: skip
         return Request(op, Status)
 
@@ -400,14 +405,11 @@ class LeaseDesk(Suspending, Lasting):
         return self.codec.decode(self._client.vault.open(run.input, f"the input of run {run.id}"))
 
 
-def _run_id(run_id: str) -> str:
-    if not isinstance(run_id, str):
-        raise RunNotFound(run=run_id)
-    return run_id
+_BY_OPERATORS = (Kind.PRIORITY_CHANGED, Kind.RUN_RELEASED)
 
 
 def _reason(reason: str) -> str:
-    if not isinstance(reason, str) or not reason.strip():
+    if not isinstance(reason, str) or not reason.strip() or not is_storable(reason):
         raise BadOption(option="reason", value=reason, why="say why: it is kept in the history")
     return reason
 

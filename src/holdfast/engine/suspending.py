@@ -19,6 +19,7 @@ from holdfast.core.records import Event, Kind, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.core.streams import Reason
 from holdfast.core.suspensions import Suspension
+from holdfast.core.texts import is_storable
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, instant
 from holdfast.engine.holding import Holding, Put, Resumed
@@ -77,7 +78,7 @@ class Suspending:
         return LeaseWait(wait, token_of(self.store.keys(), wait.id, wait.kid))
 
     def _handed(self, held: Holding, wait_id: str) -> Handed:
-        wait = self.store.wait(wait_id) if isinstance(wait_id, str) else None
+        wait = self.store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
         if wait is None or wait.id is None or wait.run_id != held.run.id:
             raise WaitNotFound(run=held.run.id, wait=wait_id)
         if wait.closed_at is not None:

@@ -9,13 +9,15 @@ import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.graphs.records import Member
-from holdfast.core.records import Route, Run, Session
+from holdfast.core.records import Kind, Route, Run, Session
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.why import serving
+from holdfast.core.why.claiming import is_served
 from holdfast.core.why.explain import explain
 from holdfast.core.why.facts import Blocker, Facts, Slot, Why
 from holdfast.core.why.graphs import explain_member
 from holdfast.core.why.serving import Life, Seen, Unserved, life_of, offer_of
+from holdfast.engine.client import run_named
 from holdfast.engine.past import valid
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import RunNotFound
@@ -42,7 +44,7 @@ PATIENCE = 5000
 def why(store: Store, run: Run | str, vault: Vault | None = None) -> Why:
     """Explain where *run* stands. By its id, it may also be that of a member of a graph that has no run yet. Raises
     RunNotFound."""
-    found = run if isinstance(run, Run) else store.run(run)
+    found = run if isinstance(run, Run) else store.run(run_named(run))
     if found is None:
         return _of_member(store, str(run))
     return _explain(store, found, look_at_workers(store), DEEPEST, vault or Vault(store))
@@ -129,7 +131,23 @@ def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vau
     )  # fmt: skip
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
         _count(store, facts, workers)
+        facts.leased = _is_leased(store, facts)
     return explain(facts)
+
+
+_BY_HOLDERS = (Kind.ATTEMPT_FAILED, Kind.RUN_DELAYED)
+_NOT_BY_CODE_ALONE = {
+    Kind.LEASE_LOST, Kind.LEASE_REVOKED, Kind.PRIORITY_CHANGED, Kind.RUN_RELEASED, Kind.RUN_REPLAYED, Kind.WAIT_CREATED,
+    Kind.WAIT_OPENED, Kind.WAIT_SATISFIED, Kind.WAIT_RELEASED, Kind.WAIT_TIMED_OUT, Kind.WAIT_ESCALATED,
+}  # fmt: skip
+
+
+def _is_leased(store: Store, facts: Facts) -> bool:
+    """Say whether programs that are no Python functions work on a run: they have, or its start has agreed it with them."""
+    kinds = {event.kind for event in facts.history}
+    if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
+        return not is_served(facts)
+    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.belongings(facts.run.id)
 
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[Entry]]]:

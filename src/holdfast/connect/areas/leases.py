@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.connect.areas.lease import AsyncDo, AsyncLease, Do, Lease
@@ -21,9 +21,10 @@ from holdfast.engine.completing import Answer, Completions, is_trouble
 from holdfast.engine.holding import Ended, Term
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.work import Work
-from holdfast.errors import LeaseLost
+from holdfast.errors import BadOption, LeaseLost
 from holdfast.store import contract as c
 
+L = TypeVar("L", Lease, AsyncLease)
 DoAll = Callable[[list[Request]], list[Any]]
 
 
@@ -36,6 +37,15 @@ def _alone(lease: Lease, result: Any) -> Answer:
         return lease.complete(result)
     except LeaseLost as lost:
         return lost
+
+
+def _pairs(done: Iterable[tuple[L, Any]], kind: type[L]) -> list[tuple[L, Any]]:
+    """Return leases, each with its result. Raises BadOption."""
+    pairs = list(done) if isinstance(done, Iterable) else [done]
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], kind):
+            raise BadOption(option="done", value=pair, why="give pairs: a lease, and its result")
+    return [(lease, result) for lease, result in pairs]
 
 
 def _final(answer: Answer) -> Ended | LeaseLost:
@@ -69,8 +79,10 @@ class _Holder:
     def _session(self, *, claims: bool) -> Session:
         return self._desk.session(self._worker, self._ttl, self._workflows, self._lanes, self._capabilities, claims=claims)
 
-    def _resting(self) -> Request:
-        """Return what says that this holder claims nothing more, and only holds what it has."""
+    def _resting(self) -> Request | None:
+        """Return what says that this holder claims nothing more, and only holds what it has; None if it has run out."""
+        if self._is_over():
+            return None
         session = self._session(claims=False)
         session.id, session.expires_at = self.session_id, self._term.until
         return Request(c.OpenSession(session), _ignore)
@@ -176,7 +188,7 @@ class Leases(_Holder):
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
-        pairs = list(done)
+        pairs = _pairs(done, Lease)
         together = Completions(self._desk, [(lease._holding, result) for lease, result in pairs])
         answers = together.answers(self._do_all(together.requests))
         return [_final(_alone(*pair) if is_trouble(answer) else answer) for pair, answer in zip(pairs, answers, strict=True)]
@@ -188,7 +200,9 @@ class Leases(_Holder):
 
     def rest(self) -> None:
         """Claim nothing more, and only hold what is held: `holdfast why` counts on this holder no longer."""
-        self._do(self._resting())
+        resting = self._resting()
+        if resting is not None:
+            self._do(resting)
 
     def close(self) -> None:
         """Give back what is still held, at once."""
@@ -327,7 +341,7 @@ class AsyncLeases(_Holder):
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
-        pairs = list(done)
+        pairs = _pairs(done, AsyncLease)
         together = Completions(self._desk, [(lease._holding, result) for lease, result in pairs])
         asked = await asyncio.gather(*map(self._do, together.requests), return_exceptions=True)
         answers = together.answers(asked)
@@ -343,7 +357,9 @@ class AsyncLeases(_Holder):
 
     async def rest(self) -> None:
         """Claim nothing more, and only hold what is held."""
-        await self._do(self._resting())
+        resting = self._resting()
+        if resting is not None:
+            await self._do(resting)
 
     async def close(self) -> None:
         """Give back what is still held, at once."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.core import claims, rate
 from holdfast.core.records import Lane, Route
 from holdfast.core.why.facts import Blocker, Facts, Slot, moment, until
-from holdfast.core.why.serving import Life, Seen, lacks, start_command, unserved
+from holdfast.core.why.serving import Life, Seen, lacks, lease_command, start_command, unserved
 
 NEAR = 5
 """How many of the workers that almost serve a run are named."""
@@ -36,8 +36,9 @@ def nobody(facts: Facts) -> list[Blocker]:
     route = route_of(facts)
     living = [seen for seen in facts.workers if seen.life is not Life.GONE and seen.offer.claims]
     offers = [seen.offer for seen in living]
-    remedy = start_command(offers, route)
+    remedy = lease_command(route) if facts.leased else start_command(offers, route)
     hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
+    hint = "(it is for programs that lease it)" if facts.leased else hint
     if not living:
         return [Blocker(kind="worker", text=f"no worker is alive {hint}", remedy=remedy), *_gone(facts)]
     text = f"no live worker serves {unserved(offers, route)} {hint}"

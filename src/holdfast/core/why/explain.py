@@ -36,10 +36,17 @@ def _pending(facts: Facts) -> Why:
     if wake_at is None or wake_at <= facts.now:
         blockers = claiming(facts)
         return told(facts, blockers, since=wake_at or last_at(facts))
-    text, later = f"it may not begin before {until(wake_at, facts.now)}", _later(facts)
+    text, later = f"{_put_off(facts)} {until(wake_at, facts.now)}", _later(facts)
     remedy = None if later else f"holdfast release {facts.run.id}"  # to let it begin helps only if it could
     blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at, remedy=remedy)
     return told(facts, [blocker, *later], since=last_at(facts))
+
+
+def _put_off(facts: Facts) -> str:
+    last = facts.history[-1] if facts.history else None
+    if last is not None and last.kind == Kind.ATTEMPT_FAILED:
+        return f"its last attempt failed with {error_text(last.error)}; it is tried again at"
+    return "it may not begin before"
 
 
 def _blocked(facts: Facts) -> Why:

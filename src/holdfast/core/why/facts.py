@@ -64,6 +64,8 @@ class Facts(msgspec.Struct, kw_only=True):
     signals: frozenset[str] = frozenset()
     heard: Sequence[Signal] = ()
     """All signals that no wait has taken."""
+    leased: bool = False
+    """Whether it is worked on by programs that lease it, as far as can be seen."""
     children: Mapping[str, Sequence[Why]] = {}
     gates: Mapping[str, tuple[Gate, Sequence[Entry]]] = {}
     """The gates that it waits for, by their ids, with what was done to them."""

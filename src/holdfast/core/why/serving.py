@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -129,6 +130,12 @@ def start_command(offers: Sequence[Offer], route: Route) -> str:
     if route.capabilities:
         command += f" --capabilities {','.join(route.capabilities)}"
     return command
+
+
+def lease_command(route: Route) -> str:
+    """Return the command that leases a run of a route."""
+    words = ["holdfast tasks claim", f"--workflow {shlex.quote(route.workflow)}"]
+    return " ".join([*words, *(f"--capability {shlex.quote(one)}" for one in route.capabilities)])
 
 
 def _knows(offer: Offer, route: Route) -> bool:
