@@ -119,12 +119,23 @@ def test_a_row_belongs_to_the_run_that_wrote_it_first(db):
     assert amounts(db) == {"b": 2}
 
 
+def test_columns_may_have_digits_and_capitals(db):
+    db.execute("ALTER TABLE bill ADD COLUMN Net_2025 INTEGER")
+    fencing.upsert(db, "bill", {"id": "c", "Net_2025": 5}, unique=["id"], fence=OLD)
+    assert fencing.update(db, "bill", {"Net_2025": 6}, where={"Net_2025": 5}, fence=NEW)
+    with pytest.raises(Fenced):
+        fencing.update(db, "bill", {"Net_2025": 7}, where={"Net_2025": 6}, fence=OLD)
+    assert db.execute("SELECT Net_2025 FROM bill").fetchall()[0][0] == 6
+
+
 def test_names_that_are_no_names_are_refused(db):
     for table, where in (("bill; DROP TABLE bill", {"id": 1}), ("bill", {"id = 1 --": 1}), ("bill", {})):
         with pytest.raises(BadOption):
             fencing.update(db, table, {"amount": 1}, where=where, fence=OLD)
     with pytest.raises(BadOption):
         fencing.upsert(db, "bill", {"amount": 1}, unique=["id"], fence=OLD)
+    with pytest.raises(BadOption, match="columns and their values"):
+        fencing.update(db, "bill", None, where={"id": 1}, fence=OLD)
     with pytest.raises(BadOption, match="known=sqlite3"):
         fencing.admit(object(), OLD)
 

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import pytest
 
@@ -172,7 +173,7 @@ def bucket():
 
     with served(Bucket) as url:
         objects = fencing.HttpObjects(url)
-        objects.read = lambda name: found[f"/{name}"][1]
+        objects.read = lambda name: found[f"/{quote(name)}"][1]
         yield objects
 
 
@@ -253,6 +254,31 @@ def test_of_many_holders_at_once_the_newest_stays(objects):
 
     assert objects.read("report.csv") == b"8"
     assert 8 not in refused
+
+
+def test_names_that_no_url_can_have_are_those_of_different_objects(objects):
+    for name in ("a", "a b", "a#b", "a?b", "ü/a%20b"):
+        fencing.put(objects, name, name.encode(), fence=OLD)
+    assert objects.read("a") == b"a"
+    assert objects.read("a#b") == b"a#b"
+    assert objects.read("ü/a%20b") == "ü/a%20b".encode()
+
+
+def test_a_run_that_no_header_can_name_is_fenced_too(objects):
+    old, new = Fence("läuft", 1, "läuft:schritt\n"), Fence("läuft", 2, "läuft:schritt\n")
+    fencing.put(objects, "report", b"new", fence=new)
+    fencing.put(objects, "report", b"again", fence=new)
+    for fence in (old, OTHER):
+        with pytest.raises(Fenced):
+            fencing.put(objects, "report", b"late", fence=fence)
+    assert objects.read("report") == b"again"
+
+
+def test_what_is_no_object_is_refused_and_nothing_is_written(objects):
+    for name, data in (("report", "text"), ("report", None), (None, b"x"), ("a\0b", b"x"), ("", b"x"), ("../out", b"x")):
+        with pytest.raises(BadOption):
+            fencing.put(objects, name, data, fence=OLD)
+    assert objects.look("report") is None
 
 
 @pytest.mark.parametrize("name", ["../out", "/etc/x", "", ".hidden", "a/../../b"])

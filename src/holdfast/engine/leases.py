@@ -228,7 +228,7 @@ class LeaseDesk(Suspending, Lasting):
     def _give_up(self, held: Holding) -> Request:
         told = {
             "type": "TooManyReclaims",
-            "message": f"its holders have lost it {held.failures.lost} times, and that is the limit",
+            "message": f"its holders have lost it {held.failures.lost} times, and {held.policy.reclaims} is the limit",
         }
         error = msgspec.json.encode({**told, "facts": {"reclaims": held.policy.reclaims}})
         over = Event(Kind.RUN_FAILED, error=error)

@@ -10,14 +10,17 @@ import hashlib
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption, Fenced
 from holdfast.fencing.fence import Fence, given
+from holdfast.fencing.web import plain
 
 RUN, GENERATION, KEY = "holdfast-run", "holdfast-generation", "holdfast-key"
 
@@ -50,14 +53,18 @@ def put(objects: Objects, name: str, data: bytes, *, fence: Fence | None = None,
 
     With *seen* it is written only if it still has that tag, whosever it is. Raises Fenced."""
     mine = given(fence)
-    metadata = {RUN: mine.run_id, GENERATION: str(mine.generation), KEY: mine.key}
+    if not isinstance(name, str) or not name or not is_storable(name):
+        raise BadOption(option="name", value=name, why="an object has a name")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise BadOption(option="data", value=type(data).__name__, why="an object is made of bytes")
+    metadata = {RUN: plain(mine.run_id), GENERATION: str(mine.generation), KEY: plain(mine.key)}
     while True:
         found = objects.look(name)
         tag = None if found is None else _passed(name, found, mine, seen)
         if seen is not None and found is None:
             raise Fenced(object=name, run=mine.run_id, generation=mine.generation, why="it is gone")
         try:
-            return objects.write(name, data, metadata, tag)
+            return objects.write(name, bytes(data), metadata, tag)
         except TooLate:
             continue  # somebody was faster: look who
 
@@ -67,16 +74,16 @@ def _passed(name: str, found: Stored, mine: Fence, seen: str | None) -> str:
     told = {key.lower(): value for key, value in found.metadata.items()}
     facts: dict[str, Any] = {"object": name, "run": mine.run_id, "generation": mine.generation}
     owner, generation = told.get(RUN), told.get(GENERATION, "")
-    if owner == mine.run_id:
+    if owner == plain(mine.run_id):
         newer = int(generation) if generation.isdigit() else 0
         if newer > mine.generation:
             raise Fenced(**facts, newer=newer)
-        if told.get(KEY) == mine.key:
+        if told.get(KEY) == plain(mine.key):
             return found.etag  # an attempt before this one wrote it
     if seen is not None:
         if found.etag != seen:
             raise Fenced(**facts, why="it has changed since it was seen")
-    elif owner != mine.run_id:
+    elif owner != plain(mine.run_id):
         raise Fenced(**facts, belongs_to=owner)
     return found.etag
 
@@ -168,7 +175,7 @@ class HttpObjects:
 
     def look(self, name: str) -> Stored | None:
         """Ask for the headers of an object."""
-        status, told = self._send("HEAD", f"{self.url}/{name}", {}, None)
+        status, told = self._send("HEAD", self._at(name), {}, None)
         if status == 404:
             return None
         _accept(status, name)
@@ -179,11 +186,16 @@ class HttpObjects:
         """Write an object under a condition."""
         condition = {"If-None-Match": "*"} if seen is None else {"If-Match": seen}
         meta = {self._prefix + key: value for key, value in metadata.items()}
-        status, told = self._send("PUT", f"{self.url}/{name}", {**condition, **meta}, data)
+        status, told = self._send("PUT", self._at(name), {**condition, **meta}, data)
         if status in (409, 412) or (status == 404 and seen is not None):  # written by others at this moment, changed, or gone
             raise TooLate(name)
         _accept(status, name)
         return {key.lower(): value for key, value in told.items()}["etag"]
+
+    def _at(self, name: str) -> str:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise BadOption(option="name", value=name, why="its parts are names, not . or ..")
+        return f"{self.url}/{urllib.parse.quote(name)}"
 
 
 def _accept(status: int, name: str) -> None:

@@ -19,8 +19,9 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*\n?")
-_PARAMETER = re.compile(r":([a-z_]+)")
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?")
+_PARAMETER = re.compile(r":([A-Za-z0-9_]+)")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TABLE = re.compile(rf"{_COLUMN.pattern}(\.{_COLUMN.pattern})?")
 _parts = _NAME.split(Path(__file__).with_name("fence.sql").read_text("utf-8"))
 _SQL = {name: _COMMENT.sub("", text).strip() for name, text in zip(_parts[1::2], _parts[2::2], strict=True)}
 
@@ -59,13 +60,14 @@ def _first(fence: Fence) -> Asking[bool]:
 
 
 def _updating(table: str, values: Mapping[str, Any], where: Mapping[str, Any], fence: Fence) -> Asking[bool]:
+    _check_rows(values=values, where=where)
     if not where:
         raise BadOption(option="where", why="say which row it is")
     found = {f"new_{name}": value for name, value in values.items()} | {f"old_{name}": value for name, value in where.items()}
-    fields = "".join(f"{_word(name)} = :new_{name}, " for name in values)
-    chosen = " AND ".join(f"{_word(name)} = :old_{name}" for name in where)
+    fields = "".join(f"{_column(name)} = :new_{name}, " for name in values)
+    chosen = " AND ".join(f"{_column(name)} = :old_{name}" for name in where)
     row = yield Statement(
-        f"UPDATE {_word(table)} SET {fields}fence_run = :run, fence_generation = :generation WHERE {chosen} AND "
+        f"UPDATE {_table(table)} SET {fields}fence_run = :run, fence_generation = :generation WHERE {chosen} AND "
         "(fence_run IS NULL OR (fence_run = :run AND fence_generation <= :generation)) RETURNING 1",
         found | _own(fence),
     )
@@ -75,17 +77,18 @@ def _updating(table: str, values: Mapping[str, Any], where: Mapping[str, Any], f
 
 
 def _upserting(table: str, values: Mapping[str, Any], unique: Sequence[str], fence: Fence) -> Asking[bool]:
+    _check_rows(values=values)
     missing = set(unique) - set(values)
     if not unique or missing:
         raise BadOption(option="unique", value=list(unique), why="name the columns, among those given, that say which row it is")
     fields = {f"new_{name}": value for name, value in values.items()}
-    names = [*(_word(name) for name in values), "fence_run", "fence_generation"]
+    names = [*(_column(name) for name in values), "fence_run", "fence_generation"]
     places = [*(f":{name}" for name in fields), ":run", ":generation"]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in unique)
     last = table.rpartition(".")[2]
     row = yield Statement(
-        f"INSERT INTO {_word(table)} ({', '.join(names)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT ({', '.join(_word(name) for name in unique)}) DO UPDATE SET {changed} WHERE {last}.fence_run IS NULL OR "
+        f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({', '.join(places)}) "
+        f"ON CONFLICT ({', '.join(_column(name) for name in unique)}) DO UPDATE SET {changed} WHERE {last}.fence_run IS NULL OR "
         f"({last}.fence_run = excluded.fence_run AND {last}.fence_generation <= excluded.fence_generation) RETURNING 1",
         fields | _own(fence),
     )
@@ -96,8 +99,8 @@ def _upserting(table: str, values: Mapping[str, Any], unique: Sequence[str], fen
 
 def _refused(table: str, where: Mapping[str, Any], fence: Fence) -> Asking[None]:
     """The row was not written: because it is not there, or because it is not ours."""
-    chosen = " AND ".join(f"{_word(name)} = :{name}" for name in where)
-    row = yield Statement(f"SELECT fence_run, fence_generation FROM {_word(table)} WHERE {chosen}", where)
+    chosen = " AND ".join(f"{_column(name)} = :{name}" for name in where)
+    row = yield Statement(f"SELECT fence_run, fence_generation FROM {_table(table)} WHERE {chosen}", where)
     if row is not None:
         owner = {"newer": row[1]} if row[0] == fence.run_id else {"belongs_to": row[0]}
         raise Fenced(table=table, run=fence.run_id, generation=fence.generation, **owner)
@@ -107,10 +110,24 @@ def _own(fence: Fence) -> dict[str, Any]:
     return {"run": fence.run_id, "generation": fence.generation}
 
 
-def _word(name: str) -> str:
-    if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
-        raise BadOption(option="name", value=name, why="a table or column is called by letters, digits and _")
+def _table(name: str) -> str:
+    return _called(name, _TABLE, "table")
+
+
+def _column(name: str) -> str:
+    return _called(name, _COLUMN, "column")
+
+
+def _called(name: str, allowed: re.Pattern[str], what: str) -> str:
+    if not isinstance(name, str) or not allowed.fullmatch(name):
+        raise BadOption(option="name", value=name, why=f"a {what} is called by letters, digits and _")
     return name
+
+
+def _check_rows(**given: Any) -> None:
+    for option, value in given.items():
+        if not isinstance(value, Mapping):
+            raise BadOption(option=option, value=value, why="give columns and their values")
 
 
 # The same for blocking and for asynchronous connections

@@ -17,7 +17,7 @@ def headers(fence: Fence | None = None) -> dict[str, str]:
     """Return the headers for a request of the running step: ``Idempotency-Key``, which most services understand, and the run and
     its generation, for those that fence."""
     found = given(fence)
-    return {KEY: _plain(found.key), RUN: _plain(found.run_id), GENERATION: str(found.generation)}
+    return {KEY: plain(found.key), RUN: plain(found.run_id), GENERATION: str(found.generation)}
 
 
 def read_headers(found: Mapping[str, str]) -> Fence:
@@ -32,8 +32,8 @@ def read_headers(found: Mapping[str, str]) -> Fence:
     return Fence(run_id, int(generation), key)
 
 
-def _plain(text: str) -> str:
-    """Return a text as a header can have it: itself, or its digest when it is too long or has other than plain characters."""
+def plain(text: str) -> str:
+    """Return a text as a header, or metadata, can have it: itself, or its digest when it is too long or has other than plain characters."""
     if len(text) <= LONGEST and text.isascii() and text.isprintable() and text == text.strip():
         return text
     return "sha256-" + hashlib.sha256(text.encode()).hexdigest()

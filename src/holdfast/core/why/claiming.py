@@ -38,7 +38,7 @@ def nobody(facts: Facts) -> list[Blocker]:
     offers = [seen.offer for seen in living]
     remedy = lease_command(route) if facts.leased else start_command(offers, route)
     hint = f"(MODULE defines the workflow {route.workflow}, version {route.version})"
-    hint = "(it is for programs that lease it)" if facts.leased else hint
+    hint = f"(programs can lease it; a worker that knows {route.workflow} would do, too)" if facts.leased else hint
     if not living:
         return [Blocker(kind="worker", text=f"no worker is alive {hint}", remedy=remedy), *_gone(facts)]
     text = f"no live worker serves {unserved(offers, route)} {hint}"
