@@ -196,3 +196,23 @@ def test_the_same_for_asyncio(database, clock):
         await engine.close()
 
     asyncio.run(main())
+
+
+def test_what_was_leased_for_one_who_gave_up_waiting_is_there_for_the_next(database):
+    async def main() -> None:
+        engine = AsyncEngine(database)
+        async with engine.leases(workflows=["render"]) as leases:
+            for turns in range(12):
+                run = await engine.start("render", turns)
+                claiming = asyncio.create_task(leases.claim())
+                for _ in range(turns):
+                    await asyncio.to_thread(int)
+                claiming.cancel()
+                (found,) = await asyncio.gather(claiming, return_exceptions=True)
+                if isinstance(found, BaseException):
+                    found = await leases.claim(wait="20s")
+                assert [lease.run.id for lease in found] == [run.id]
+                await found[0].complete()
+        await engine.close()
+
+    asyncio.run(main())

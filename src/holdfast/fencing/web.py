@@ -33,7 +33,8 @@ def read_headers(found: Mapping[str, str]) -> Fence:
 
 
 def plain(text: str) -> str:
-    """Return a text as a header, or metadata, can have it: itself, or its digest when it is too long or has other than plain characters."""
+    """Return a text as a header or metadata can have it: itself, or its digest if it is too long or has other than plain
+    characters."""
     if len(text) <= LONGEST and text.isascii() and text.isprintable() and text == text.strip():
         return text
     return "sha256-" + hashlib.sha256(text.encode()).hexdigest()

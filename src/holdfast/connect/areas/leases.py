@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
@@ -299,6 +299,22 @@ class AsyncLeases(_Holder):
             self._work.leave(tell)
 
     async def _take(self, limit: int) -> list[AsyncLease]:
+        return await self._whole(self._taken(limit))
+
+    async def _whole(self, leasing: Coroutine[Any, Any, list[AsyncLease]]) -> list[AsyncLease]:
+        """Lease, also when whoever asked is cancelled meanwhile: what was leased for them is there for the next who claims."""
+        task = asyncio.ensure_future(leasing)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._put_back)
+            raise
+
+    def _put_back(self, task: asyncio.Task[list[AsyncLease]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self._stock.extendleft(reversed(task.result()))
+
+    async def _taken(self, limit: int) -> list[AsyncLease]:
         self._hungry += limit
         try:
             async with self._claiming:
@@ -332,12 +348,16 @@ class AsyncLeases(_Holder):
 
     async def reclaim(self, run_id: str) -> AsyncLease | Ended:
         """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable, RunNotFound, RunFinished."""
+        found = await self._whole(self._reclaimed(run_id))
+        return found[0] if found else Ended(self._desk.status(run_id))
+
+    async def _reclaimed(self, run_id: str) -> list[AsyncLease]:
         await self._open()
         for op in self._desk.gone_holder(run_id):
             await self._do(Request(op, _ignore))
         routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
         found = await self._do(self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term))
-        return AsyncLease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
+        return [AsyncLease(held, self._desk, self._do, self._ttl) for held in found]
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
