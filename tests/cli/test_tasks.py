@@ -150,3 +150,6 @@ def test_the_last_task_is_that_of_the_namespace(call, task):
     assert "has priority 3" in call.text("tasks", "priority", "last", "3")
     assert f"run {other} has priority 4" in call.text("--namespace", "b", "tasks", "priority", "last", "4")
     assert "no such run" in call.error("tasks", "revoke", other)
+    assert "no such run" in call.error("--namespace", "b", "cancel", task)
+    assert call.json("why", other)["remedy"] == "holdfast --namespace b tasks claim --workflow render"
+    assert other in call.text("--namespace", "b", "cancel", "last")

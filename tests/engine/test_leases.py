@@ -80,9 +80,13 @@ def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
         proof = one(ours).proof
         with pytest.raises(LeaseLost):
             other.lease(proof)
-        for call in (other.revoke, lambda run_id: other.prioritise(run_id, 1), lambda run_id: other.override(run_id, "x")):
+        for call in (
+            other.revoke, lambda run_id: other.prioritise(run_id, 1), lambda run_id: other.override(run_id, "x"), theirs.reclaim,
+            other.cancel, other.resume, other.replay, other.fork, other.release, lambda run_id: other.signal(run_id, "go"),
+        ):  # fmt: skip
             with pytest.raises(RunNotFound):
                 call(run.id)
+        assert (run.status, idle.history(run.id)) == ("running", [])
     other.close()
 
 

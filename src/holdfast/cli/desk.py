@@ -80,12 +80,13 @@ class Office:
         return self.engine._parts.vault
 
     def find(self, name: str, *, mine: bool = False) -> Run:
-        """Return the run that an id, the beginning of one, or "last" names; if *mine*, of this namespace. Raises RunNotFound."""
-        namespace = self.engine._parts.client.namespace if mine else None
+        """Return the run that an id, the beginning of one, or "last" names. The last one is that of the namespace, if one was
+        named; if *mine*, all are of this namespace. Raises RunNotFound."""
+        namespace = self.engine._parts.client.namespace if mine else desk().namespace
         if name == "last":
             return self._newest(namespace)
         found = self.store.run(name) or self._by_prefix(name, namespace)
-        if namespace not in (None, found.namespace):
+        if mine and found.namespace != namespace:
             raise RunNotFound(run=name)
         return found
 

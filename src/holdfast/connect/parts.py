@@ -45,8 +45,6 @@ START_OPTIONS = (
 )  # fmt: skip
 
 
-DEFAULT_NAMESPACE = "default"
-
 UNEASY = 5.0
 """Seconds after which whoever waits for a run, and does not work on it, is told what holds it up."""
 
@@ -78,7 +76,7 @@ class Parts:
         self.writer.listeners.append(self.work.hinted)
         self.frames = Frames(self.store, self.codec, self.vault)
         self.subscriptions = Subscriptions(self.store, self.vault)
-        self.client = Client(self.store, self.codec, self.definitions, namespace or DEFAULT_NAMESPACE, self.vault)
+        self.client = Client(self.store, self.codec, self.definitions, namespace, self.vault)
         self.schedules = Schedules(self.client)
         self.client.max_signals = limit
         self.worker: Worker | None = None

@@ -12,6 +12,9 @@ import msgspec
 
 from holdfast.core.status import Status
 
+DEFAULT_NAMESPACE = "default"
+"""The namespace of whoever names none."""
+
 
 class Route(msgspec.Struct, frozen=True):
     """What a worker must offer to serve a run: the namespace, the workflow, its version, the lane, the capabilities."""

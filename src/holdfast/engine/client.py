@@ -17,7 +17,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
 from holdfast.core.options import checked_capabilities, checked_count, checked_tags, checked_text, priority_of
 from holdfast.core.rate import parse_rate
-from holdfast.core.records import Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
+from holdfast.core.records import DEFAULT_NAMESPACE, Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
 from holdfast.core.status import FINAL, Status
 from holdfast.core.texts import is_storable
@@ -50,10 +50,11 @@ class Client:
     """Turns what people ask into transitions, and reads what is stored."""
 
     def __init__(
-        self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]], namespace: str,
-        vault: Vault | None = None,
+        self, store: c.Store, codec: Codec, definitions: Callable[[], Mapping[str, Any]],
+        namespace: str | None = None, vault: Vault | None = None,
     ) -> None:  # fmt: skip
-        self.store, self.codec, self.definitions, self.namespace = store, codec, definitions, namespace
+        self.store, self.codec, self.definitions = store, codec, definitions
+        self.namespace, self._only = namespace or DEFAULT_NAMESPACE, namespace
         self.max_signals = c.MOST_SIGNALS
         self.vault = vault or Vault(store)
 
@@ -171,13 +172,19 @@ class Client:
 
     # Touching a run
 
+    def mine(self, run_id: Any) -> str:
+        """Return the id of a run that may be touched: whoever was opened for a namespace touches no other. Raises RunNotFound."""
+        if self._only is not None and self.get(run_id).namespace != self._only:
+            raise RunNotFound(run=run_id)
+        return run_named(run_id)
+
     def signal(
         self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
     ) -> Request:
         """Send a signal; the answer is Delivery."""
         if not isinstance(name, str) or not name.strip() or not is_storable(name):
             raise BadOption(option="name", value=name, why="a signal has a name")
-        run_id, data = run_named(run_id), self.codec.encode(payload, what=f"signal {name!r}")
+        run_id, data = self.mine(run_id), self.codec.encode(payload, what=f"signal {name!r}")
         key, source = checked_text("key", key), checked_text("source", source)
         return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
@@ -185,15 +192,15 @@ class Client:
         """Ask a run to stop; the answer is its status."""
         if reason is not None and (not isinstance(reason, str) or not is_storable(reason)):
             raise BadOption(option="reason", value=reason, why="it must be a text")
-        return Request(c.RequestCancel(run_named(run_id), reason, force), Status)
+        return Request(c.RequestCancel(self.mine(run_id), reason, force), Status)
 
     def resume(self, run_id: str) -> Request:
         """Put a stuck run back to work."""
-        return Request(c.ResumeRun(run_named(run_id)), Status)
+        return Request(c.ResumeRun(self.mine(run_id)), Status)
 
     def replay(self, run_id: str, from_step: str | None) -> Request:
         """Put a finished run back to work: what completed stands, what failed is done again."""
-        run = self.get(run_id)
+        run = self.get(self.mine(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
         void = past.voided_by_replay(self.whole_history(run_id), from_step)
@@ -203,7 +210,7 @@ class Client:
 
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""
-        run = self.get(run_id)
+        run = self.get(self.mine(run_id))
         events = past.valid(self.whole_history(run_id))
         if from_step is not None:
             cut = next((place for place, event in enumerate(events) if event.step == from_step), None)

@@ -49,6 +49,7 @@ def test_a_heartbeat_that_stopped_says_when_the_lease_ends(bench):
     found = bench.why()
 
     assert "its heartbeat stopped at 2026-01-01 00:00:00 UTC (11s ago)" in found.reason
+    assert found.remedy == "holdfast tasks revoke r1"
     assert "the lease ends at 2026-01-01 00:00:15 UTC (in 4s)" in found.reason
     assert found.blockers[0].holder == "w1"
 

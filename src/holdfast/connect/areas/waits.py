@@ -31,7 +31,7 @@ class Waits(Calls):
         tried again at once, or a run begin now that was to begin later; return the step, which is empty when it has not
         begun. Raises WaitNotFound."""
         parts = self._parts
-        run = parts.client.get(run_id)
+        run = parts.client.get(parts.client.mine(run_id))
         step = self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
         return step
 
@@ -66,7 +66,7 @@ class AsyncWaits(AsyncCalls):
         tried again at once, or a run begin now that was to begin later; return the step, which is empty when it has not
         begun. Raises WaitNotFound."""
         parts = self._parts
-        run = parts.client.get(run_id)
+        run = parts.client.get(parts.client.mine(run_id))
         found: str = await self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
         return found
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.core.records import Route, Session
+from holdfast.core.records import DEFAULT_NAMESPACE, Route, Session
 
 
 class Life(StrEnum):
@@ -134,8 +134,14 @@ def start_command(offers: Sequence[Offer], route: Route) -> str:
 
 def lease_command(route: Route) -> str:
     """Return the command that leases a run of a route."""
-    words = ["holdfast tasks claim", f"--workflow {shlex.quote(route.workflow)}"]
+    words = [tasks_command(route.namespace, "claim"), f"--workflow {shlex.quote(route.workflow)}"]
     return " ".join([*words, *(f"--capability {shlex.quote(one)}" for one in route.capabilities)])
+
+
+def tasks_command(namespace: str, *words: str) -> str:
+    """Return a command about tasks, which are those of one namespace."""
+    where = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {shlex.quote(namespace)}"
+    return " ".join([f"holdfast{where} tasks", *words])
 
 
 def _knows(offer: Offer, route: Route) -> bool:
