@@ -136,8 +136,9 @@ def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
         "--delay", "1h", "--tag", "team=7",
     ).strip()  # fmt: skip
     assert [run["id"] for run in call.json("runs", "--tag", "team=7")] == [made]
-    assert call.json("why", made)["remedy"] == "holdfast tasks claim --workflow scan"
+    assert call.json("why", made)["remedy"] == f"holdfast release {made}"
     call.text("release", made)
+    assert call.json("why", made)["remedy"] == "holdfast tasks claim --workflow scan"
     (lease,) = call.json("tasks", "claim", "--workflow", "scan")
     call.text("tasks", "fail", lease["lease"], "transient", "no disk", "--details", '{"code": 28}')
     why = call.json("why", made)

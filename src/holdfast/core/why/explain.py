@@ -37,7 +37,8 @@ def _pending(facts: Facts) -> Why:
         blockers = claiming(facts)
         return told(facts, blockers, since=wake_at or last_at(facts))
     text, later = f"{_put_off(facts)} {until(wake_at, facts.now)}", _later(facts)
-    remedy = None if later else f"holdfast release {facts.run.id}"  # to let it begin helps only if it could
+    helps = not later or facts.leased  # to let it begin helps only if it could; who leases comes and goes
+    remedy = f"holdfast release {facts.run.id}" if helps else None
     blocker = Blocker(kind="delay", text=text, since=last_at(facts), until=wake_at, remedy=remedy)
     return told(facts, [blocker, *later], since=last_at(facts))
 
