@@ -18,7 +18,7 @@ from holdfast.errors import BadOption, EngineClosed, LeaseLost
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, connection, messenger
 from holdfast.testing.conformance import Advancing, Batches, Looking, Starting, Transactional
-from tests.store.furniture import WAITS, advance, claim, furnished, in_threads, new, session, start, wait_until
+from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, start, wait_until
 from tests.store.test_postgres import OnPolledPostgres
 
 
@@ -246,6 +246,31 @@ class TestTouching:
             assert kept == sorted(kept, reverse=True)
             assert len(stores[0].history(run_id)) == sum(kept)
             assert all(isinstance(answer, LeaseLost) for answer in answers[sum(kept) :])
+
+
+class TestGraphs:
+    @pytest.mark.parametrize(
+        "more",
+        [[], [c.SignalRun("g::x", "paid", b"1")], [advance("a", body=note)]],
+        ids=["alone", "beside a signal", "beside a step"],
+    )
+    def test_whoever_ends_members_locks_their_graphs_before_the_runs(self, url, more):
+        """As those do who cancel a graph, or stop the rest of a group: else both would wait for each other."""
+        with furnished(url) as store, psycopg.connect(url) as db:
+            ops = [*more, *ends(store, "g")]
+            db.execute("SELECT 1 FROM holdfast.graph WHERE id = 'g' FOR NO KEY UPDATE")
+
+            def stop():
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
+                wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
+                try:
+                    db.execute("SELECT 1 FROM holdfast.run WHERE id LIKE 'g::%' FOR NO KEY UPDATE NOWAIT")
+                finally:
+                    db.rollback()
+
+            in_threads(stop, lambda: store.apply(ops))
+
+            assert (store.run("g::x").status, store.run("g::z").input) == (Status.COMPLETED, b"[1,1]")
 
 
 class TestListening:

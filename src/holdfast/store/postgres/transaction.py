@@ -133,10 +133,11 @@ def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> d
 class PostgresTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "news", "now")
+    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
+        self.graphs: dict[str, Any] = {}
         self.hints = c.Hints()
         self.news: list[c.News] = []
         self.new_routes: dict[Route, int] = {}

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from holdfast.core.graphs.records import graph_of
 from holdfast.core.records import Route
+from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, StoreError
 from holdfast.store import contract as c
 from holdfast.store.postgres import claiming, pruning
@@ -77,6 +79,7 @@ class Attempt:
     def write(self) -> None:
         """Write all of it, in the transaction that is open."""
         self._learn_routes()
+        self._lock_graphs()
         self._lock()
         for head in _ORDER:
             self._write_group({place: one for place, one in self.drafts.items() if one.head == head})
@@ -122,6 +125,15 @@ class Attempt:
             return {}
         self.slow = [place for place in self.slow if place not in alike]
         return alike
+
+    def _lock_graphs(self) -> None:
+        """Lock the graphs that hear of an end before any run: so do all who change both, and nobody waits for each other."""
+        if not any(isinstance(self.ops[place], c.SettleGraphs) for place in self.slow):
+            return
+        ended = {graph_of(op.run_id) or "" for op in self.ops if type(op) is c.Advance and op.status in FINAL} - {""}
+        found = self.tx.rows("graphs_to_settle", ids=as_list(sorted(ended))) if ended else []
+        if len(self.slow) == 1:  # only who settles them changes them
+            self.tx.graphs = {row["id"]: row for row in found}
 
     def _lock(self) -> None:
         """Lock the runs that are known to be touched before any is touched, if there are several. Who only starts or claims

@@ -49,12 +49,13 @@ def _kind(op: c.Transition) -> int:
 class SqliteTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "hints", "new_routes", "news", "now")
+    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.hints = c.Hints()
         self.news: list[c.News] = []
+        self.graphs: dict[str, Any] = {}
         self.new_routes: dict[Route, int] = {}
 
     def rows(self, query: str, **values: object) -> list[Any]:

@@ -21,6 +21,8 @@ class Transaction(Protocol):
     hints: Hints
     news: list[News]
     """The ends of members of graphs in this transaction. What nobody has settled by its end is written down."""
+    graphs: dict[str, Row]
+    """Graphs that were read and locked already, and have not changed since."""
 
     def rows(self, query: str, **values: object) -> list[Row]:
         """Run a named query and return its rows, addressed by column name."""
