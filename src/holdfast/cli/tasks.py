@@ -50,8 +50,8 @@ def tasks() -> None:
 @click.option("--retry-delay", type=DURATION, metavar="TIME", help="How long until the first of them. E.g. --retry-delay 30s")
 @click.option("--timeout", type=DURATION, metavar="TIME", help="How long an attempt may take. E.g. --timeout 10m")
 @click.option("--reclaims", type=click.IntRange(0), metavar="N", help="How often a lost attempt is made again. E.g. --reclaims 5")
-@click.option("--delay", type=DURATION, metavar="TIME", help="Let it begin later. E.g. --delay 2h")
-@click.option("--deadline", type=DURATION, metavar="TIME", help="How long it may take in all. E.g. --deadline 1d")
+@click.option("--delay", type=MOMENT, metavar="WHEN", help="Do not begin before. E.g. --delay 2h or 2026-12-24T18:00")
+@click.option("--deadline", type=MOMENT, metavar="WHEN", help="Stop it if it has not ended by then. E.g. --deadline 1d")
 @click.option("--tag", "tags", type=TAG, metavar="NAME=VALUE", multiple=True, help="Label it. E.g. --tag customer=7")
 @printing
 def submit(

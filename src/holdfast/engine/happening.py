@@ -146,7 +146,8 @@ class Happening(Spender):
             return Event(Kind.TIMER_FIRED, step) if self.is_let_go(step) else None
         if isinstance(want, Step) and want.again_at is not None:
             self.let_try(want)
-            self.launches += [] if want.again_at is not None else [want]
+            if want.again_at is None:
+                self.launches.append(want)
             return None
         if isinstance(want, Gated):
             return gates.look(self, want)

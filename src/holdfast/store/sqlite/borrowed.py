@@ -13,7 +13,7 @@ from holdfast.store.contract import Hints, News
 from holdfast.store.reading import route_values
 from holdfast.store.sqlite.driver import Busy, Connection, translate
 from holdfast.store.sqlite.library import WHY
-from holdfast.store.sqlite.sql import SQL, as_list, set_apart
+from holdfast.store.sqlite.sql import SQL, as_list, large_of, without_large
 
 SAVEPOINT = "holdfast_start"
 
@@ -63,10 +63,9 @@ class BorrowedTransaction:
             self.many(query, values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        rows, large = set_apart(rows)
-        new = {str(row["id"]) for row in rows if self.change("insert_run", **row)}
-        self.many("keep_input", [{"run_id": run_id, "input": data} for run_id, data in large.items() if run_id in new])
-        return new
+        new = [row for row in rows if self.change("insert_run", **without_large(row))]
+        self.many("keep_input", large_of(new))
+        return {str(row["id"]) for row in new}
 
     def route_id(self, route: Route) -> int:
         self.change("insert_route", **route_values(route))

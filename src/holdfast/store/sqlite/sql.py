@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -35,12 +35,14 @@ def numbered(name: str) -> tuple[str, Callable[[Any], Any]]:
     return sql, itemgetter(*names) if len(names) > 1 else lambda row: tuple(row[one] for one in names)
 
 
-def set_apart(rows: Sequence[dict[str, object]]) -> tuple[Sequence[dict[str, object]], dict[str, object]]:
-    """Return new runs as they are written, and by their ids the inputs that are kept apart."""
-    large: dict[str, object] = {
-        str(row["id"]): data for row in rows if isinstance(data := row["input"], bytes) and len(data) > LARGE
-    }
-    return [{**row, "input": b""} if row["id"] in large else row for row in rows] if large else rows, large
+def without_large(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a new run as it is written: an input that is large is kept apart."""
+    return {**row, "input": b""} if len(row["input"]) > LARGE else row
+
+
+def large_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, object]]:
+    """Return the inputs of new runs that are kept apart."""
+    return [{"run_id": row["id"], "input": row["input"]} for row in rows if len(row["input"]) > LARGE]
 
 
 def as_list(items: Iterable[object]) -> str:

@@ -24,7 +24,7 @@ from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Values, translate
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
-from holdfast.store.sqlite.sql import SQL, as_list, numbered, set_apart
+from holdfast.store.sqlite.sql import SQL, as_list, large_of, numbered, without_large
 from holdfast.store.words import in_our_words
 
 LOCK_PATIENCE = 30.0
@@ -77,18 +77,16 @@ class SqliteTransaction:
             self.many(query, values)
 
     def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
-        rows, large = set_apart(rows)
+        new = rows
         if len(rows) < FEW or not self._insert_all(rows):
-            new = {str(row["id"]) for row in rows if self.change("insert_run", **row)}
-        else:
-            new = {str(row["id"]) for row in rows}
-        self.many("keep_input", [{"run_id": run_id, "input": data} for run_id, data in large.items() if run_id in new])
-        return new
+            new = [row for row in rows if self.change("insert_run", **without_large(row))]
+        self.many("keep_input", large_of(new))
+        return {str(row["id"]) for row in new}
 
     def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
         """Create all of these runs, or, when one of them is there already, none; say which."""
         self._db.change("SAVEPOINT holdfast_many")
-        whole = self.many("insert_run", rows) == len(rows)
+        whole = self.many("insert_run", list(map(without_large, rows))) == len(rows)
         self._db.change("RELEASE holdfast_many" if whole else "ROLLBACK TO holdfast_many")
         return whole
 

@@ -57,6 +57,20 @@ class Inputs(Bench):
         assert [one.id for one in started if not one.created] == ["r7"]
         assert {run_id: self.get(store, run_id).input for run_id in inputs} == inputs
 
+    @pytest.mark.parametrize("others", [0, 10])
+    @pytest.mark.parametrize(("first", "second"), [(10, 900), (900, 10), (900, 901), (900, 900)])
+    def test_of_two_with_the_same_id_the_first_counts(self, store: c.Store, first: int, second: int, others: int) -> None:
+        more = [self.new(f"other{number}", input=of(900)) for number in range(others)]
+        both = c.StartRuns([*more, self.new(input=of(first)), self.new(input=of(second))])
+        if first == second:
+            assert [one.created for one in self.do(store, both)][-2:] == [True, False]
+            assert self.get(store).input == of(first)
+            return
+
+        with pytest.raises(RunExists):
+            self.do(store, both)
+        assert store.run("r1") is None
+
     def test_a_refused_start_leaves_none(self, store: c.Store) -> None:
         self.start(store, "r2", input=of(900))
 
