@@ -10,7 +10,7 @@ from holdfast.core.status import Status
 from holdfast.core.why.claiming import claiming, is_served, nobody
 from holdfast.core.why.facts import Blocker, Facts, Why, away, holder_of, last_at, moment, told, until
 from holdfast.core.why.schedules import started_by
-from holdfast.core.why.serving import Life, Seen, tasks_command
+from holdfast.core.why.serving import Life, Seen, command_in
 from holdfast.core.why.waiting import error_of, error_text, is_due, waits
 
 UNDO = "undo "
@@ -85,7 +85,7 @@ def _silent(facts: Facts, seen: Seen) -> Blocker:
         f"{seen.place} holds it, but its heartbeat stopped at {until(beat, facts.now)};"
         f" the lease ends at {until(end, facts.now)} and another worker may go on"
     )
-    revoke = tasks_command(facts.run.namespace, "revoke", facts.run.id)
+    revoke = command_in(facts.run.namespace, "tasks revoke", facts.run.id)
     return Blocker(kind="session", text=text, holder=seen.name, since=beat, until=end, remedy=revoke)
 
 

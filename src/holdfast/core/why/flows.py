@@ -6,6 +6,7 @@ import shlex
 
 from holdfast.core.flows import ENDED, EventWait, Flow, FlowStatus, TimerWait, wait_of
 from holdfast.core.why.facts import Blocker, Why, until
+from holdfast.core.why.serving import command_in
 
 
 def explain_flow(flow: Flow, now: int) -> Why:
@@ -18,10 +19,8 @@ def explain_flow(flow: Flow, now: int) -> Why:
 
 
 def _blocker(flow: Flow, now: int) -> Blocker:
-    home = "" if flow.namespace == "default" else f" --namespace {shlex.quote(flow.namespace)}"
-
     def command(verb: str) -> str:
-        return f"holdfast{home} flows {verb} {shlex.quote(flow.id)}"
+        return command_in(flow.namespace, "flows", verb, shlex.quote(flow.id))
 
     if flow.status in ENDED:
         return Blocker(kind=flow.status.value, text=f"it has ended: it is {flow.status.value}")

@@ -134,14 +134,14 @@ def start_command(offers: Sequence[Offer], route: Route) -> str:
 
 def lease_command(route: Route) -> str:
     """Return the command that leases a run of a route."""
-    words = [tasks_command(route.namespace, "claim"), f"--workflow {shlex.quote(route.workflow)}"]
+    words = [command_in(route.namespace, "tasks claim"), f"--workflow {shlex.quote(route.workflow)}"]
     return " ".join([*words, *(f"--capability {shlex.quote(one)}" for one in route.capabilities)])
 
 
-def tasks_command(namespace: str, *words: str) -> str:
-    """Return a command about tasks, which are those of one namespace."""
+def command_in(namespace: str, *words: str) -> str:
+    """Return a command about what is of one namespace, such as tasks and flows."""
     where = "" if namespace == DEFAULT_NAMESPACE else f" --namespace {shlex.quote(namespace)}"
-    return " ".join([f"holdfast{where} tasks", *words])
+    return " ".join([f"holdfast{where}", *words])
 
 
 def _knows(offer: Offer, route: Route) -> bool:
