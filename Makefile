@@ -1,4 +1,4 @@
-# Every command of the project. Each one sets up what it needs; `.ci/run` calls `make test` and nothing else.
+# Every command of the project. Each one sets up what it needs; `.ci/run` calls `make ci-tools` and `make test STRICT=1`.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,14 +8,14 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check test fix demo bench torture clean
+.PHONY: help setup check test ci-tools fix demo bench torture clean
 MINUTES ?= 1
 
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 setup: $(DEV) ## make .venv with everything that development needs
 
@@ -25,8 +25,12 @@ check: $(DEV) ## format, lint, types and import contracts, without the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: check ## everything that must be green: check, then all tests
-	$(BIN)/pytest -n auto
+test: check ## everything that must be green: check, then all tests; STRICT=1 fails where a tool is missing
+	$(if $(STRICT),HOLDFAST_STRICT=1 )$(BIN)/pytest -n auto
+
+ci-tools: ## install the programs that some tests need, as root on Debian
+	apt-get update -qq
+	apt-get install --yes -qq --no-install-recommends pgbouncer
 
 fix: $(DEV) ## format and mend what can be mended by machine
 	$(BIN)/ruff check --fix .
@@ -35,12 +39,14 @@ fix: $(DEV) ## format and mend what can be mended by machine
 demo: $(BIN)/holdfast ## see a run survive its process
 	$(BIN)/holdfast demo
 
-bench: $(DEV) ## measure beside peers: SCENARIO=s1 PEER=dbos STORE=sqlite ROUNDS=3 to do less
+bench: $(DEV) ## measure beside peers: SCENARIO=s1 PEER=dbos STORE=sqlite ROUNDS=3 to do less; BEFORE=HEAD~1 compares revisions
 	$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(PEER),--peer $(PEER)) \
-	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES))
+	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES)) \
+	    $(if $(BEFORE),--before $(BEFORE))
 
-torture: $(DEV) ## break things for MINUTES, with figures and a SEED that repeats them
-	$(BIN)/python torture/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB))
+torture: $(DEV) ## break things for MINUTES: DB=postgres, DATABASES=4 side by side; a SEED repeats the faults
+	$(BIN)/python -m torture.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB)) \
+	    $(if $(DATABASES),--databases $(DATABASES))
 
 clean: ## remove whatever make and the tools have made
 	rm -rf $(VENV) .bench build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -27,7 +27,13 @@ def main() -> int:
     chosen = [name for name in found if not given.scenario or name in given.scenario]
     if not chosen:
         sys.exit(f"no such scenario: {', '.join(given.scenario)}; there are {', '.join(found)}")
-    peers = _peers({*given.peer, "holdfast", "raw"} if given.peer else set(PEERS))
+    wanted = {*given.peer, "holdfast", "raw"} if given.peer else set(PEERS)
+    if given.before:
+        environments.check_out(given.before)
+        wanted |= {"async", "before", "before_async"}
+    else:
+        wanted -= {"before", "before_async"}
+    peers = _peers(wanted)
     began = time.monotonic()
     results = {"machine": _machine(), "versions": {peer: environments.version(peer) for peer in sorted(peers)}, "scenarios": {}}
     with _ground(given) as (server, folder):
@@ -120,6 +126,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--scenario", type=_words, default=[], help="which of them, e.g. s1,s2; all unless given")
     parser.add_argument("--peer", type=_words, default=[], help="beside whom, e.g. dbos; everybody unless given")
+    parser.add_argument("--before", default="", help="beside an earlier revision of Holdfast as well, e.g. HEAD~1")
     parser.add_argument("--store", type=_words, default=[], help="sqlite or postgres; both unless given")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", default="{}", help='JSON that changes the size of the work, e.g. {"n": 100}')

@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from bench.rounds import Figures
-from bench.scenario import Scenario, Target
+from bench.scenario import Scenario, Target, kept_speed
 
 Rounds = list[dict[str, Figures]]
 
@@ -26,7 +26,7 @@ def ratios(rounds: Rounds, target: Target) -> list[float]:
     """Return, for each round in which both took part, the figure that a target is about."""
     found = []
     for one in rounds:
-        ours, theirs = one.get(f"holdfast/{target.store}"), one.get(f"{target.peer}/{target.store}")
+        ours, theirs = one.get(f"{target.ours}/{target.store}"), one.get(f"{target.peer}/{target.store}")
         if ours is None or target.metric not in ours:
             continue
         if not target.peer:
@@ -39,7 +39,7 @@ def ratios(rounds: Rounds, target: Target) -> list[float]:
 def verdicts(scenario: Scenario, rounds: Rounds) -> list[dict[str, Any]]:
     """Return what became of each target."""
     found = []
-    for target in scenario.targets:
+    for target in (*scenario.targets, *kept_speed(scenario)):
         values = ratios(rounds, target)
         if values:
             value = statistics.median(values)

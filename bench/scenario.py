@@ -10,8 +10,23 @@ from types import ModuleType
 from typing import Any
 
 STORES = ("sqlite", "postgres")
-PEERS = {"holdfast": STORES, "raw": STORES, "dbos": STORES, "absurd": ("postgres",), "procrastinate": ("postgres",)}
-"""Who may take part, and on which stores."""
+PEERS = {
+    "holdfast": STORES,
+    "async": STORES,
+    "before": STORES,
+    "before_async": STORES,
+    "raw": STORES,
+    "dbos": STORES,
+    "absurd": ("postgres",),
+    "procrastinate": ("postgres",),
+}
+"""Who may take part, and on which stores. "async" is Holdfast's AsyncEngine; "before" is an earlier revision of Holdfast."""
+
+FUNCTIONS = {"async": "holdfast_async", "before": "holdfast", "before_async": "holdfast_async"}
+"""Whose functions a peer calls, where they are not its own."""
+
+KEPT = {"holdfast": ("before", 0.97), "async": ("before_async", 0.8)}
+"""How much of its speed each engine must have kept since the earlier revision."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,8 @@ class Target:
     at_most: bool = False
     baseline: str = ""
     """The figure of the peer, where it is another one."""
+    ours: str = "holdfast"
+    """Whose figure is promised."""
 
     def holds(self, value: float) -> bool:
         return value <= self.bound if self.at_most else value >= self.bound
@@ -59,4 +76,15 @@ def scenarios() -> dict[str, tuple[Scenario, ModuleType]]:
 
 def function_of(module: ModuleType, peer: str, store: str) -> str | None:
     """Return the name of a contestant's function in a scenario, if it takes part."""
-    return next((name for name in (f"{peer}_{store}", peer) if hasattr(module, name)), None)
+    name = FUNCTIONS.get(peer, peer)
+    return next((each for each in (f"{name}_{store}", name) if hasattr(module, each)), None)
+
+
+def kept_speed(scenario: Scenario) -> tuple[Target, ...]:
+    """Return what is promised beside an earlier revision: nearly the same figure."""
+    is_time = scenario.metric.endswith("_ms")
+    return tuple(
+        Target(store, scenario.metric, 1 / kept if is_time else kept, peer, at_most=is_time, ours=ours)
+        for ours, (peer, kept) in KEPT.items()
+        for store in STORES
+    )

@@ -1,10 +1,47 @@
-"""What the tests of several folders share: one PostgreSQL server for all of them, started when the first one asks for it."""
+"""Fixtures and hooks for all tests: the PostgreSQL server, and tools that a machine may lack.
+
+A test that needs a program from outside Python carries ``@pytest.mark.needs_tool(name)``. Where the
+program is missing, the test is skipped and the end of the run lists it with the command that
+installs it. With ``HOLDFAST_STRICT=1`` (``make test STRICT=1``) it fails instead.
+"""
+
+import os
+import shutil
+from collections import Counter
 
 import pytest
+
+TOOLS = {"pgbouncer": "apt-get install pgbouncer"}
+"""The programs that tests may need, each with the command that installs it on Debian."""
+
+SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+MISSING = "missing tool: "
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs_tool(name): the test needs a program that may be missing")
+
+
+def pytest_runtest_setup(item):
+    for marker in item.iter_markers("needs_tool"):
+        (name,) = marker.args
+        if shutil.which(name, path=SYSTEM_PATH) is None:
+            message = f"{MISSING}{name}; install it with: {TOOLS[name]}"
+            if os.environ.get("HOLDFAST_STRICT"):
+                pytest.fail(message, pytrace=False)
+            pytest.skip(message)
+
+
+def pytest_terminal_summary(terminalreporter):
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    missing = Counter(reason.split(MISSING)[1] for reason in reasons if MISSING in reason)
+    for message, count in missing.items():
+        terminalreporter.write_line(f"Not tested: {count} tests need {message}")
 
 
 @pytest.fixture(scope="session")
 def postgres_server():
+    """A PostgreSQL server for all tests of the process, started when the first one asks for it."""
     from holdfast.testing.postgres import postgres
 
     with postgres() as server:
@@ -13,7 +50,7 @@ def postgres_server():
 
 @pytest.fixture(scope="session")
 def restartable_server():
-    """One that keeps what was committed when it is stopped, however it is stopped."""
+    """A server that keeps what was committed when it is stopped, however it is stopped."""
     from holdfast.testing.postgres import postgres
 
     with postgres(durable=True) as server:

@@ -1,254 +1,323 @@
-"""Torture: workers are killed, stopped and restarted at random while hundreds of runs of every shape go on.
+"""Torture: break everything around hundreds of runs, then compare the database with what the outside world saw.
 
-All must finish with the right result, nothing that was recorded may have been done again, and every law must hold. The seed
-repeats the schedule. Run it with ``make torture MINUTES=5``, or ``python torture/run.py --help``.
+A round has workers, clients that start runs, and holders of leased tasks on one database. Faults kill and stop these processes,
+crash the server, cut connections, jump the clock, fill the disk and delete or move files. At the end all runs must have finished
+with the right result, nothing that was acknowledged may be missing, nothing that was recorded may have happened again, and every
+law must hold. The seed repeats which runs start and which faults come in which order.
+
+Run it with `make torture MINUTES=5`, or `python -m torture.run --help`.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
+import multiprocessing
 import pathlib
 import random
+import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections import Counter
-from contextlib import ExitStack
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from holdfast import Engine
 from holdfast.core.status import FINAL
-from holdfast.testing.postgres import Server, postgres
+from holdfast.errors import RunFinished, StoreError, StoreGone
+from torture import workflows
+from torture.checks import Evidence, check_all
+from torture.controls import Controls
+from torture.databases import PostgresDatabase, SqliteDatabase, postgres_databases, sqlite_databases
+from torture.faults import Faults
+from torture.ledger import Ledger
+from torture.processes import Place, run_client, run_holder, run_worker
 
-HERE = pathlib.Path(__file__).parent
-sys.path.insert(0, str(HERE))
-import workflows  # noqa: E402
+WANTED = {"worker": 3, "client": 1, "holder": 1}
+"""How many processes of each role a round has."""
 
-LIFETIME = 1.5
-"""Seconds after which a silent worker is taken for dead."""
+PROGRESS = ("effect", "started", "completed")
+"""Entries of the ledger that show that processes are at work."""
 
-MISFORTUNES = ["kill -9", "kill -9", "kill -9", "stopped"]
-SERVER_MISFORTUNES = ["server restarted", "connections cut"]
+STANDSTILL = 3.0
+"""Seconds after which the next fault comes although nothing has happened since the last one."""
 
-WORKER = """
-import sys, threading
-sys.path.insert(0, {here!r})
-import workflows
-from holdfast import Engine
-with Engine({url!r}, lifetime="{lifetime}s", linger="50ms", crash_limit=1000, concurrency=200) as engine:
-    workflows.now = engine._parts.store.now
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
+PATIENCE = 150.0
+"""Seconds within which everything must finish once the faults have ended."""
+
+_FORK_SERVER = multiprocessing.get_context("forkserver")
+_FORK_SERVER.set_forkserver_preload(["torture.processes", "holdfast.connect.engine", "psycopg", "sqlite3"])
 
 
-class Torture:
-    """One round: a database, some workers, many runs, and much bad luck."""
+class Round:
+    """One database, its processes and its faults."""
 
-    def __init__(self, url: str, folder: pathlib.Path, *, seed: int, workers: int, server: Server | None) -> None:
-        self.url, self.server = url, server
-        self.dice, self.fate = random.Random(seed), random.Random(f"fate {seed}")  # the misfortunes do not hang on the runs
-        self.coming: list[str] = []
-        self.effects = folder / "effects.txt"
-        self.effects.touch()
-        self.environment = {**os.environ, "TORTURE_EFFECTS": str(self.effects)}
-        self.workers: list[subprocess.Popen[bytes]] = []
-        self.wanted = workers
-        self.skew = 0 if server is None else 100_000  # microseconds by which the clocks of two workers may differ
-        self.engine = Engine(url)
-        self.inputs: dict[str, tuple[str, int]] = {}
+    def __init__(
+        self,
+        database: SqliteDatabase | PostgresDatabase,
+        folder: pathlib.Path,
+        *,
+        seed: int,
+        runs: int,
+        without: frozenset[str],
+    ) -> None:
         self.figures: Counter[str] = Counter()
-
-    def start_worker(self) -> None:
-        code = WORKER.format(here=str(HERE), url=self.url, lifetime=LIFETIME)
-        worker = subprocess.Popen(
-            [sys.executable, "-c", code], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        self._database: SqliteDatabase | PostgresDatabase = database
+        self._seed: int = seed
+        self._runs: int = runs
+        self._dice: random.Random = random.Random(seed)
+        self._ledger: Ledger = Ledger(folder / "ledger")
+        self._controls: Controls = Controls(folder / "controls")
+        self._place: Place = Place(database.url, str(folder / "ledger"), str(folder / "controls"), database.insert_entry)
+        self._processes: dict[str, list[Any]] = {role: [] for role in WANTED}
+        self._count: int = 0
+        self._engine: Engine = Engine(database.url)
+        self._faults: Faults = Faults(
+            dice=random.Random(f"faults {seed}"),
+            ledger=self._ledger,
+            controls=self._controls,
+            victims=self._processes.__getitem__,
+            folder=database.folder,
+            database=database.file,
+            server=database.server,
+            without=without,
         )
-        self.workers.append(worker)
-        self.figures["workers started"] += 1
 
-    def start_runs(self, count: int) -> None:
-        shapes = sorted(workflows.EXPECTED)
-        for _ in range(count):
-            shape, n = self.dice.choice(shapes), self.dice.randrange(1000)
-            run = self.engine.start(getattr(workflows, shape), n)
-            self.inputs[run.id] = (shape, n)
-            if shape == "signalled":
-                self.engine.signal(run.id, "add", 1, key="0")
-        self.figures["runs"] += count
+    def torture(self, seconds: float, faults: int) -> None:
+        """Inject faults for a while, and at least so many, once the first processes are at work."""
+        self._replace_dead()
+        self._wait_until_ready()
+        ended = threading.Event()
+        watch = threading.Thread(target=self._limit_open_runs, args=(ended,))
+        watch.start()
+        try:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until or self.figures["faults"] < faults:
+                self._pause()
+                self.figures[self._faults.next()] += 1
+                self.figures["faults"] += 1
+        finally:
+            ended.set()
+            watch.join()
 
-    def send_signals(self) -> None:
-        for run_id, (shape, _) in self.inputs.items():
-            if shape == "signalled":
-                for number in range(3):
-                    self.engine.signal(run_id, "add", 1, key=str(number))  # twice does no harm
+    def _pause(self) -> None:
+        """Wait for the next fault: briefly, and until something has happened since the last one, so that it hits work."""
+        position = self._ledger.size()
+        limit = time.monotonic() + STANDSTILL
+        time.sleep(self._dice.uniform(0.05, 0.3))
+        while True:
+            self._replace_dead()
+            self._faults.end_due()
+            if time.monotonic() > limit or self._ledger.has_since(position, PROGRESS):
+                return
+            time.sleep(0.02)
 
-    def misfortune(self) -> None:
-        """Let the next misfortune happen. They come in shuffled rounds that hold every kind, so that none is left out."""
-        self.bury()
-        while len(self.workers) < self.wanted:
-            self.start_worker()
-        if not self.coming:
-            self.coming = MISFORTUNES + (SERVER_MISFORTUNES if self.server else [])
-            self.fate.shuffle(self.coming)
-        kind, victim = self.coming.pop(), self.fate.choice(self.workers)
-        if kind == "server restarted":
-            assert self.server is not None
-            self.server.restart("immediate")
-        elif kind == "connections cut":
-            assert self.server is not None
-            cut_connections(self.server, self.url)
-        elif kind == "kill -9":
-            end(victim)
-        else:
-            victim.send_signal(signal.SIGSTOP)
-            time.sleep(LIFETIME * 1.5)
-            victim.send_signal(signal.SIGCONT)
-        self.figures[kind] += 1
+    def _limit_open_runs(self, ended: threading.Event) -> None:
+        """Let clients start runs only while few are open. A thread of its own: a count waits as long as the database is away."""
+        while not ended.wait(0.1):
+            self._controls.set(accepts_runs=self._open_runs() < self._runs)
 
-    def bury(self) -> None:
-        """Forget those who are dead, and their pipes."""
-        for worker in [worker for worker in self.workers if worker.poll() is not None]:
-            worker.communicate()
-            self.workers.remove(worker)
+    def finish(self) -> list[str]:
+        """End the faults and wait until every run has ended; return which runs do not."""
+        self._controls.set(accepts_runs=False)
+        began = time.monotonic()
+        while self._open_runs() or self._is_early():
+            self._faults.end_all()
+            self._replace_dead()
+            self._send_missing_signals()
+            if time.monotonic() - began > PATIENCE:
+                return [f"{run.id} has not ended: {self._engine.why(run.id)}" for run in self._unfinished()]
+            time.sleep(0.1)
+        self._faults.end_all()
+        self.figures["seconds to finish"] = int(time.monotonic() - began)
+        return []
 
-    def open_runs(self) -> int:
-        return sum(count for status, count in self.engine._parts.store.counts().items() if status not in FINAL)
-
-    def finish(self, patience: float) -> None:
-        """Let the workers alone until all is done."""
-        self.bury()
-        while len(self.workers) < self.wanted:
-            self.start_worker()
-        limit = time.monotonic() + patience
-        while self.open_runs():
-            if time.monotonic() > limit:
-                self.stop()
-                raise AssertionError(f"not finished: {[self.engine.why(run.id) for run in self.unfinished()[:5]]}")
-            for worker in [worker for worker in self.workers if worker.poll() is not None]:
-                raise AssertionError(f"a worker ended by itself with {worker.returncode}")
-            time.sleep(0.05)
-
-    def unfinished(self) -> list[Any]:
-        return [run for run in self.engine.runs(limit=10_000) if run.status not in FINAL]
-
-    def stop(self) -> None:
-        for worker in self.workers:
-            end(worker)
-
-    def judge(self) -> list[str]:
-        """Return all that is wrong."""
-        wrong = list(self.engine.check())
-        for run_id, (shape, n) in self.inputs.items():
-            run = self.engine.run(run_id).record
-            expect = workflows.EXPECTED[shape]
-            if expect is None:
-                if run.status != "failed":
-                    wrong.append(f"{shape} {run_id} is {run.status}, and should have failed")
-            elif run.status != "completed" or msgspec.json.decode(run.result or b"null") != expect(n):
-                wrong.append(f"{shape} {run_id} is {run.status} with {run.result!r}, not {expect(n)}")
-        return wrong + self.judge_effects()
-
-    def judge_effects(self) -> list[str]:
-        """What was recorded as completed must have been done, and not again after that. A worker that was stopped in the
-        middle of a step ends it when it wakes, long after somebody else has: that one has an older generation."""
-        wrong: list[str] = []
-        done: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for line in self.effects.read_text().splitlines():
-            run_id, step, generation, _, at, _ = line.split("\t")
-            done.setdefault((run_id, step), []).append((int(at), int(generation)))
-        completed = 0
-        for run in self.engine.runs(limit=100_000):
-            for event in self.engine.history(run.id):
-                if event.kind != "step_completed":
-                    continue
-                completed += 1
-                times = done.get((run.id, event.step or ""), [])
-                if not times:
-                    wrong.append(f"{run.id} {event.step} is recorded, but was never done")
-                latest = event.at + self.skew
-                owner = max((generation for at, generation in times if at <= latest), default=0)
-                if any(at > latest and generation >= owner for at, generation in times):
-                    told = [(at - event.at, generation) for at, generation in times]
-                    wrong.append(f"{run.id} {event.step} was done again after it was recorded: {told}")
-            if run.workflow == "torture.saga":
-                wrong += self.judge_saga(run.id)
-        self.figures["steps recorded"] = completed
-        self.figures["effects"] = sum(map(len, done.values()))
+    def check(self) -> list[str]:
+        """Return everything that is wrong."""
+        self.stop()
+        evidence = Evidence(list(self._ledger.entries()))
+        entries = self._entries()
+        wrong = check_all(self._engine, evidence, entries)
+        self.figures["acknowledged starts"] = len(evidence.by_kind["started"])
+        self.figures["acknowledged signals"] = len(evidence.by_kind["signalled"])
+        self.figures["effects"] = sum(map(len, evidence.effects.values()))
+        self.figures["refused calls"] = len(evidence.by_kind["refused"])
         return wrong
 
-    def judge_saga(self, run_id: str) -> list[str]:
-        steps = [event.step for event in self.engine.history(run_id) if event.kind == "step_completed"]
-        acts = [step for step in steps if step.startswith("act")]
-        undone = [step for step in steps if step.startswith("undo")]
-        expected = [step.replace("act", "undo undo") for step in reversed(acts)]
-        return [] if undone == expected and len(acts) == 5 else [f"{run_id} did {acts} and undid {undone}"]
+    def stop(self) -> None:
+        """Kill all processes of the round."""
+        for processes in self._processes.values():
+            for process in processes:
+                process.kill()
+                process.join()
+            processes.clear()
+
+    def close(self) -> None:
+        """Release everything."""
+        self.stop()
+        self._engine.close()
+        self._ledger.close()
+        self._controls.close()
+
+    def _entries(self) -> list[tuple[Any, ...]]:
+        """Read the rows of the transactional steps; on SQLite no other library may have the file open in this process."""
+        self._engine.close()
+        entries = self._database.entries()
+        self._engine = Engine(self._database.url)
+        return entries
+
+    def _wait_until_ready(self) -> None:
+        """Wait until as many processes as a round has are ready, for a minute at most."""
+        limit = time.monotonic() + 60
+        while sum(entry.kind == "ready" for entry in self._ledger.entries()) < sum(WANTED.values()):
+            if time.monotonic() > limit:
+                return
+            time.sleep(0.1)
+
+    def _replace_dead(self) -> None:
+        for role, wanted in WANTED.items():
+            processes = self._processes[role]
+            for process in [process for process in processes if not process.is_alive()]:
+                process.join()
+                processes.remove(process)
+            while len(processes) < wanted:
+                processes.append(self._start(role))
+
+    def _start(self, role: str) -> Any:
+        self._count += 1
+        name = f"{role}-{self._seed}-{self._count}"
+        if role == "worker":
+            process = _FORK_SERVER.Process(target=run_worker, args=(self._place,), daemon=True)
+        else:
+            target = run_client if role == "client" else run_holder
+            seed = self._dice.randrange(1 << 30)
+            process = _FORK_SERVER.Process(target=target, args=(self._place, name, seed), daemon=True)
+        process.start()
+        return process
+
+    def _open_runs(self) -> int:
+        """Return how many runs have not ended; while the database cannot be read, too many to start more."""
+        try:
+            counts = self._engine._parts.store.counts()
+        except StoreGone:  # the file was moved; it may be back
+            self._engine.close()
+            self._engine = Engine(self._database.url)
+            return sys.maxsize
+        except StoreError:
+            return sys.maxsize
+        return sum(count for status, count in counts.items() if status not in FINAL)
+
+    def _send_missing_signals(self) -> None:
+        """Send the signals of runs whose client was killed before it sent them all. One that was acknowledged is not sent again:
+        if it is lost, its run does not end. One that was sent and not acknowledged has a key, so it does not count twice."""
+        acknowledged = {(entry.facts["run"], entry.facts["key"]) for entry in self._ledger.entries() if entry.kind == "signalled"}
+        with contextlib.suppress(StoreError, RunFinished):
+            for run in self._engine.runs(workflow="torture.signalled", status="waiting", limit=1000):
+                for key in workflows.SIGNAL_KEYS:
+                    if (run.id, key) not in acknowledged:
+                        self._engine.signal(run.id, "add", 1, key=key)
+
+    def _is_early(self) -> bool:
+        """Return whether a client may still be about to start something."""
+        evidence = [entry for entry in self._ledger.entries() if entry.kind in ("started", "signalled")]
+        return bool(evidence) and time.monotonic() - evidence[-1].at < 1.0
+
+    def _unfinished(self) -> list[Any]:
+        return [run for run in self._engine.runs(limit=10_000) if run.status not in FINAL]
 
 
-def cut_connections(server: Server, url: str) -> None:
-    """Cut every connection that anybody has to the database, wherever it is in its work."""
-    import psycopg
+class Report(NamedTuple):
+    """What a round did, and what went wrong."""
 
-    name = url.split("///")[1].split("?")[0]
-    with psycopg.connect(server.url(), autocommit=True) as db:
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-
-
-def end(worker: subprocess.Popen[bytes]) -> None:
-    """Kill a worker and forget its pipe."""
-    worker.send_signal(signal.SIGKILL)
-    worker.communicate()
+    figures: Counter[str]
+    findings: list[str]
 
 
 def torture(
-    url: str, folder: pathlib.Path, *, seed: int, seconds: float, runs: int, workers: int = 3, server: Server | None = None
-) -> dict[str, int]:
-    """Torture for a while, and to the end of a round, and return the figures. AssertionError tells all that is wrong."""
-    round_ = Torture(url, folder, seed=seed, workers=workers, server=server)
-    try:
-        for _ in range(workers):
-            round_.start_worker()
-        until = time.monotonic() + seconds
-        while time.monotonic() < until or round_.coming or not round_.figures["stopped"]:
-            if round_.open_runs() < runs // 5:
-                round_.start_runs(runs // 5)
-            time.sleep(round_.fate.uniform(0.1, 0.7))
-            round_.misfortune()
-        round_.send_signals()
-        round_.finish(patience=150)
-        wrong = round_.judge()
-        assert not wrong, "\n".join([f"seed {seed}:", *wrong[:20]])
-        return dict(round_.figures)
-    finally:
-        round_.stop()
-        round_.engine.close()
+    database: SqliteDatabase | PostgresDatabase,
+    *,
+    seed: int,
+    seconds: float,
+    faults: int = 0,
+    runs: int = 200,
+    without: frozenset[str] = frozenset(),
+    keep: pathlib.Path | None = None,
+) -> Report:
+    """Torture one database for so many seconds, and with at least so many faults.
+
+    The ledger of a round with findings is copied to the folder *keep*."""
+    with tempfile.TemporaryDirectory(prefix="torture-ledger-") as folder:
+        round_ = Round(database, pathlib.Path(folder), seed=seed, runs=runs, without=without)
+        try:
+            round_.torture(seconds, faults)
+            findings = round_.finish() or round_.check()
+        finally:
+            round_.close()
+        if findings and keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            shutil.copy(pathlib.Path(folder) / "ledger", keep / f"ledger-{seed}")
+        return Report(round_.figures, [f"seed {seed}: {finding}" for finding in findings])
+
+
+def torture_all(databases: list[Any], *, seed: int, **options: Any) -> Report:
+    """Torture several databases side by side."""
+    total = Report(Counter(), [])
+
+    def torture_one(number: int, database: Any) -> None:
+        try:
+            report = torture(database, seed=seed + number, **options)
+        except BaseException:
+            total.findings.append(f"seed {seed + number}: the round itself failed:\n{traceback.format_exc()}")
+            return
+        total.figures.update(report.figures)
+        total.findings.extend(report.findings)
+
+    threads = [threading.Thread(target=torture_one, args=pair) for pair in enumerate(databases)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return total
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Parse the command line, torture, and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=200, help="how many runs are open at once in each database")
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--db", help='a database URL, or "postgres" for a server of its own; by default a temporary file')
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        server = stack.enter_context(postgres(durable=True)) if given.db == "postgres" else None
-        url = server.new_database() if server else given.db or str(pathlib.Path(folder) / "torture.db")
-        print(f"seed {given.seed}, {given.minutes:g} minutes, {url}", flush=True)
-        started = time.monotonic()
-        figures = torture(
-            url, pathlib.Path(folder), seed=given.seed, seconds=given.minutes * 60, runs=given.runs, workers=given.workers,
-            server=server,
-        )  # fmt: skip
-        for name, figure in figures.items():
-            print(f"{figure:>10} {name}")
-        print(f"{time.monotonic() - started:>10.1f} seconds; all finished, nothing done again, every law holds")
+    parser.add_argument("--databases", type=int, default=1, help="how many databases are tortured side by side")
+    parser.add_argument(
+        "--without", action="append", default=[], help="a kind of fault that does not come, as the figures name it"
+    )
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder for the ledgers of rounds that went wrong")
+    parser.add_argument("--db", choices=["sqlite", "postgres"], default="sqlite")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    print(f"seed {options.seed}, {options.minutes:g} minutes, {options.databases} on {options.db}", flush=True)
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        if options.db == "postgres":
+            databases: list[Any] = stack.enter_context(postgres_databases(options.databases, options.seed))
+        else:
+            databases = stack.enter_context(sqlite_databases(options.databases))
+        report = torture_all(
+            databases,
+            seed=options.seed,
+            seconds=options.minutes * 60,
+            runs=options.runs,
+            without=frozenset(options.without),
+            keep=options.keep,
+        )
+    for name, figure in sorted(report.figures.items()):
+        print(f"{figure:>10} {name}")
+    print(f"{time.monotonic() - started:>10.1f} seconds")
+    if report.findings:
+        sys.exit("\n".join([f"{len(report.findings)} findings:", *report.findings[:100]]))
+    print("all finished, nothing lost, nothing done again, every law holds")
 
 
 if __name__ == "__main__":

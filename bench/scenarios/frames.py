@@ -24,7 +24,8 @@ def holdfast(place: Place) -> dict[str, float]:
             with place.meter() as meter:
                 runs = [await engine.start(ours.speaker, each) for _ in range(place.runs)]
                 said = sum([await run.result() for run in runs])
-            check((said, sum(one.frames for run in runs for one in engine.streams(run.id))), (place.n, place.n))
+            streams = [one for run in runs for one in await engine.streams(run.id)]
+            check((said, sum(one.frames for one in streams)), (place.n, place.n))
             return place.per(meter, place.n, "frame")
 
     return asyncio.run(main())

@@ -40,6 +40,29 @@ def holdfast(place: Place) -> dict[str, float]:
         return repeat(place, lambda count: check(engine.start(ours.steps, count).result(), count), place.steps)
 
 
+def holdfast_async(place: Place) -> dict[str, float]:
+    import asyncio
+
+    from bench.peers import ours
+    from holdfast import AsyncEngine
+
+    async def main() -> dict[str, float]:
+        async with AsyncEngine(place.url) as engine:
+
+            async def run() -> None:
+                check(await (await engine.start(ours.steps, place.steps)).result(), place.steps)
+
+            await run()
+            done, deadline = 0, time.perf_counter() + place.seconds
+            with place.meter() as meter:
+                while time.perf_counter() < deadline:
+                    await run()
+                    done += place.steps
+            return place.per(meter, done, "step")
+
+    return asyncio.run(main())
+
+
 def dbos(place: Place) -> dict[str, float]:
     from bench.peers import dbos as peer
 

@@ -35,6 +35,28 @@ def run_at_once(engine: Any, workflow: Any, count: int, steps: int) -> None:
         check(run.result(timeout=60), steps)
 
 
+def holdfast_async(place: Place) -> dict[str, float]:
+    import asyncio
+
+    from bench.peers import ours
+    from holdfast import AsyncEngine
+
+    async def main() -> dict[str, float]:
+        async with AsyncEngine(place.url) as engine:
+
+            async def run_all(count: int) -> None:
+                runs = await engine.start_many(ours.steps, [place.steps] * count)
+                results = await asyncio.gather(*(run.result(timeout=60) for run in runs))
+                check(results, [place.steps] * count)
+
+            await run_all(100)
+            with place.meter() as meter:
+                await run_all(place.n)
+            return place.per(meter, place.n, "run")
+
+    return asyncio.run(main())
+
+
 def dbos(place: Place) -> dict[str, float]:
     from bench.peers import dbos as peer
 

@@ -62,6 +62,28 @@ def holdfast_worker(place: Place) -> None:
         ours.forever()
 
 
+def holdfast_async(place: Place) -> dict[str, float]:
+    import asyncio
+
+    from bench.peers import ours
+    from holdfast import AsyncEngine
+
+    async def main() -> dict[str, float]:
+        taken = []
+        async with AsyncEngine(place.url) as engine:
+            for number in range(place.n + 10):
+                run = await engine.start(ours.waiter)
+                await asyncio.sleep(0.01)  # by then it waits
+                began = time.monotonic_ns()
+                await engine.signal(run.id, "go")
+                elapsed = await run.result(timeout=30) - began
+                if number >= 10:
+                    taken.append(elapsed / 1e9)
+        return latencies(taken)
+
+    return asyncio.run(main())
+
+
 def dbos(place: Place) -> dict[str, float]:
     from bench.peers import dbos as peer
 

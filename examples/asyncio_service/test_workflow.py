@@ -14,7 +14,7 @@ def test_a_signup_is_confirmed_over_http(tmp_path):
             async with server:
                 answers = [await request(port, "POST", "/signup/ann") for _ in range(2)]
                 answers.append(await request(port, "POST", "/confirm/signup-ann"))
-                await engine.run("signup-ann").result(timeout="30s")
+                await (await engine.run("signup-ann")).result(timeout="30s")
                 return [*answers, await request(port, "GET", "/runs/signup-ann")]
 
     started, again, confirmed, shown = asyncio.run(talk())

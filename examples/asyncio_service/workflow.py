@@ -53,8 +53,8 @@ class Service:
                     await self.engine.signal(run_id, "confirmed")
                     return 204, None
                 case "GET", ["runs", run_id]:
-                    run = self.engine.run(run_id)
-                    status = run.status.value
+                    run = await self.engine.run(run_id)
+                    status = (await run.status()).value
                     return 200, {"status": status, "result": await run.result() if status == "completed" else None}
         except RunNotFound:
             return 404, {"error": "no such run"}

@@ -73,6 +73,10 @@ async def failing() -> None:
     raise ValueError("out of stock")
 
 @workflow
+async def calling() -> None:
+    await failing()
+
+@workflow
 async def listener(name: str = "paid", timeout: str | None = None) -> object:
     return await wait_signal(name, timeout=timeout)
 

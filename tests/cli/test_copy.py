@@ -49,7 +49,27 @@ def test_no_password_is_shown(call, database, postgres_server):
     said += [call("db", "copy", "mysql://me:hunter2@there/x?password=hunter2", database, code=2)]
 
     assert [one.output for one in said if "hunter2" in one.output] == []
-    assert "There are runs in this database already" in said[1].stderr
+    assert "its runs continue in another one" in said[1].stderr
+
+
+def test_the_source_is_sealed_until_it_is_unsealed(call, database, target):
+    run_id = call.start("shop.py:parcel", '"x"')
+    call("db", "copy", database, target)
+
+    for words in (
+        ["runs"],
+        ["run", "shop.py:parcel", '"y"'],
+        ["worker", "shop.py"],
+        ["db", "copy", database, target],
+    ):
+        error = call.error(*words)
+        assert "its runs continue in another one" in error
+        assert "target.db" in error
+
+    assert "no longer sealed" in call.text("db", "unseal")
+    assert call.json("db", "unseal") == {"unsealed": False, "other": None}
+    assert "not sealed" in call.text("db", "unseal")
+    assert call.json("show", run_id)["status"] == "pending"
 
 
 def test_while_somebody_works_there_it_is_refused(call, database, target):

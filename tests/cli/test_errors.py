@@ -134,7 +134,7 @@ def test_an_url_that_names_no_database(call, url):
         (["run", "nowhere.py:parcel"], 1, "there is no file nowhere.py"),
         (["run", "nowhere:parcel"], 1, "there is no module 'nowhere'"),
         (["run", "nowhere.deep:parcel"], 1, "there is no module 'nowhere.deep'"),
-        (["run", "shop.py:nothing"], 1, "its workflows are branches, checkout"),
+        (["run", "shop.py:nothing"], 1, "its workflows are branches, calling, checkout"),
         (["run", "shop.py:not_a_workflow"], 1, "is no workflow, but a int"),
         (["run", "shop.py:pack"], 1, "is no workflow, but a Step"),
         (["run", "empty.py:x"], 1, "it defines no workflow with @workflow"),

@@ -60,6 +60,19 @@ def test_replay_does_again_what_failed(call):
     assert "earlier events no longer count" in call.text("show", "last")
 
 
+def test_replay_names_the_children_that_are_replayed_too(call):
+    call("run", "shop.py:calling", code=1)
+    parent = next(run for run in call.json("runs") if run["workflow"] == "calling")["id"]
+    child = next(run for run in call.json("runs") if run["workflow"] == "failing")["id"]
+
+    assert call.text("replay", parent) == f"run {parent} is pending\nchild run {child} is replayed with it\n"
+    assert (status(call, parent), status(call, child)) == ("pending", "pending")
+    assert "replayed with it: 1 child runs" in call.text("show", parent)
+    call("cancel", parent, "--force")
+    call("cancel", child, "--force")
+    assert call.json("replay", parent) == {"run": parent, "status": "pending", "children": [child]}
+
+
 def test_replay_of_a_live_run_or_an_unknown_step_is_refused(call):
     call.start("shop.py:listener")
     assert "has not ended yet" in call.error("replay", "last")

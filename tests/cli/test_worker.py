@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from holdfast.core.status import Status
+from tests.engine.receiver import Receiver
 
 
 def test_it_tells_what_it_serves_and_works(call, process):
@@ -15,12 +16,27 @@ def test_it_tells_what_it_serves_and_works(call, process):
     worker = process("worker", "shop.py", "--name", "w1", "--concurrency", "5")
     worker.wait_for(f"run {run_id} of parcel completed")
 
-    assert any("worker w1 serves branches, checkout" in line and "5 at once" in line for line in worker.lines)
+    assert any("worker w1 serves branches, calling, checkout" in line and "5 at once" in line for line in worker.lines)
     assert any("store sqlite:///" in line for line in worker.lines)
     assert call.json("workers")[0]["worker"] == "w1"
     worker.send()
     assert worker.ended() == 0
     assert call.json("workers") == []
+
+
+def test_it_delivers_to_hosts_that_it_is_told_to_allow(call, process):
+    receiver = Receiver()
+    try:
+        call.text("subscriptions", "add", "hook", receiver.url, "--kind", "completions")
+        run_id = call.start("shop.py:parcel", '"x"')
+        worker = process("worker", "shop.py", "--webhook-hosts", "127.0.0.1")
+        receiver.wait(1)
+
+        assert receiver.events()[0][0] == run_id
+        worker.send()
+        assert worker.ended() == 0
+    finally:
+        receiver.close()
 
 
 def test_told_to_stop_it_lets_the_step_end_and_hands_the_run_back(call, process):

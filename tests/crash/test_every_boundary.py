@@ -28,6 +28,7 @@ from holdfast import (
     wait_signal,
     workflow,
 )
+from holdfast.engine import wants
 from holdfast.testing import crash_everywhere
 from holdfast.testing.ledger import RUN
 
@@ -580,6 +581,17 @@ async def collected_children(x: int) -> list[str]:
     ids=lambda shape: shape.name,
 )  # fmt: skip
 def test_a_tree_of_runs_comes_to_the_same_end(shape):
+    everywhere(shape, 3)
+
+
+@workflow
+async def mapped_in_portions(x: int) -> list[int]:
+    return await map(grow, range(x))
+
+
+@pytest.mark.parametrize("shape", [mapped_in_portions, collected_children], ids=lambda shape: shape.name)
+def test_a_map_that_starts_its_children_in_portions_comes_to_the_same_end(shape, monkeypatch):
+    monkeypatch.setattr(wants, "PORTION", 1)
     everywhere(shape, 3)
 
 

@@ -12,9 +12,11 @@ import pytest
 import holdfast
 from holdfast import Fail, Graph, step, wait_signal, workflow
 from holdfast.connect.store import open_store
+from holdfast.engine import graph_stages, graphs
 from holdfast.engine.export import export_graph
 from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfCopied
 from holdfast.store import contract as c
+from holdfast.store.transitions.graphs import work
 from holdfast.testing import Lab
 from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Crash, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
@@ -55,7 +57,7 @@ async def planner() -> int:
     return len(await holdfast.grow(more))
 
 
-OURS = (c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
+OURS = (c.StagePart, c.SweepStages, c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
 WORKFLOWS = [add, listen, fickle, planner]
 
 
@@ -117,6 +119,62 @@ def release(lab: Lab) -> None:
         lab.engine.signal("g::x", "go", "on", key="go")
 
 
+def start_large(lab: Lab) -> None:
+    graph = Graph("in parts")
+    top = graph.add(add, 1, name="top")
+    below = [graph.add(add, top.result, number, name=f"m{number}") for number in range(3)]
+    graph.add(add, 1, name="bottom").after(*below)
+    lost = graph.add(fickle, "x", name="lost")
+    for number in range(3):
+        graph.add(add, number, name=f"skipped{number}").after(lost)
+    lab.engine.graphs.start(graph, id="g")
+
+
+def extend_large(lab: Lab) -> None:
+    more = Graph()
+    for number in range(3):
+        more.add(add, number, name=f"x{number}").after(more.member("top"))
+        more.add(add, number, name=f"y{number}").after(more.member("lost"))
+    more.add(add, 1, name="last").after("x0", "x1", "x2")
+    with suppress(MemberExists, GraphFinished):
+        lab.engine.graphs.extend("g", more)
+
+
+def hold_large(lab: Lab) -> None:
+    graph = Graph()
+    graph.add(listen, name="x")
+    for number in range(3):
+        graph.add(add, number, name=f"m{number}").after("x")
+        graph.add(listen, name=f"held{number}", delay="1h")
+    lab.engine.graphs.start(graph, id="g")
+
+
+def start_lost(lab: Lab) -> None:
+    """Two fail, for each of which several are skipped, and one that waits for all of them."""
+    graph = Graph("replayed in parts")
+    lost = [graph.add(fickle, f"x{number}", name=f"lost{number}") for number in range(2)]
+    below = [graph.add(add, number, name=f"m{number}").after(lost[number % 2]) for number in range(6)]
+    graph.add(add, 1, name="bottom").after(*below)
+    lab.engine.graphs.start(graph, id="g")
+
+
+def replay_lost(lab: Lab) -> None:
+    """Do it again, unless all of it was."""
+    mended[0] = True
+    for name in ("lost0", "lost1", "bottom"):
+        if lab.engine._parts.store.member(f"g::{name}").state in ("failed", "skipped"):
+            lab.engine.graphs.replay("g", "bottom")
+            return
+
+
+LARGE: dict[str, list[Act]] = {
+    "replay": [start_lost, replay_lost],
+    "start and extend": [start_large, extend_large],
+    "cancel all": [hold_large, cancel("all")],
+    "cancel the graph": [hold_large, cancel("graph"), release],
+}
+"""What is done in parts."""
+
 SCRIPTS: dict[str, list[Act]] = {
     "all there is": [start, extend, go, mend, answer],
     "cancel all": [hold, cancel("all")],
@@ -125,10 +183,10 @@ SCRIPTS: dict[str, list[Act]] = {
 }
 
 
-def play(database: str, name: str, plans: list[Plan]) -> tuple[dict[str, object], Ledger]:
+def play(database: str, script: list[Act], plans: list[Plan]) -> tuple[dict[str, object], Ledger]:
     """Return how the graph and its members ended, and what was committed."""
     mended[0] = False
-    stage = Stage(database, SCRIPTS[name], plans, WORKFLOWS, VirtualClock())
+    stage = Stage(database, script, plans, WORKFLOWS, VirtualClock())
     with stage.played() as store:
         whole = store.whole_graph("g")
         assert whole is not None
@@ -143,8 +201,24 @@ def play(database: str, name: str, plans: list[Plan]) -> tuple[dict[str, object]
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.timeout(300)
 def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_path):
+    ends_the_same(kind, SCRIPTS[name], request, tmp_path)
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.timeout(300)
+def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_path, monkeypatch):
+    monkeypatch.setattr(graph_stages, "PART", 4)
+    monkeypatch.setattr(work, "PORTION", 2)
+    monkeypatch.setattr(work, "LINKS", 2)
+    monkeypatch.setattr(graphs, "ROOTS", 1)
+
+    ends_the_same(kind, LARGE[name], request, tmp_path)
+
+
+def ends_the_same(kind: str, script: list[Act], request: pytest.FixtureRequest, tmp_path: Path) -> None:
     with databases(kind, request, tmp_path) as fresh:
-        expected, ledger = play(fresh(), name, [])
+        expected, ledger = play(fresh(), script, [])
         commits = list(enumerate(ledger.commits, start=1))
         boundaries = [
             number
@@ -155,7 +229,7 @@ def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_pa
         plans = [Plan(boundaries[0], BEFORE), *(Plan(number, AFTER) for number in boundaries)]  # before one is after another
         plans += [Plan(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
         for plan in plans:
-            assert play(fresh(), name, [plan])[0] == expected, str(plan)
+            assert play(fresh(), script, [plan])[0] == expected, str(plan)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

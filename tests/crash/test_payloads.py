@@ -12,11 +12,12 @@ from holdfast import Encrypted, Engine, gather, map, sleep, start, step, wait_si
 from holdfast.connect.store import open_store
 from holdfast.core.status import FINAL
 from holdfast.engine.moving import copy_store
-from holdfast.store.contract import CopyPayloads, Forget, Prune, Reseal
+from holdfast.store.contract import CopyPayloads, Forget, Prune, Reseal, ResealKey, ResealWebhook
 from holdfast.testing import crash_everywhere
 from holdfast.testing.clock import VirtualClock
 
 SIZE = 3000
+SECRET = b"a secret of 16 bytes or more"
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}
 ENGINES = {"plain": {"large": 1000}, "encrypted": {"large": 1000, "codec": Encrypted(KEYS, "k1")}}
 ENDED = sorted(status.value for status in FINAL)
@@ -135,6 +136,8 @@ def fill(database, clock, codec=None, runs=3):
         ids = [engine.start(child_of_it, text) for _ in range(runs)]
         results = {run.id: run.result(timeout=30) for run in ids}
         live = engine.start(child_of_it, text, delay="1000d")
+        engine.rotate_key(kid="sign", secret=SECRET)
+        engine.add_webhook("hook", "https://example.org/hook", secret=SECRET.decode())
         clock.advance("1d")
         return results, live.id
 
@@ -207,8 +210,10 @@ def test_rekeying(database, was):
         for run_id, result in results.items():
             assert engine.run(run_id).result(timeout=1) == result
         assert len(engine.run(live).record.input) == SIZE + 4
+        assert [engine._parts.vault.secrets.reveal(key) for key in engine._parts.store.keys()] == [SECRET]
+        assert engine.add_webhook("hook", "https://example.org/hook") == SECRET.decode()
 
-    die_and_repeat(database, clock, codec, (Reseal,), lambda engine: engine.rekey(), check)
+    die_and_repeat(database, clock, codec, (Reseal, ResealKey, ResealWebhook), lambda engine: engine.rekey(), check)
     engine = open_again(database, clock, codec)
     assert engine.rekey().values == 0
     assert engine._parts.store.keys_in_use().keys() == {"k2"}

@@ -90,6 +90,10 @@ class Workers:
         lines = file.read_text().splitlines() if file.exists() else []
         return [(run, step, int(pid)) for run, step, pid in (line.split() for line in lines)]
 
+    def lines(self, word: str, worker: subprocess.Popen[str]) -> int:
+        """Return how many lines of a worker begin with a word."""
+        return sum(first == word and pid == worker.pid for first, _, pid in self.effects())
+
     def tell(self, name: str) -> None:
         (self.folder / name).touch()
 
@@ -165,6 +169,38 @@ def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
     assert engine.check() == []
 
 
+@pytest.mark.parametrize("how", ["read", "delete"])
+def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(workers, engine, how):
+    first = workers.start(lifetime="1h")
+    run = engine.start("meddling", how, "go")
+    until(lambda: len(workers.effects()) == 1, what="at work")
+
+    second = workers.start(lifetime="1h")  # it checks all sessions before it says that it is ready
+    third = workers.start(lifetime="1h")
+
+    assert {session.pid for session in engine.workers()} == {first.pid, second.pid, third.pid}
+    workers.tell("go")
+    assert run.result(timeout=PATIENCE) == first.pid
+    assert run.record.generation == 1
+    assert engine.check() == []
+
+
+@pytest.mark.parametrize("how", ["read", "delete"])
+def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_killed(workers, engine, how):
+    first = workers.start(lifetime="1h")
+    run = engine.start("meddling", how, "go")
+    until(lambda: len(workers.effects()) == 1, what="at work")
+    second = workers.start(lifetime="1h")
+
+    workers.kill(first)
+    killed = time.monotonic()
+    until(lambda: len(workers.effects()) == 2, what="takeover")
+    assert time.monotonic() - killed < 5  # two checks of the next leader take a second on an idle machine
+    workers.tell("go")
+
+    assert run.result(timeout=PATIENCE) == second.pid
+
+
 def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers, engine):
     hanging = workers.start(lifetime="1s")
     runs = [engine.start("patient", "go") for _ in range(5)]
@@ -182,6 +218,26 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
     until(lambda: {s.pid for s in engine.workers() if s.id not in old} == {hanging.pid, other.pid}, what="new session")
     workers.kill(other)
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
+    assert engine.check() == []
+
+
+def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, engine):
+    stopped = workers.start(lifetime="1s", concurrency=20)
+    runs = [engine.start("blocked_between_steps", "go") for _ in range(10)]
+    until(lambda: workers.lines("blocked", stopped) == 10, what="all between their steps")
+    workers.stop(stopped)
+
+    other = workers.start(lifetime="1h", concurrency=20)
+    until(lambda: workers.lines("blocked", other) == 10, what="takeover")
+    workers.tell("go")
+    assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 10
+    workers.kill(stopped, signal.SIGCONT)
+    until(lambda: workers.lines("released", stopped) == 10, what="all programs awake")
+    until(lambda: {session.pid for session in engine.workers()} == {stopped.pid, other.pid}, what="new session")
+    assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
+
+    steps = Counter((run, step) for run, step, _ in workers.effects() if run in {run.id for run in runs})
+    assert steps == {(run.id, step): 1 for run in runs for step in ("work_in_a_thread", "work_in_a_thread#2")}
     assert engine.check() == []
 
 

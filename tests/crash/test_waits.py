@@ -199,6 +199,41 @@ def test_a_wait_that_was_dropped_can_be_taken_up_again(everywhere):
     everywhere(asking_twice, 1, signals=[later], check=is_right, exact=False, zombies=False)
 
 
+@workflow
+async def asking_again_after_a_timer(x: int) -> list[object]:
+    wait = await create_wait("callback")
+
+    async def answer() -> object:
+        return (await wait_for(wait)).payload
+
+    async def nobody() -> object:
+        await sleep("1h")
+        return None
+
+    winner = await first(answer(), nobody())
+    both = await wait_for(count(2, wait, distinct="signals"))
+    return [winner, [signal.payload for signal in both.signals]]
+
+
+def test_a_wait_that_a_late_signal_closed_is_open_again_after_a_crash(everywhere):
+    def late(lab):
+        """Deliver a signal after the timer is due and before a worker has seen that."""
+        lab.settle()
+        lab.hop()
+        lab.clock.advance("1s")  # at the same instant the signal would win
+        delivers("callback", 4)(lab)
+
+    def again(lab):
+        lab.settle()
+        delivers("callback", 5)(lab)
+
+    def is_right(lab):
+        assert lab.engine.run(RUN).result() == [None, [4, 5]]
+        all_is_closed(lab)
+
+    everywhere(asking_again_after_a_timer, 1, signals=[late, again], check=is_right, zombies=False)
+
+
 # Time
 
 

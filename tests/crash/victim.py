@@ -52,6 +52,18 @@ def five_steps_blocking(start: int) -> int:
     return sum(work_in_a_thread(start + place) for place in range(5))
 
 
+@workflow
+def blocked_between_steps(name: str) -> int:
+    """Take a step, wait in plain code until the test says so, and take the next."""
+    pause = threading.Event()
+    work_in_a_thread(1)
+    leave_a_line("blocked", name, os.getpid())
+    while not (folder / name).exists():
+        pause.wait(0.005)
+    leave_a_line("released", name, os.getpid())
+    return work_in_a_thread(os.getpid())
+
+
 @step
 async def wait_for_file(name: str) -> int:
     """Wait until the test says so; return who waited."""
@@ -59,6 +71,22 @@ async def wait_for_file(name: str) -> int:
     while not (folder / name).exists():
         await sleep("10ms")
     return os.getpid()
+
+
+@step
+async def meddle(how: str, name: str) -> int:
+    """Read or delete the file by which others see that this process lives, and wait until the test says so."""
+    file = folder / "test.db-sessions"
+    if how == "read":
+        file.read_bytes()
+    else:
+        file.unlink()
+    return await wait_for_file(name)
+
+
+@workflow
+async def meddling(how: str, name: str) -> int:
+    return await meddle(how, name)
 
 
 @workflow

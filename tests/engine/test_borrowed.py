@@ -205,9 +205,9 @@ class TestAsynchronous:
                 again = await engine.start(double, 4, key="once", connection=db)
                 assert run.id == again.id
                 with pytest.raises(RunNotFound):
-                    engine.run(run.id)
+                    await engine.run(run.id)
                 await commit()
-                return await run.result(timeout=20), engine.check()
+                return await run.result(timeout=20), await engine.check()
 
         assert asyncio.run(main()) == (8, [])
         assert postgres_server.execute("SELECT text FROM note", postgres_database) == [("paid",)]
@@ -231,7 +231,7 @@ class TestAsynchronous:
                 await execute("INSERT INTO note VALUES ('paid')")
                 await engine.start(double, 4, connection=db)
                 await rollback()
-            found = engine.runs()
+            found = await engine.runs()
             await engine.close()
             return found
 
@@ -270,7 +270,7 @@ class TestRefused:
             try:
                 with pytest.raises(BadOption) as refused:
                     await engine.start(double, 4, connection=connection)
-                assert engine.runs() == []
+                assert await engine.runs() == []
             finally:
                 await engine.close()
             return str(refused.value)

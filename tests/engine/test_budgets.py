@@ -548,8 +548,8 @@ async def drive(database):
         assert await engine.spend_budget("team", {"tokens": 20}, key="k")
         assert [await engine.raise_budget("team", {"tokens": 1}, key="r") for _ in range(2)] == [True, False]
         await engine.reset_budget("team")
-        assert engine.spending(run.id).total == {"tokens": 80}
-        (found,) = engine.budgets()
+        assert (await engine.spending(run.id)).total == {"tokens": 80}
+        (found,) = await engine.budgets()
         return found
 
 

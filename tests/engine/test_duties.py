@@ -29,6 +29,17 @@ async def noting(n: int) -> int:
     return await note(n) + await note(n)
 
 
+@step(name="duties.note_plainly")
+def note_plainly(n: int) -> int:
+    called.append(holdfast.info().generation)
+    return n
+
+
+@workflow(name="duties.noting_plainly")
+def noting_plainly(n: int) -> int:
+    return note_plainly(n) + note_plainly(n)
+
+
 @workflow(name="duties.asking")
 async def asking() -> object:
     await note(1)
@@ -131,22 +142,50 @@ def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
         wait_until(lambda: run.status == "expired", 20)
 
 
-def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere(database):
+def after_the_start(store, action):
+    """Call *action* once, in the transaction's thread, when a start is committed."""
+
+    def call_once(batch, answers):
+        if isinstance(batch[0], StartRuns):
+            store.after.remove(call_once)
+            action()
+
+    store.after.append(call_once)
+
+
+@pytest.mark.parametrize("outer", [noting, noting_plainly], ids=["async", "def"])
+def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere(database, outer):
     engine, store = open_engine(database)
     with engine:
         worker = engine._parts.worker
 
-        def take_over(batch, answers):
-            if isinstance(batch[0], StartRuns):
-                store.after.remove(take_over)
-                store.store.apply([EndSession(worker.session_id, crashed=False)])
-                worker._sure_until = 0.0  # as it is for one that was stopped for longer than it may be silent
+        def take_over():
+            store.store.apply([EndSession(worker.session_id, crashed=False)])
+            worker._sure_until = 0.0  # as it is for one that was stopped for longer than it may be silent
 
-        store.after.append(take_over)
-        run = engine.start(noting, 1)
-
-        assert run.result(timeout=20) == 2
+        after_the_start(store, take_over)
+        assert engine.start(outer, 1).result(timeout=20) == 2
         assert called == [3, 3]
+
+
+def be_silent(worker):
+    worker._sure_until = 0.0
+
+
+def doubt_twice(worker):
+    worker.loop.call_soon_threadsafe(lambda: worker.doubt().add_done_callback(lambda _: worker.doubt()))
+    worker._sure_until = 0.0
+
+
+@pytest.mark.parametrize("interrupt", [be_silent, doubt_twice])
+@pytest.mark.parametrize("outer", [noting, noting_plainly], ids=["async", "def"])
+def test_a_process_that_was_stopped_and_still_holds_its_runs_goes_on(database, outer, interrupt):
+    engine, store = open_engine(database)
+    with engine:
+        after_the_start(store, lambda: interrupt(engine._parts.worker))
+
+        assert engine.start(outer, 1).result(timeout=20) == 2
+        assert called == [1, 1]
 
 
 @pytest.mark.parametrize("kind", [Claim, StartRuns])

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from holdfast import Compressed, Encrypted, Engine, Fail, emit, null, progress, step, stream, version, wait_signal, workflow
+from holdfast.core import places
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
@@ -217,8 +218,11 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         run = engine.start(showing, SECRET)
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
-        summary = engine._parts.vault.inline(b'{"said":"nothing"}')
-        execute(database, "UPDATE holdfast.stream SET summary = :summary WHERE summary IS NOT NULL", summary=summary)
+        (made,) = [one for one in engine._parts.store.streams(run.id) if one.step == ""]
+        summary = engine._parts.vault.values.inline(b'{"said":"nothing"}', places.summary(run.id, made.source))
+        execute(
+            database, "UPDATE holdfast.stream SET summary = :summary WHERE step = '' AND summary IS NOT NULL", summary=summary
+        )
     with Engine(database, codec=k1()) as engine:
         engine.signal(run.id, "more", "?")
         wait_for(engine, engine.run(run.id), "stuck")

@@ -68,9 +68,9 @@ async def drive(engine: AsyncEngine) -> list[str]:
     third = await engine.flows.create("research", "compare", owner="a", start=True)
     await engine.flows.finish(third.id)
     await engine.flows.wake()
-    assert [step.result for step in engine.flows.steps(flow.id)] == [[1]]
+    assert [step.result for step in await engine.flows.steps(flow.id)] == [[1]]
     assert await engine.flows.prune("1d") == 0
-    return [flow.status for flow in engine.flows.list(owner="a")]
+    return [flow.status for flow in await engine.flows.list(owner="a")]
 
 
 def test_the_same_for_asyncio(database):

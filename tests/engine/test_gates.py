@@ -184,14 +184,14 @@ def test_an_asynchronous_engine_asks_too(database):
     async def main():
         async with AsyncEngine(database) as engine:
             run = await engine.start(ask, {"assignees": ["ann"]})
-            while not engine.gates(mine="ann"):
-                await asyncio.to_thread(run.history)
-            (found,) = engine.gates(mine="ann")
+            while not await engine.gates(mine="ann"):
+                await run.history()
+            (found,) = await engine.gates(mine="ann")
             await engine.delegate(found, "bob", by="ann")
             await engine.update_gate(found, {"n": 1})
             token = await engine.gate_link(found, "approve", by="bob")
             await engine.answer(token)
-            return (await run.result(timeout=10))["by"], [entry.kind for entry in engine.gate_entries(found)]
+            return (await run.result(timeout=10))["by"], [entry.kind for entry in await engine.gate_entries(found)]
 
     assert asyncio.run(main()) == ("bob", ["delegated", "updated", "decided"])
 

@@ -12,7 +12,6 @@ from holdfast import AsyncEngine, Encrypted, Engine, Fail, Graph, sync, task, wa
 from holdfast.errors import (
     BadGraph,
     BadOption,
-    EdgeAcrossNamespaces,
     GraphCancelled,
     GraphChanged,
     GraphCycle,
@@ -22,14 +21,16 @@ from holdfast.errors import (
     GraphNotFound,
     MemberExists,
     MemberNotFound,
+    NamespaceBound,
     ResultTimeout,
-    RunExists,
+    RunNotFinished,
     RunNotFound,
+    StoreSealed,
     UnknownWorkflow,
     WrongType,
 )
 from holdfast.testing import Lab
-from tests.engine.waiting import wait_for, wait_until
+from tests.engine.waiting import unseal, wait_for, wait_until
 
 broken: set[str] = set()
 """What cannot be done, for now."""
@@ -127,8 +128,8 @@ def test_the_asynchronous_engine_does_the_same(database):
             assert await third.cancel() in ("cancelling", "cancelled")
             with pytest.raises(GraphCancelled):
                 await third.result(timeout=20)
-            assert engine.graphs.open("third").show().name == "graph"
-            assert engine.check() == []
+            assert (await (await engine.graphs.open("third")).show()).name == "graph"
+            assert await engine.check() == []
 
     asyncio.run(play())
 
@@ -341,7 +342,7 @@ def test_nothing_of_another_namespace_can_be_seen_or_touched(database, tmp_path)
     assert (calls.list(), calls.prune("0s")) == ([], 0)
     foreign = Graph()
     foreign.add(add, 1, name="far", namespace="mine")
-    with pytest.raises(EdgeAcrossNamespaces):
+    with pytest.raises(NamespaceBound):
         calls.start(foreign)
     assert (mine.graphs.events("g"), theirs.runs(namespace="theirs")) == (before, [])
     mine.close()
@@ -394,7 +395,7 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
         wait_until(engine, lambda: engine.graphs.get("g").summary.get("completed") == 1)
         told: list[int] = []
         assert engine.graphs.export("g", copy, progress=told.append) == sum(told) == 2
-        with pytest.raises((GraphExists, RunExists)):
+        with pytest.raises(RunNotFinished, match="export it to a new database"):
             engine.graphs.export("g", copy)
         with pytest.raises(GraphNotFound):
             engine.graphs.export("nobody", tmp_path / "other.db")
@@ -406,6 +407,9 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
         assert engine.graphs.get("g") == seen
         assert engine.graphs.events("g") == trail
         assert engine.check() == []
+    with pytest.raises(StoreSealed, match="copied_from"), Engine(copy, workflows=[add, listen, pick]):
+        pass
+    unseal(copy)
     with Engine(copy, workflows=[add, listen, pick]) as engine:
         engine.signal("g::held", "go", "there")
         assert engine.graphs.result("g", timeout=20) == {"last": {"of": "held there", "and": 2}}
@@ -436,3 +440,22 @@ def test_a_graph_that_was_started_where_nobody_works_is_taken_up(database):
         run = engine.graphs.start(diamond())
     with Engine(database, workflows=[add, double]) as engine:
         assert engine.graphs.result(run.id, timeout=20) == {"bottom": 7}
+
+
+def test_members_with_a_policy_start_and_other_graphs_go_on(engine):
+    graph = Graph()
+    first = graph.add("leased-first", name="first", policy={"retries": 2})
+    graph.add("leased-second", name="second", policy={"retries": 3, "delay": "1s"}).after(first)
+    started = engine.graphs.start(graph)
+    other = Graph()
+    other.add("leased-first", name="only")
+    beside = engine.graphs.start(other)
+
+    with engine.leases("holder", workflows=["leased-first", "leased-second"]) as leases:
+        for lease in leases.claim(2, wait="20s"):
+            lease.complete(1)
+        (last,) = leases.claim(1, wait="20s")
+        last.complete(2)
+
+    assert started.result(timeout=20) == {"second": 2}
+    assert beside.result(timeout=20) == {"only": 1}

@@ -52,7 +52,7 @@ def test_many_who_need_the_first_key_at_once_get_the_same(database):
     engines = [Engine(database) for _ in range(4)]
     found = []
 
-    in_threads(*[lambda engine=engine: found.append(engine._do(keys.need())) for engine in engines])
+    in_threads(*[lambda engine=engine: found.append(engine._do(keys.need(engine._parts.vault))) for engine in engines])
 
     assert len({key.kid for key in found}) == 1
     assert engines[0].check() == []
@@ -76,7 +76,7 @@ def test_an_asynchronous_engine_has_keys_too(database):
     async def main():
         async with AsyncEngine(database) as engine:
             done = await engine.rotate_key(kid="k", secret=SECRET)
-            return done.kid, [one.kid for one in engine.keys()]
+            return done.kid, [one.kid for one in await engine.keys()]
 
     assert asyncio.run(main()) == ("k", ["k"])
 

@@ -294,7 +294,7 @@ def test_the_same_for_asyncio(database):
         runs = await engine.start_many("render", range(4))
         async with engine.leases(workflows=["render"], capabilities=["x"]) as leases:
             lease = await leases.reclaim(runs[0].id)
-            helping = engine.lease(lease.proof)
+            helping = await engine.lease(lease.proof)
             await helping.renew()
             await helping.progress(3, "on my way")
             assert await lease.emit("a", "b") == 2
@@ -303,8 +303,8 @@ def test_the_same_for_asyncio(database):
             await engine.revoke(runs[1].id)
             answers = await leases.complete_all([(one, 1) for one in [lease, *others]])
             assert sorted(type(answer).__name__ for answer in answers) == ["Ended", "Ended", "Ended", "LeaseLost"]
-        assert engine.progress(runs[0].id).percent == 3.0
-        assert [frame.value for frame in engine.read(runs[0].id)] == ["a", "b", {"x": 1}]
+        assert (await engine.progress(runs[0].id)).percent == 3.0
+        assert [frame.value for frame in await engine.read(runs[0].id)] == ["a", "b", {"x": 1}]
         await engine.close()
 
     asyncio.run(main())

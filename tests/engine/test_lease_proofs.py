@@ -163,7 +163,7 @@ def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
         assert one.remedy == "holdfast worker MODULE --capabilities cuda,fast"
         assert [session.offer["capabilities"] for session in idle.workers()] == [["cuda"], ["fast"]]
         with idle.leases("c", workflows=["prove"], capabilities=["cuda", "fast"]) as both:
-            assert AsyncEngine(database, store=idle._parts.store).unserved() == []
+            assert asyncio.run(AsyncEngine(database, store=idle._parts.store).unserved()) == []
             both.rest()
             assert len(idle.unserved()) == 1
 
@@ -176,7 +176,7 @@ def test_the_same_for_asyncio(database, clock):
             (lease,) = await holder.claim()
             assert await lease.renew() == await holder.renew() > 0
             with pytest.raises(LeaseLost, match="another session"):
-                engine.lease(f"{run.id}.{lease.run.generation}.x")
+                await engine.lease(f"{run.id}.{lease.run.generation}.x")
             clock.advance("11s")
             for call in (lease.renew(), lease.progress(1), lease.emit("a"), lease.complete(), lease.create_wait("ok")):
                 with pytest.raises(LeaseLost, match="not renewed in time"):
@@ -192,7 +192,7 @@ def test_the_same_for_asyncio(database, clock):
         unopened = engine.leases("b", workflows="prove")
         assert len(await unopened.claim()) == 1
         await unopened.close()
-        assert engine.check() == []
+        assert await engine.check() == []
         await engine.close()
 
     asyncio.run(main())

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -280,15 +281,15 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
         engine = AsyncEngine(database)
         for proof in ("", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", 7):
             with pytest.raises(BadLease):
-                engine.lease(proof)
+                await engine.lease(proof)
         with pytest.raises(LeaseLost):
-            engine.lease("abc.1.s")
+            await engine.lease("abc.1.s")
         run = await engine.start("render", 1, policy={"retries": 1, "delay": "0s"})
         async with engine.leases(workflows=["render"]) as leases:
             (first,) = await leases.claim()
             await first.fail("transient", "x")
             (second,) = await leases.claim(wait="1m")
-            for stale in (first, engine.lease(first.proof)):
+            for stale in (first, await engine.lease(first.proof)):
                 for write in (
                     stale.complete(1), stale.fail("permanent", "x"), stale.delay("1h"), stale.suspend("go"), stale.cancel(),
                     stale.create_wait("ok"), stale.progress(1), stale.emit("a"),
@@ -299,8 +300,8 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
             assert await second.complete(2) == Ended("completed")
             with pytest.raises(LeaseLost):
                 await second.complete(3)
-        assert engine.check() == []
-        assert await (engine.run(run.id)).result() == 2
+        assert await engine.check() == []
+        assert await (await engine.run(run.id)).result() == 2
         await engine.close()
 
     asyncio.run(main())
@@ -386,6 +387,15 @@ def test_operators_take_back_change_priorities_and_override(idle, holder):
         first.result()
     with pytest.raises(RunFinished):
         idle.override(first.id, "again")
+
+
+def test_a_revoked_lease_counts_as_a_reclaim(idle, holder):
+    run = idle.start("render", 1, policy={"reclaims": 0})
+    one(holder)
+    assert idle.revoke(run.id) is True
+
+    assert list(holder.claim()) == []
+    assert run.status == "failed"
 
 
 def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
@@ -598,3 +608,17 @@ def test_a_crash_at_a_claim_costs_only_time(database, clock):
         assert one(leases).complete() == Ended("completed")
     assert whole.check() == []
     whole.close()
+
+
+@pytest.mark.parametrize(("limit", "status"), [(1, "stuck"), (2, "pending")])
+def test_the_crash_limit_of_the_engine_applies_to_its_leases(database, clock, limit, status):
+    with closing(Engine(database, clock=clock, crash_limit=limit)) as engine:
+        run = engine.start("render", 1)
+        lost = engine.leases("render-1", workflows=["render"], ttl="1s")
+        one(lost)
+        clock.advance("2s")
+
+        with engine.leases("render-2", workflows=["encode"]) as other:
+            other.claim()
+
+        assert run.status == status

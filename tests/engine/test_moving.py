@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -11,11 +12,11 @@ import pytest
 
 from holdfast import Engine, step, workflow
 from holdfast.connect.store import open_store
-from holdfast.core.records import Session
+from holdfast.core.records import Seal, Session
 from holdfast.engine import moving
 from holdfast.engine.moving import copy_store, take_inventory
-from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
-from holdfast.store.contract import OpenSession
+from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty, StoreSealed
+from holdfast.store.contract import EndSession, OpenSession, SealStore, UnsealStore
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
 from tests.store.furniture import wait_until
@@ -50,14 +51,16 @@ def copy(source, target, clock=None):
 def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
     source, target = places
     ids = populate(source, clock)
+    with closing(Engine(source, clock=clock)) as old:
+        runs, lanes = old.runs(limit=100), old.lanes()
 
     moved = copy(source, target, clock)
 
     assert moved.same
-    with closing(Engine(source, clock=clock)) as old, closing(Engine(target, clock=clock)) as new:
+    with closing(open_store(source, sealed=True)) as old, closing(Engine(target, clock=clock)) as new:
         assert (old.check(), new.check()) == ([], [])
-        assert new.runs(limit=100) == old.runs(limit=100)
-        assert new.lanes() == old.lanes()
+        assert new.runs(limit=100) == runs
+        assert new.lanes() == lanes
         assert new.run(ids["completed"]).record.key == "order-1"
     go_on(target, clock, ids)
     assert undone == ["undone 8"]
@@ -105,7 +108,61 @@ def test_an_empty_database_moves_too(places):
     Engine(source).close()
 
     assert copy(source, target).same
-    assert copy(source, target).same
+    with pytest.raises(StoreSealed):
+        copy(source, target)
+
+
+def test_the_source_refuses_every_engine_and_names_the_target(places):
+    source, target = places
+    with closing(Engine(source)) as client:
+        client.start(plain, 1, id="before")
+        copy(source, target)
+
+        for call in (lambda: client.start(plain, 2), lambda: client.cancel("before"), lambda: client.signal("before", "paid")):
+            with pytest.raises(StoreSealed, match="moved_to=") as refused:
+                call()
+            assert refused.value.facts["moved_to"].split("?")[0].endswith(target.split("?")[0].rpartition("/")[2])
+    with pytest.raises(StoreSealed, match=r"holdfast db unseal"):
+        Engine(source)
+    with closing(open_store(target)) as store:
+        assert store.counts() == {"pending": 1}
+
+
+def test_a_worker_that_lost_its_session_to_the_copy_does_nothing_and_says_why(places, caplog):
+    source, _ = places
+    seal = Seal(at=1, moved_to="sqlite:////elsewhere.db")
+    with Engine(source, workflows=[plain], lifetime="300ms") as engine:
+        (session,) = engine._parts.store.sessions()
+        with closing(open_store(source)) as other:
+            other.apply([EndSession(session.id, crashed=True), SealStore(seal, lambda: True)])
+
+        wait_until(lambda: "this worker does nothing" in caplog.text)
+        with pytest.raises(StoreSealed, match="elsewhere"):
+            engine.start(plain, 1)
+        assert engine._parts.store.sessions() == []
+    assert "elsewhere.db" in caplog.text
+
+
+def test_an_unsealed_source_works_again(places):
+    source, target = places
+    with closing(Engine(source)) as engine:
+        engine.start(plain, 1, id="r")
+    copy(source, target)
+    with closing(open_store(source, sealed=True)) as store:
+        store.apply([UnsealStore()])
+
+    with Engine(source, workflows=[plain]) as engine:
+        assert engine.run("r").result(timeout=20) == 2
+        assert engine.check() == []
+
+
+def test_a_run_that_a_user_starts_in_a_transaction_of_their_own_is_refused_too(tmp_path):
+    source, target = str(tmp_path / "one.db"), str(tmp_path / "other.db")
+    with closing(Engine(source, driver="sqlite3")) as engine, closing(sqlite3.connect(source)) as mine:
+        copy(source, target)
+
+        with pytest.raises(StoreSealed):
+            engine.start(plain, 1, connection=mine)
 
 
 def test_whatever_differs_is_seen(places, clock):

@@ -21,10 +21,12 @@ from holdfast.errors import (
     RunNotFinished,
     RunNotFound,
     StepNotFound,
+    StoreHalfCopied,
+    StoreSealed,
     UnknownWorkflow,
 )  # fmt: skip
 from tests.engine.databases import connect, execute
-from tests.engine.waiting import wait_until
+from tests.engine.waiting import unseal, wait_for, wait_until
 
 broken = threading.Event()
 calls: list[str] = []
@@ -194,6 +196,76 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
     other.close()
 
 
+@workflow
+async def exported_parent() -> list:
+    return [await exported_child(), await one(1)]
+
+
+@workflow
+async def exported_child() -> str:
+    return await wait_signal("go")
+
+
+def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_path):
+    run = engine.start(exported_parent)
+    wait_for(engine, run, "waiting")
+    wait_until(engine, lambda: engine._parts.store.children(run.id)[0].status == "waiting")
+    copy = tmp_path / "copy.db"
+
+    assert engine.export(run.id, copy) == 2
+
+    with closing(Engine(copy)) as reader:
+        assert [event.kind for event in reader.history(run.id)] == [event.kind for event in run.history()]
+        child = next(one for one in reader.runs() if one.id != run.id)
+        for call in (
+            lambda: reader.start(sums, 1),
+            lambda: reader.signal(child.id, "go", "twice"),
+            lambda: reader.cancel(run.id),
+        ):
+            with pytest.raises(StoreSealed, match="copied_from="):
+                call()
+    with pytest.raises(StoreSealed, match="holdfast db unseal"), Engine(copy, workflows=[exported_parent, exported_child]):
+        pass
+    engine.signal(child.id, "go", "once")
+    assert run.result(timeout=20) == ["once", 2]
+    unseal(copy)
+    with Engine(copy, workflows=[exported_parent, exported_child]) as elsewhere:
+        elsewhere.signal(child.id, "go", "there")
+        assert elsewhere.run(run.id).result(timeout=20) == ["there", 2]
+        assert elsewhere.check() == []
+
+
+def test_a_run_that_has_not_ended_is_not_exported_to_a_database_with_other_runs(engine, tmp_path):
+    copy = tmp_path / "copy.db"
+    done = engine.start(sums, 1)
+    done.result(timeout=20)
+    engine.export(done.id, copy)
+    run = engine.start(exported_child)
+
+    with pytest.raises(RunNotFinished, match="export it to a new database"):
+        engine.export(run.id, copy)
+
+    engine.cancel(run.id)
+    wait_until(engine, lambda: run.status == "cancelled")
+    assert engine.export(run.id, copy) == 1
+    with Engine(copy, workflows=[sums]) as elsewhere:
+        assert elsewhere.start(sums, 2).result(timeout=20) == 30
+
+
+def test_an_export_that_dies_leaves_no_copy_that_could_continue(engine, tmp_path):
+    run = engine.start(exported_child)
+    wait_for(engine, run, "waiting")
+
+    def die(count):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.export(run.id, tmp_path / "copy.db", progress=die)
+
+    with pytest.raises(StoreHalfCopied):
+        Engine(tmp_path / "copy.db")
+
+
 def test_prune_deletes_old_finished_trees_in_batches(database, clock):
     with Engine(database, clock=clock) as engine:
         for run in engine.start_many(sums, range(30)):
@@ -325,7 +397,7 @@ def test_the_asynchronous_engine_does_the_same(database):
             assert await fork.result() == 10
             assert (await (await engine.start(waits, delay="1d")).cancel()) == "cancelled"
             assert len(await engine.start_many(sums, [1, 2])) == 2
-            assert engine.check() == []
+            assert await engine.check() == []
 
     asyncio.run(main())
 
@@ -411,9 +483,9 @@ def test_a_filter_that_is_none_is_refused(database, wrong):
 
 
 def test_an_engine_of_a_namespace_works_for_that_one_only(database):
-    with Engine(database, namespace="a") as ours, Engine(database, namespace="b", workflows=[]) as theirs:
+    with Engine(database, namespace="a") as ours, closing(Engine(database, workflows=[])) as unbound:
         assert ours.start(sums, 1).result(timeout=20) == 20
-        other = theirs.start(sums, 1, namespace="c")
+        other = unbound.start(sums, 1, namespace="c")
         assert ours.start(sums, 2).result(timeout=20) == 30
         assert other.status == "pending"
         assert {run.namespace for run in ours.runs(namespace="a")} == {"a"}

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import random
 import threading
+import zlib
 
 import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Compressed, Engine, Fail, gather, map, step, wait_signal, workflow
+from holdfast.connect.store import open_store
+from holdfast.core.records import Payload
 from holdfast.core.sealed import digest_of, is_sealed
+from holdfast.core.sealed import head as sealed_head
+from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadData, BadOption, RunExists, RunFailed
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
@@ -298,7 +303,7 @@ def test_an_async_engine_does_the_same(database):
         async with AsyncEngine(database) as engine:
             run = await engine.start(producing_text, LARGE)
             assert await run.result(timeout=20) == noise(LARGE)
-            assert len(run.history()[0].data) == LARGE + 2
+            assert len((await run.history())[0].data) == LARGE + 2
             run = await engine.start(listening)
             await run.signal("text", noise(1_000_000))
             assert await run.result(timeout=20) == 1_000_000
@@ -358,3 +363,18 @@ def test_leases_see_large_values_and_bring_them(database):
     assert other.result(timeout=5) == text
     assert (payloads(engine), engine.check()) == (3, [])
     engine.close()
+
+
+def test_a_small_value_that_opens_to_a_huge_one_is_refused(tmp_path):
+    squeezer = zlib.compressobj(9)
+    bomb = b"".join(squeezer.compress(bytes(1024 * 1024)) for _ in range(65)) + squeezer.flush()
+    store = open_store(tmp_path / "test.db")
+    value = sealed_head("", b"z") + bomb
+
+    with pytest.raises(BadData, match="would decompress to more than"):
+        Vault(store).values.open(value, "a value", b"")
+    with pytest.raises(BadData, match="would decompress to more than"):
+        Vault(store).values.content(Payload(bytes(32), "", "z", 10, [bomb]))
+    with pytest.raises(BadData, match="incomplete"):
+        Vault(store).values.open(sealed_head("", b"z") + zlib.compress(b"1" * 100)[:-4], "a value", b"")
+    store.close()

@@ -81,19 +81,6 @@ def test_a_step_that_was_added_before_a_recorded_one_does_no_harm(database, cloc
     assert calls == ["a", "b", "c"]
 
 
-def test_a_step_that_was_removed_does_no_harm(database, clock):
-    @workflow(name="flow")
-    async def old() -> list:
-        return [await a(), await b(), await wait_signal("go")]
-
-    @workflow(name="flow")
-    async def new() -> list:
-        return [await a(), await wait_signal("go"), await c()]
-
-    run_id = first_half(database, clock, old)
-    assert second_half(database, clock, new, run_id) == ["a", None, "c"]
-
-
 def test_code_that_diverged_is_stuck_until_it_is_mended(database, clock):
     @workflow(name="flow")
     async def old() -> list:

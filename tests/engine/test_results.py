@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from holdfast import AsyncEngine, step, workflow
 from holdfast.engine import results
 from holdfast.errors import RunFailed
+from tests.engine.waiting import wait_until
 
 tries: dict[int, int] = {}
 
@@ -21,6 +24,20 @@ async def tried(n: int) -> int:
     return n
 
 
+release = threading.Event()
+
+
+@step
+def until_released() -> str:
+    assert release.wait(60)
+    return "released"
+
+
+@workflow
+async def waiting_for_release() -> str:
+    return await until_released()
+
+
 @workflow
 async def asked_for_together(n: int) -> int:
     return await tried(n)
@@ -29,6 +46,7 @@ async def asked_for_together(n: int) -> int:
 @pytest.fixture(autouse=True)
 def fresh():
     tries.clear()
+    release.clear()
 
 
 @pytest.fixture
@@ -82,6 +100,27 @@ def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):
 
     assert [outcome(run) for run in runs if run.id] == ["failed" if n % 7 == 3 else n for n in range(20)]
     assert len(engine._parts.results._expected) <= 5
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeypatch, is_held):
+    monkeypatch.setattr(results, "WATCHED", 60.0)
+    looks = []
+    client, waits = engine._parts.client, engine._parts.results
+    get, fetch = client.get, waits.fetch
+    monkeypatch.setattr(client, "get", lambda run_id: (looks.append(run_id), get(run_id))[1])
+    monkeypatch.setattr(waits, "fetch", lambda run_id, read: (found := fetch(run_id, read)) and (looks.append(run_id), found)[1])
+    run = engine.start(waiting_for_release)
+    if not is_held:
+        monkeypatch.setattr(waits, "is_held", lambda run_id: False)
+    with ThreadPoolExecutor() as pool:
+        result = pool.submit(run.result, timeout=60)
+        wait_until(engine, lambda: run.id in waits._waiting and (is_held or looks))
+        seen_before_the_end = list(looks)
+        release.set()
+
+        assert result.result(timeout=60) == "released"
+    assert seen_before_the_end == ([] if is_held else [run.id])
 
 
 def test_the_same_without_blocking(database):

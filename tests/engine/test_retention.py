@@ -239,8 +239,8 @@ def test_an_async_engine_has_the_same(database):
         async with AsyncEngine(database) as engine:
             await (await engine.start(short_lived, 1)).result(timeout=20)
             await engine.retention("all", older_than=0)
-            assert [rule.name for rule in engine.retentions()] == ["all"]
-            assert engine.preview_retention()[0].runs == 1
+            assert [rule.name for rule in await engine.retentions()] == ["all"]
+            assert (await engine.preview_retention())[0].runs == 1
             assert await engine.retain() == 1
             await engine.remove_retention("all")
             assert (await engine.check_payloads()).payloads == 0

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 import holdfast
-from holdfast import Engine, Fail, Retry, step, workflow
+from holdfast import AsyncEngine, Engine, Fail, Retry, step, workflow
 from holdfast.errors import BadOption, NotEncodable, RunFailed, StepFailed, WrongType
 from tests.engine.databases import execute
 from tests.engine.waiting import PATIENCE, wait_until
@@ -331,6 +331,66 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
 
     assert engine.start(bank).result(timeout=20) == 5
     assert execute(database, "SELECT total FROM account") == [(5,)]
+
+
+@step(transactional=True)
+def close_the_connection() -> None:
+    connection = holdfast.connection()
+    type(connection).__mro__[1].close(connection)  # by the method of the driver: that of the connection refuses
+
+
+@step(transactional=True)
+def count_with_the_connection() -> int:
+    [[count]] = holdfast.connection().execute("SELECT 7").fetchall()
+    return count
+
+
+@workflow
+async def closing_its_connection() -> int:
+    with contextlib.suppress(StepFailed):
+        await close_the_connection.aio()
+    return await count_with_the_connection.aio()
+
+
+def test_a_transactional_step_that_closes_its_connection_fails_alone(engine):
+    run = engine.start(closing_its_connection)
+
+    assert run.result(timeout=30) == 7
+    assert [event.kind for event in run.history()][:2] == ["step_failed", "step_completed"]
+    assert b"transactional step" in (run.history()[0].error or b"")
+
+
+def test_a_transactional_step_of_an_async_engine_that_closes_its_connection_fails_alone(database):
+    async def main() -> int:
+        async with AsyncEngine(database, workflows=[closing_its_connection]) as engine:
+            run = await engine.start(closing_its_connection)
+            return await run.result(timeout=30)
+
+    assert asyncio.run(main()) == 7
+
+
+def test_a_run_that_a_transactional_step_starts_commits_with_its_record(engine):
+    @workflow
+    async def follow(number: int) -> int:
+        return number
+
+    @step(transactional=True)
+    def start_next(number: int, fails: bool) -> str:
+        run = engine.start(follow, number, connection=holdfast.connection())
+        if fails:
+            raise ValueError("no")
+        return run.id
+
+    @workflow
+    async def lead() -> str:
+        with contextlib.suppress(StepFailed):
+            await start_next.aio(1, True)
+        return await start_next.aio(2, False)
+
+    follower = engine.start(lead).result(timeout=20)
+
+    assert engine.run(follower).result(timeout=20) == 2
+    assert [run.id for run in engine.runs(workflow="follow")] == [follower]
 
 
 def test_a_transactional_step_is_a_plain_function():

@@ -220,7 +220,7 @@ def test_a_coroutine_can_tail_too(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
             run = await engine.start(stuttering, ["a"])
-            return [frame.value async for frame in engine.tail(run.id)], engine.streams(run.id)[-1].reason
+            return [frame.value async for frame in engine.tail(run.id)], (await engine.streams(run.id))[-1].reason
 
     assert asyncio.run(main()) == (["a", "a"], "completed")
 

@@ -9,19 +9,20 @@ import json
 import logging
 import threading
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
 from holdfast.connect.store import open_store
 from holdfast.engine.moving import copy_store
+from holdfast.engine.news import News
 from holdfast.errors import BadCursor, BadOption, EngineClosed, KeyMissing, StoreBusy, SubscriptionExists, SubscriptionNotFound
 from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Plan
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.harness import abandon
 from holdfast.testing.ledger import Ledger
 from tests.engine.databases import execute
+from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_for, wait_until
 from tests.store import furniture
 
@@ -54,6 +55,11 @@ def all_of(engine, **options):
 
 def ends(ids):
     return [(run_id, 2) for run_id in ids]
+
+
+@pytest.fixture(autouse=True)
+def deliver_to_loopback(monkeypatch):
+    monkeypatch.setenv("HOLDFAST_WEBHOOK_HOSTS", "127.0.0.1")
 
 
 # By cursor
@@ -91,6 +97,49 @@ def test_whoever_follows_hears_what_comes(engine):
     assert list(engine.events(after="now", follow=True, timeout="10ms")) == []
 
 
+def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
+    """A commit wakes all who follow, so one of their own would keep them awake for ever."""
+    run_some(engine, 1)
+    asked = []
+    consume = engine._parts.subscriptions.consume
+    monkeypatch.setattr(engine._parts.subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1])
+
+    assert engine.consume("me", lambda events, connection: None, follow=True, timeout="200ms") == 2
+
+    assert len(asked) == 2  # the events, and that there are no more
+
+
+def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, monkeypatch):
+    async def main():
+        async with AsyncEngine(database, grace=1) as engine:
+            await (await engine.start(plain, 1)).result(timeout=20)
+            subscriptions = (await engine._opened())._parts.subscriptions
+            consume, asked = subscriptions.consume, []
+            monkeypatch.setattr(subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1])
+            assert await engine.consume("me", lambda events, connection: None, follow=True, timeout="200ms") == 2
+            return len(asked)
+
+    assert asyncio.run(main()) == 2
+
+
+def test_a_coroutine_that_hears_something_while_it_is_cancelled_is_cancelled():
+    async def main():
+        listener = News().listen_async()
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.create_task(listener.wait(60))
+        for _ in range(3):  # turns of the loop, until it waits
+            turn = loop.create_future()
+            loop.call_soon(turn.set_result, None)
+            await turn
+        loop.call_soon(listener._event.set)
+        loop.call_soon(waiting.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        listener.close()
+
+    asyncio.run(main())
+
+
 def test_a_coroutine_can_follow_too(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
@@ -99,7 +148,7 @@ def test_a_coroutine_can_follow_too(database):
                 assert event.run_id == run.id
                 break
             await engine.consume("you", lambda events, connection: None)
-            return [one.name for one in engine.subscriptions()], [event.seq async for event in engine.events(name="you")]
+            return [one.name for one in await engine.subscriptions()], [event.seq async for event in engine.events(name="you")]
 
     assert asyncio.run(main()) == (["me", "you"], [])
 
@@ -261,49 +310,6 @@ def test_a_name_that_moves_house_misses_nothing(database, tmp_path):
 
 
 # Webhooks
-
-
-class Receiver:
-    """Somebody to whom events are delivered, and who may refuse them."""
-
-    def __init__(self):
-        self.heard, self.answers, self.came, self.may_answer = [], [], threading.Event(), threading.Event()
-        self.may_answer.set()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.heard.append((dict(self.headers), body))
-                receiver.came.set()
-                receiver.may_answer.wait(60)
-                answer = receiver.answers.pop(0) if receiver.answers else 204
-                self.send_response(answer)
-                if answer == 302:
-                    self.send_header("Location", "/elsewhere")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?x=1"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self.thread.start()
-
-    def wait(self, count):
-        """Wait until so many deliveries have come."""
-        while len(self.heard) < count:
-            self.came.clear()
-            assert len(self.heard) >= count or self.came.wait(60), self.heard
-
-    def events(self):
-        return [(event["run_id"], event["seq"]) for event in (json.loads(body) for _, body in self.heard)]
-
-    def close(self):
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from holdfast.errors import (
     WaitNotFound,
 )
 from tests.engine.waiting import one_lease as one
+from tests.engine.waiting import unseal
 
 
 @pytest.fixture
@@ -346,6 +347,7 @@ def test_the_same_for_asyncio(database):
 def test_what_a_run_waits_for_moves_with_it(idle, holder, run, clock, tmp_path):
     one(holder).suspend("go", timeout="1h", on_timeout="expire")
     idle.export(run.id, tmp_path / "moved.db")
+    unseal(tmp_path / "moved.db")
     moved = Engine(tmp_path / "moved.db", clock=clock)
     clock.advance("1h")
     with moved.leases(workflows=["render"]) as leases:

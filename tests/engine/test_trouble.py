@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 import random
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 import holdfast
-from holdfast import Engine, step, wait_signal, workflow
+from holdfast import Engine, info, reserve, spend, step, sync, wait_signal, workflow
 from holdfast.core.records import Event
-from holdfast.errors import CodecMismatch, LeaseLost, RunNotFound, StoreFull
-from holdfast.store.contract import Advance, EndSession
+from holdfast.errors import CodecMismatch, LeaseLost, RunNotFound, StoreFull, StoreGone, StoreUnavailable
+from holdfast.store.contract import Advance, AppendFrames, EndSession
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 
@@ -45,29 +49,126 @@ def limit_pages(engine, extra):
     db.rows(f"PRAGMA max_page_count = {used + extra}")
 
 
+@contextmanager
+def logged(text):
+    """Yield an event that is set when Holdfast logs a message with that text."""
+    found = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record):
+            if text in record.getMessage():
+                found.set()
+
+    listener = Listener()
+    logger = logging.getLogger("holdfast")
+    logger.addHandler(listener)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(listener)
+
+
+@contextmanager
+def disk_full_for_reservations(engine, database):
+    """Let every new reservation find a full disk, while all other writes find room."""
+    if not database.startswith("postgresql:"):
+        execute(database, "CREATE TABLE ballast (data BLOB)")
+        execute(
+            database,
+            "CREATE TRIGGER disk_full BEFORE INSERT ON holdfast.reservation"
+            " BEGIN INSERT INTO ballast VALUES (zeroblob(1000000)); END",
+        )
+        limit_pages(engine, 30)
+        yield
+        limit_pages(engine, 1_000_000)
+        return
+    execute(
+        database,
+        "CREATE FUNCTION holdfast.disk_full() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$",
+    )
+    execute(
+        database,
+        "CREATE TRIGGER disk_full BEFORE INSERT ON holdfast.reservation FOR EACH ROW EXECUTE FUNCTION holdfast.disk_full()",
+    )
+    try:
+        yield
+    finally:
+        execute(database, "DROP FUNCTION holdfast.disk_full CASCADE")  # the next test uses the same database
+
+
 @pytest.mark.sqlite_only
 def test_a_full_disk_stops_a_run_for_as_long_as_it_is_full(engine):
     engine.start(filling, 10).result(timeout=20)
-    told = threading.Event()
-    import logging
-
-    class Listen(logging.Handler):
-        def emit(self, record):
-            if "cannot be written" in record.getMessage():
-                told.set()
-
-    listener = Listen()
-    logging.getLogger("holdfast").addHandler(listener)
     limit_pages(engine, 30)
-    run = engine.start(filling, 500_000)
-    assert told.wait(20)
+    with logged("cannot be written") as told:
+        run = engine.start(filling, 500_000)
+        assert told.wait(20)
     assert run.status == "running"
     assert [event.step for event in run.history()] == ["note"]
 
     limit_pages(engine, 1_000_000)
     assert run.result(timeout=30) == 2
     assert [event.kind for event in run.history()] == ["step_completed"] * 3 + ["run_completed"]
-    logging.getLogger("holdfast").removeHandler(listener)
+
+
+@step(retries=0)
+async def reserving() -> int:
+    async with reserve(tokens=5):
+        spend(tokens=3)
+    return 3
+
+
+@step(retries=0)
+def reserving_in_a_thread() -> int:
+    with reserve(tokens=5):
+        sync.spend(tokens=3)
+    return 3
+
+
+@workflow
+async def reserving_run() -> int:
+    return await reserving()
+
+
+@workflow
+def reserving_run_in_a_thread() -> int:
+    return reserving_in_a_thread()
+
+
+@pytest.mark.parametrize("work", [reserving_run, reserving_run_in_a_thread])
+def test_a_full_disk_delays_a_reservation_and_fails_nothing(engine, database, work):
+    with disk_full_for_reservations(engine, database), logged("cannot set anything aside") as told:
+        run = engine.start(work, budget={"tokens": 10})
+        assert told.wait(20)
+        assert run.status == "running"
+        assert run.history() == []
+
+    assert run.result(timeout=30) == 3
+    assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
+    assert engine.spending(run.id).total == {"tokens": 3}
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_deleted_file_refuses_starts_and_stops_the_worker(database, suffix, caplog):
+    with Engine(database, grace=0.1) as engine:
+        acknowledged = engine.start(filling, 10)
+        assert acknowledged.result(timeout=20) == 2
+        os.rename(database + suffix, f"{database}.away")
+
+        with pytest.raises(StoreGone, match="was deleted or moved"):
+            engine.start(filling, 1)
+        with pytest.raises(StoreGone):
+            engine.run(acknowledged.id).status  # noqa: B018
+    assert "was deleted or moved" in caplog.text
+    assert not os.path.exists(f"{database}{suffix}")  # no empty file took its place
+    if suffix == "":
+        os.rename(f"{database}.away", database)
+    again = Engine(database)
+    assert again.run(acknowledged.id).status == "completed"
+    assert again.check() == []
+    again.close()
 
 
 @pytest.mark.sqlite_only
@@ -119,9 +220,15 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
 def test_a_payload_that_was_tampered_with_is_an_error_not_a_guess(database, engine):
     run = engine.start(filling, 1)
     run.result(timeout=20)
-    execute(database, "UPDATE holdfast.run SET result = :result WHERE id = :id", result=b"{nonsense", id=run.id)
+    update = "UPDATE holdfast.run SET result = :result WHERE id = :id"
+    execute(database, update, result=b"{nonsense", id=run.id)
+
     with pytest.raises(holdfast.errors.BadData):
         run.result(timeout=20)
+    (finding,) = engine.check()
+    assert f"{run.id}, column result" in finding
+
+    execute(database, update, result=b"2", id=run.id)
 
 
 def test_a_tampered_history_makes_a_run_stuck(database, clock):
@@ -153,3 +260,146 @@ def test_a_result_that_breaks_its_own_promise_fails_the_step(engine):
 
     with pytest.raises(holdfast.errors.RunFailed, match="WrongType"):
         engine.start(believe).result(timeout=20)
+
+
+BEGUN, GO_ON = threading.Event(), threading.Event()
+
+
+@step(name="trouble.slow")
+def slow() -> int:
+    BEGUN.set()
+    assert GO_ON.wait(20)
+    return 1
+
+
+@workflow(name="trouble.surprised")
+async def surprised() -> int:
+    return await slow()
+
+
+def test_a_history_with_a_line_that_its_holder_does_not_know_is_read_again(engine, database):
+    BEGUN.clear()
+    GO_ON.clear()
+    run = engine.start(surprised)
+    assert BEGUN.wait(20)
+    execute(
+        database,
+        "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, at)"
+        " VALUES (:run_id, 1, 'step_completed', 'trouble.slow', 1, :data, 1)",
+        run_id=run.id,
+        data=b"7",
+    )
+    GO_ON.set()
+
+    assert run.result(timeout=20) == 7
+    assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
+
+
+append_failed = threading.Event()
+both_emitted = threading.Event()
+
+
+@step
+async def emit_twice() -> int:
+    holdfast.emit(1)
+    await asyncio.to_thread(append_failed.wait)
+    holdfast.emit(2)
+    both_emitted.set()
+    if info().generation == 1:
+        await asyncio.Event().wait()
+    return 2
+
+
+@workflow
+async def emitting() -> int:
+    return await emit_twice()
+
+
+def test_output_that_waits_for_the_store_is_written_before_the_run_is_released(engine, monkeypatch):
+    store = engine._parts.store
+    apply, glance = store.apply, store.glance
+    failures = iter(range(5))
+    append_failed.clear()
+    both_emitted.clear()
+
+    def fail_first_appends(batch):
+        if any(isinstance(op, AppendFrames) for op in batch) and next(failures, None) is not None:
+            append_failed.set()
+            raise StoreUnavailable(reason="the store is in trouble")
+        return apply(batch)
+
+    def fail_once(run_id):
+        monkeypatch.setattr(store, "glance", glance)
+        raise StoreUnavailable(reason="the store is in trouble")
+
+    monkeypatch.setattr(store, "apply", fail_first_appends)
+    run = engine.start(emitting)
+    assert both_emitted.wait(20)
+    monkeypatch.setattr(store, "glance", fail_once)
+    worker = engine._parts.worker
+    worker.loop.call_soon_threadsafe(worker.drivers[run.id].knock)
+
+    assert run.result(timeout=30) == 2
+    streams = {}
+    for frame in engine.read(run.id):
+        streams.setdefault(frame.stream, []).append(frame.value)
+    assert list(streams.values()) == [[1, 2], [1, 2]]
+
+
+commit_failed = threading.Event()
+commit_done = threading.Event()
+
+
+@step
+async def emit_around_the_trouble() -> int:
+    holdfast.emit(1)
+    await asyncio.to_thread(commit_failed.wait)
+    holdfast.emit(2)
+    await asyncio.to_thread(commit_done.wait)
+    return 1
+
+
+@step
+async def end_at_once() -> int:
+    return 2
+
+
+@workflow
+async def emitting_beside() -> list[int]:
+    return list(await holdfast.gather(emit_around_the_trouble(), end_at_once()))
+
+
+def test_output_does_not_overtake_a_commit_that_carries_earlier_output(engine, monkeypatch):
+    store = engine._parts.store
+    apply = store.apply
+    failures = iter(range(3))
+    commit_failed.clear()
+    commit_done.clear()
+
+    def fail_first_commits(batch):
+        carries_output = any(isinstance(op, Advance) and op.output is not None for op in batch)
+        if carries_output and next(failures, None) is not None:
+            commit_failed.set()
+            raise StoreUnavailable(reason="the store is in trouble")
+        answers = apply(batch)
+        if carries_output:
+            commit_done.set()
+        return answers
+
+    monkeypatch.setattr(store, "apply", fail_first_commits)
+    run = engine.start(emitting_beside)
+
+    assert run.result(timeout=30) == [1, 2]
+    assert [frame.value for frame in engine.read(run.id)] == [1, 2]
+
+
+def test_the_crash_limit_of_a_worker_applies_when_something_else_ends_its_session(database):
+    BEGUN.clear()
+    GO_ON.clear()
+    with Engine(database, crash_limit=1, workflows=[surprised]) as engine:
+        run = engine.start(surprised)
+        assert BEGUN.wait(20)
+        engine._parts.store.apply([EndSession(run.record.session_id, crashed=True)])
+
+        assert run.status == "stuck"
+        GO_ON.set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from contextlib import closing
 
 import pytest
 
@@ -250,6 +252,19 @@ def test_an_outsider_with_the_token_resumes_a_run(engine):
         engine.deliver(wait_id, token)
 
 
+def test_a_satisfied_wait_is_closed_before_a_worker_claims_its_run(database):
+    with Engine(database) as engine:
+        run = parked(engine, callback)
+        wait_id, token = handed_out(engine, run)
+    client = Engine(database)  # it is not entered, so it has no worker
+    assert client.deliver(wait_id, token, payload=1).effect == "satisfied"
+    with pytest.raises(WaitClosed, match="its signals"):
+        client.deliver(wait_id, token, payload=2)
+    client.close()
+    with Engine(database, workflows=[callback]) as engine:
+        assert engine.run(run.id).result(timeout=20) == ["signals", 1, None]
+
+
 def test_early_signals_are_kept_for_the_wait(engine):
     run = engine.start(late_callback)
     wait_id, token = handed_out(engine, run)
@@ -291,6 +306,70 @@ def test_a_token_outlives_its_key_by_the_grace_and_operators_get_a_new_one(datab
         with pytest.raises(TokenRefused):
             engine.deliver(wait_id, token)
         assert engine.deliver(wait_id, engine.wait_token(wait_id)).effect == "kept"
+
+
+def test_a_token_made_after_a_rotation_outlives_the_old_key(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = parked(engine, late_callback)
+        wait_id, _ = handed_out(engine, run)
+        engine.rotate_key(grace="1h")
+        token = engine.wait_token(wait_id)
+        clock.advance("61m")
+
+        assert engine.deliver(wait_id, token).effect == "kept"
+
+
+ready, told_to_go_on, made_both = threading.Event(), threading.Event(), threading.Event()
+tokens: list[str] = []
+
+
+@step
+async def stays_at_work() -> None:
+    ready.set()
+    assert await asyncio.to_thread(told_to_go_on.wait, timeout=60)
+
+
+@workflow
+async def makes_tokens_late() -> object:
+    wait = await create_wait("callback")
+    tokens.append(wait.token)
+    await stays_at_work()
+    tokens.append(wait.token)
+    made_both.set()
+    return (await wait_for(wait)).payload
+
+
+@pytest.mark.parametrize("kind", ["Engine", "AsyncEngine"])
+def test_a_token_that_a_held_run_makes_after_a_rotation_is_signed_with_the_new_key(database, clock, kind):
+    for event in (ready, told_to_go_on, made_both):
+        event.clear()
+    tokens.clear()
+
+    async def play() -> object:
+        async with AsyncEngine(database, clock=clock) as engine:
+            run = await engine.start(makes_tokens_late)
+            await asyncio.to_thread(use, run.id)
+            return await run.result(timeout=20)
+
+    def use(run_id: str) -> None:
+        assert ready.wait(timeout=60)
+        with closing(Engine(database, clock=clock)) as client:
+            client.rotate_key(grace="1h")
+            told_to_go_on.set()
+            assert made_both.wait(timeout=60)
+            clock.advance("61m")
+            (wait,) = (wait for wait in client.waits(run_id) if wait.id)
+            with pytest.raises(TokenRefused):
+                client.deliver(wait.id, tokens[0])
+            client.deliver(wait.id, tokens[1], payload=5)
+
+    if kind == "AsyncEngine":
+        assert asyncio.run(play()) == 5
+        return
+    with Engine(database, clock=clock) as engine:
+        run = engine.start(makes_tokens_late)
+        use(run.id)
+        assert run.result(timeout=20) == 5
 
 
 def test_an_expired_wait_takes_no_more(database, clock):
@@ -521,6 +600,37 @@ def test_a_wait_that_lost_a_race_can_be_waited_for_again(database, clock):
         assert "wait_dropped" in [event.kind for event in run.history()]
 
 
+def test_a_wait_that_a_late_signal_closed_is_open_again_when_something_earlier_won(database, clock):
+    @workflow(name="takes up a wait that was closed")
+    async def again() -> list[object]:
+        wait = await create_wait("callback")
+
+        async def answer() -> object:
+            return (await wait_for(wait)).payload
+
+        async def nobody() -> object:
+            await sleep("1h")
+            return "nobody"
+
+        winner = await first(answer(), nobody())
+        both = await wait_for(count(2, wait, distinct="signals"))
+        return [winner, [signal.payload for signal in both.signals]]
+
+    with Engine(database, clock=clock) as engine:
+        run = parked(engine, again)
+        wait_id, token = handed_out(engine, run)
+    clock.advance("2h")
+    client = Engine(database, clock=clock)  # it has no worker, so the timer is due and has not fired
+    assert client.deliver(wait_id, token, payload=4).effect == "satisfied"
+    with pytest.raises(WaitClosed):
+        client.deliver(wait_id, token, payload=5)
+    client.close()
+    with Engine(database, clock=clock, workflows=[again]) as engine:
+        wait_until(engine, lambda: engine._parts.store.wait(wait_id).closed_at is None)
+        assert engine.deliver(wait_id, token, payload=6).effect in ("kept", "satisfied")
+        assert engine.run(run.id).result(timeout=20) == ["nobody", [4, 6]]
+
+
 def test_two_waits_side_by_side_share_nothing(engine):
     @workflow
     async def both() -> list[list[int]]:
@@ -673,17 +783,22 @@ def test_a_signal_from_a_run_says_from_which(engine):
     assert sorted(run.result(timeout=20)) == sorted(one.id for one in speakers)
 
 
+async def until_it_waits(run):
+    while await run.status() != "waiting":
+        pass
+
+
 def test_the_same_for_asyncio(database):
     async def main() -> None:
         async with AsyncEngine(database) as engine:
             run = await engine.start(callback)
-            await asyncio.to_thread(wait_for_status, engine, run, "waiting")
-            wait_id = next(wait.id for wait in engine.waits(run.id) if wait.id)
-            answer = await engine.deliver(wait_id, engine.wait_token(wait_id), payload=1)
+            await until_it_waits(run)
+            wait_id = next(wait.id for wait in await engine.waits(run.id) if wait.id)
+            answer = await engine.deliver(wait_id, await engine.wait_token(wait_id), payload=1)
             assert (answer.signal, answer.effect) == (1, "satisfied")
             assert (await run.result())[1] == 1
             run = await engine.start(callback)
-            await asyncio.to_thread(wait_for_status, engine, run, "waiting")
+            await until_it_waits(run)
             await engine.release(run.id, by="ann")
             assert await run.result() == ["release", None, "ann"]
 

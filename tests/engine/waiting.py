@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
+
+from holdfast.connect.store import open_store
+from holdfast.store.contract import UnsealStore
 
 PATIENCE = 60.0
 """Seconds after which something that should come to pass will not: long, for nobody waits longer than it takes."""
@@ -41,3 +45,10 @@ def one_lease(leases: Any, **options: Any) -> Any:
     """Claim, and return the one lease that there is."""
     (lease,) = leases.claim(**options)
     return lease
+
+
+def unseal(path) -> None:
+    """Let a database accept writes that an export has sealed."""
+    with closing(open_store(path, sealed=True)) as store:
+        (seal,) = store.apply([UnsealStore()])
+    assert seal is not None

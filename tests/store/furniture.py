@@ -68,8 +68,8 @@ def ends(store, *graphs):
     ]
 
 
-def compose(data, results, fetch):
-    return msgspec.json.encode([msgspec.json.decode(results[name]) for name in sorted(results)]), []
+def compose(run_id, data, results, fetch):
+    return msgspec.json.encode([msgspec.json.decode(results[name][1]) for name in sorted(results)]), []
 
 
 @contextmanager

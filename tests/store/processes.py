@@ -13,7 +13,7 @@ from holdfast.core.records import Event, Kind, NewRun, Route, Session
 from holdfast.core.status import Status
 from holdfast.errors import EngineClosed
 from holdfast.store import contract as c
-from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite import SqliteStore, slots
 
 ENOUGH = 50
 """How many runs somebody must get done while others do the same: less is to starve."""
@@ -22,8 +22,8 @@ ROUTE = Route("default", "greet", "1", "default")
 
 
 def main() -> None:
-    name, path, driver = sys.argv[1:]
-    globals()[name](SqliteStore(path, driver=driver))
+    name, path, driver, *arguments = sys.argv[1:]
+    globals()[name](SqliteStore(path, driver=driver), *arguments)
 
 
 def say(what: object) -> None:
@@ -74,6 +74,54 @@ def live(store: SqliteStore) -> None:
     store.apply([c.StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
     say(session.id)
     sys.stdin.readline()
+
+
+def lose(store: SqliteStore, how: str) -> None:
+    """Take a slot and do to its file what *how* says; restore it when told to, and live until killed."""
+    slot = store.take_slot()
+    open_session(store, slot)
+    path = store.path + "-sessions"
+    {"read": _read, "delete": os.remove, "replace": _replace, "close": _close, "fork": _leave_a_child}[how](path)
+    say("lost")
+    sys.stdin.readline()
+    say(store.keep_slot(slot))
+    sys.stdin.readline()
+
+
+def lose_posix(store: SqliteStore, how: str) -> None:
+    """The same with POSIX locks, as on systems that have no others."""
+    slots._SET_LOCK = None
+    lose(store, how)
+
+
+def _read(path: str) -> None:
+    with open(path, "rb") as file:
+        file.read()
+
+
+def _replace(path: str) -> None:
+    os.rename(path, path + ".old")
+    with open(path, "wb"):
+        pass
+
+
+def _close(path: str) -> None:
+    """Close what is open on the file, as a program does that becomes a daemon."""
+    for number in os.listdir("/proc/self/fd"):
+        if os.path.realpath(f"/proc/self/fd/{number}") == os.path.realpath(path):
+            os.close(int(number))
+
+
+def _leave_a_child(path: str) -> None:
+    """Fork a child that outlives this process: until the test closes its input."""
+    ready, tell = os.pipe()
+    if os.fork() == 0:
+        os.write(tell, b"!")
+        for number in (1, 2, ready, tell):
+            os.close(number)
+        os.read(0, 1)
+        os._exit(0)
+    os.read(ready, 1)
 
 
 def fork(store: SqliteStore) -> None:

@@ -58,8 +58,26 @@ class OnPolledPostgres(OnPostgres):
             return super().hears(store)
 
 
+def begin_again(connection):
+    connection.pgconn.exec_(b"COMMIT")
+    connection.pgconn.exec_(b"BEGIN")
+
+
+QUIETLY = "DO $$ BEGIN PERFORM set_config('statement_timeout', '1s', false); END $$"
+
+
 class TestPostgres(OnPostgres, StoreContract):
-    pass
+    misuses = {  # noqa: RUF012
+        "set": lambda connection: connection.execute("SET statement_timeout TO '1s'"),
+        "set quietly": lambda connection: connection.execute(QUIETLY),
+        "forget statements": lambda connection: connection.execute("DEALLOCATE ALL"),
+        "roll back all": lambda connection: connection.execute("SELECT pg_terminate_backend(pg_backend_pid())"),
+        "close cursors": lambda connection: connection.execute("CLOSE ALL"),
+        "commit below the driver": lambda connection: connection.pgconn.exec_(b"COMMIT"),
+        "roll back below the driver": lambda connection: connection.pgconn.exec_(b"ROLLBACK"),
+        "begin again below the driver": begin_again,
+        "close cursors below the driver": lambda connection: connection.pgconn.exec_(b"CLOSE ALL"),
+    }
 
 
 def test_whatever_is_done_the_store_does_what_the_model_says(postgres_server):

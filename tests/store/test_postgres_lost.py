@@ -4,6 +4,7 @@ import itertools
 import threading
 from contextlib import closing, contextmanager
 
+import msgspec
 import psycopg
 import pytest
 
@@ -74,6 +75,10 @@ def gist(answer):
         return (answer.data, gist(answer.started))
     if isinstance(answer, c.Staged | c.Settled):
         return [(born.run.id, gist(born.started)) for born in answer.born]
+    if isinstance(answer, c.Spent):
+        return (answer.counted, answer.breach)
+    if isinstance(answer, c.Leased):
+        return gist(answer.run)
     return answer.id if isinstance(answer, Run) else answer
 
 
@@ -102,6 +107,21 @@ def test_wherever_the_connection_is_lost_it_is_as_if_it_had_not_been(postgres_se
         _, told, found = play(postgres_server, tmp_path_factory.mktemp("wire"), kind, word, loses)
         assert (word, told) == (word, answers)
         assert (word, found) == (word, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_a_crash_between_two_writes_the_first_use_of_a_statement_reconnects(postgres_server, tmp_path_factory, kind):
+    _, answers, expected = play(postgres_server, tmp_path_factory.mktemp("wire"), kind)
+
+    with wired(postgres_server, tmp_path_factory.mktemp("wire")) as (store, url, line):
+        ops = KINDS[kind](store)
+        line.crash()
+        store.apply([c.Beat("s1", 10**9)])
+        line.crash()
+
+        told = store.apply(ops)
+
+        assert (gist(told), picture(url)) == (answers, expected)
 
 
 @pytest.fixture
@@ -207,6 +227,27 @@ class TestKilled:
         kill(postgres_server, store._messenger._db.pid)
 
         assert other.is_alive(watched) is not False
+        wait_until(lambda: other.is_alive(watched))
+        store.free_slot(slot)
+        wait_until(lambda: other.is_alive(watched) is False)
+
+    def test_who_beats_without_a_lock_is_alive(self, store):
+        silent = session(store, slot=4711)  # locked by no connection
+        wait_until(lambda: store.is_alive(silent) is False)
+
+        beating = msgspec.structs.replace(silent, beat_at=silent.beat_at + 1)
+
+        assert store.is_alive(beating) is None
+        wait_until(lambda: store.is_alive(beating) is False)
+
+    def test_a_lost_lock_is_taken_again(self, store, other):
+        slot = store.take_slot()
+        watched = session(other, slot=slot)
+        messenger = store._messenger
+        messenger._do(lambda db: messenger._unlock(db, slot), 10.0)
+
+        wait_until(lambda: store.keep_slot(slot))
+
         wait_until(lambda: other.is_alive(watched))
         store.free_slot(slot)
         wait_until(lambda: other.is_alive(watched) is False)

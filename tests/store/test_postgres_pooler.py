@@ -14,10 +14,10 @@ from holdfast import Engine, sleep, step, wait_signal, workflow
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.conformance import Advancing, Batches, Claiming, Looking, Starting, Transactional
 from tests.store.furniture import wait_until
-from tests.store.pooler import BINARY, pooler
+from tests.store.pooler import pooler
 from tests.store.test_postgres import OnPolledPostgres
 
-pytestmark = pytest.mark.skipif(BINARY is None, reason="there is no pgbouncer on this machine")
+pytestmark = pytest.mark.needs_tool("pgbouncer")
 
 
 @step(name="pooler.note", retries=3, delay="1ms")

@@ -33,6 +33,7 @@ from holdfast.store import clock as clocks
 from holdfast.store import contract as c
 from holdfast.store import queries
 from holdfast.store.sqlite import SqliteStore, slots
+from holdfast.store.sqlite import driver as driver_module
 from holdfast.store.sqlite import store as store_module
 from holdfast.testing.conformance import StoreContract
 from tests.store.processes import ENOUGH
@@ -44,8 +45,23 @@ NEWEST = queries.migrations("sqlite")[-1][0]
 """The newest schema."""
 
 
+def roll_back_all(connection):
+    connection.execute("CREATE TABLE once (x INTEGER PRIMARY KEY)")
+    for _ in range(2):
+        connection.execute("INSERT OR ROLLBACK INTO once (x) VALUES (1)")
+
+
 class OnSqlite(StoreContract):
     driver = ""
+    misuses = {  # noqa: RUF012
+        "set": lambda connection: connection.execute("PRAGMA busy_timeout = 60000"),
+        "attach": lambda connection: connection.execute("ATTACH ':memory:' AS other"),
+        "hook": lambda connection: connection.set_authorizer(None),
+        "back up": lambda connection: connection.backup(sqlite3.connect(":memory:")),
+        "shadow": lambda connection: connection.execute("CREATE TEMP TABLE holdfast_run (id TEXT)"),
+        "drop": lambda connection: connection.execute("DROP TABLE holdfast_budget"),
+        "roll back all": roll_back_all,
+    }
 
     @pytest.fixture
     def open_store(self, tmp_path):
@@ -121,6 +137,35 @@ class TestOpening:
 
         with closing(SqliteStore(path, driver=driver)) as store:
             assert start(store).created
+
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_the_wal_of_a_database_that_was_moved_is_not_deleted(self, path, driver, is_there):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            start(store)
+            path.rename(path.with_suffix(".away"))
+            if is_there:
+                path.touch()
+
+            with pytest.raises(StoreUnavailable, match="put the database back"):
+                SqliteStore(path, driver=driver)
+
+            path.with_suffix(".away").rename(path)
+            with closing(SqliteStore(path, driver=driver)) as again:
+                assert again.run("r1") is not None
+
+    def test_a_connection_never_creates_a_file(self, path, driver):
+        with pytest.raises(StoreUnavailable):
+            driver_module.connection_type(driver)(str(path))
+
+        assert not path.exists()
+
+    @pytest.mark.parametrize("name", ["100%25.db", "a?mode=memory", "a#b", "é ü.db"])
+    def test_a_file_may_have_any_name(self, tmp_path, driver, name):
+        with closing(SqliteStore(tmp_path / name, driver=driver)) as store:
+            assert start(store).created
+            assert store.run("r1") is not None
+
+        assert [file.name for file in tmp_path.iterdir() if file.suffix != ".sessions"] == [name]
 
     def test_a_missing_folder_is_told(self, tmp_path, driver):
         with pytest.raises(StoreUnavailable, match="there is no folder"):
@@ -246,12 +291,36 @@ class TestOpening:
         with closing(SqliteStore(path)) as store:
             assert store.facts()["driver"] == "sqlite3"
 
+    def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            start(store)
+            assert {os.stat(f"{path}{suffix}").st_mode & 0o777 for suffix in ("", "-wal", "-shm")} == {0o600}
+            assert not any("chmod" in warning for warning in store.facts().get("warnings", []))
+        os.chmod(path, 0o644)
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            assert os.stat(path).st_mode & 0o777 == 0o644
+            assert any(f"chmod 600 {path}" in warning for warning in store.facts()["warnings"])
+
+    def test_the_safest_library_is_used_where_it_is_asked_for(self, path, monkeypatch):
+        pytest.importorskip("apsw")
+        monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
+        monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.2")
+        with closing(SqliteStore(path, driver="safest")) as store:
+            assert store.facts()["driver"] == "apsw"
+        with closing(sqlite3.connect(path)) as connection, closing(SqliteStore(path, driver="safest")) as store:
+            connection.execute("SELECT 1 FROM holdfast_run").fetchall()
+            assert store.facts()["driver"] == "sqlite3"
+        monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.3")
+        with closing(SqliteStore(path, driver="safest")) as store:
+            assert store.facts()["driver"] == "sqlite3"
+
     def test_a_flawed_sqlite_is_pointed_out(self, store, monkeypatch):
         monkeypatch.setattr(type(store._db), "version", "3.40.1")
-        assert "warning" in store.facts()
+        assert "3.51.3" in store.facts()["warnings"][0]
 
         monkeypatch.setattr(type(store._db), "version", "3.53.0")
-        assert "warning" not in store.facts()
+        assert "warnings" not in store.facts()
 
 
 def in_threads(work, count):
@@ -451,6 +520,14 @@ class TestManyAtOnce:
 
         assert store._idle == []
 
+    def test_whoever_looks_for_the_files_while_it_is_closed_hears_that_it_is_closed(self, path, driver):
+        store = SqliteStore(path, driver=driver)
+        start(store)
+        store.close()  # deletes the WAL
+
+        with pytest.raises(EngineClosed):
+            store._refuse_when_gone()
+
     def test_a_closed_store_says_so(self, path, driver):
         store = SqliteStore(path, driver=driver)
         store.close()
@@ -498,7 +575,7 @@ class TestProcesses:
             for _ in range(50):
                 place = mine.take()
                 taken.append(place)
-                assert mine.is_alive(place) is True
+                assert mine.is_alive(place, os.getpid()) is True
 
         in_threads(work, 4)
 
@@ -515,9 +592,10 @@ class TestProcesses:
 
 
 @contextmanager
-def processes(name, path, driver, count, *, waits=True):
+def processes(name, path, driver, count, *arguments, waits=True):
     """Run something of processes.py several times at once; ``said`` is the first line of each."""
-    command = [sys.executable, "-W", "error", str(Path(__file__).with_name("processes.py")), name, str(path), driver]
+    script = str(Path(__file__).with_name("processes.py"))
+    command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
     source = str(Path(c.__file__).parents[3])
     started = [
         subprocess.Popen(

@@ -8,6 +8,9 @@ from contextlib import contextmanager, suppress
 
 SOCKET = ".s.PGSQL.5432"
 REQUEST, ANSWER, SILENCE = "request", "answer", "silence"
+_FIELDS = b"SWARNING\0VWARNING\0C57P02\0Mterminating connection because of crash of another server process\0\0"
+WARNING = b"N" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
+"""The last message of a server process that ends because another one has crashed, or because of an immediate shutdown."""
 
 
 class Wire:
@@ -21,8 +24,8 @@ class Wire:
         self._lines = []
         self.dead = False
         """Whether nobody gets through any more."""
-        self.words = 0
-        """How many words the first connection has said since the last call of ``cut``."""
+        self.said = []
+        """The words that the first connection has said since the last call of ``cut``."""
         self._cut_at, self._loses = 0, REQUEST
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -33,7 +36,17 @@ class Wire:
     def cut(self, word, loses):
         """Cut when the first connection says its *word*-th word from now, or one in which that is said: the request is lost, or
         the answer to it. With SILENCE the request is lost too, and the server is not told that nobody is there any more."""
-        self.words, self._cut_at, self._loses = 0, word, loses
+        self.said, self._cut_at, self._loses = [], word, loses
+
+    def crash(self):
+        """Cut every connection now, while nothing is on its way, as a server does that crashes."""
+        for line in self._lines:
+            line.crash()
+
+    @property
+    def words(self):
+        """How many words that is."""
+        return len(self.said)
 
     @property
     def was_cut(self):
@@ -84,7 +97,7 @@ class _Line:
     def _is_cut(self, word):
         if not self._first:
             return False
-        self._wire.words += 1
+        self._wire.said.append(word)
         at = self._wire._cut_at
         return at in word if isinstance(at, bytes) else at == self._wire.words
 
@@ -94,6 +107,11 @@ class _Line:
                 if self._loses_answer:
                     break
                 self._near.sendall(answer)
+        self.close()
+
+    def crash(self):
+        with suppress(OSError):
+            self._near.sendall(WARNING)
         self.close()
 
     def close(self):

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
-from inspect import isawaitable
 from typing import Any
 
 import msgspec
 
 from holdfast.authoring.code.step import current_step as step_here
 from holdfast.connect.aio import AsyncEngine
-from holdfast.connect.areas.flows import AsyncFlows
 from holdfast.connect.engine import Engine
 from holdfast.core import duration
 from holdfast.core.duration import Duration
@@ -103,6 +102,7 @@ class FlowTool:
             raise BadOption(option="session", why="a flow belongs to a session of an agent: name both")
         if horizon is not None:
             duration.parse(horizon)
+        self._engine = engine
         self._flows: Any = engine.flows
         self._session, self._horizon = checked_text("session", session), horizon
         self.owner = f"agent:{checked_text('agent', agent)}{_BETWEEN}{session}"
@@ -117,7 +117,7 @@ class FlowTool:
 
     def __call__(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
         """Do one action and return what came of it: ``ok`` and the flow, or ``ok: false`` and what was wrong."""
-        if self._is_awaited:
+        if isinstance(self._engine, AsyncEngine):
             raise NotInWorkflow(call="FlowTool", why="the tool of an AsyncEngine is awaited: await tool.aio(arguments)")
         try:
             return _answer(self._asked(arguments))
@@ -126,17 +126,12 @@ class FlowTool:
 
     async def aio(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
         """Do the same on a loop, without holding it up."""
-        if not self._is_awaited:
+        if not isinstance(self._engine, AsyncEngine):
             return await asyncio.to_thread(self, arguments)
-        try:
-            found = self._asked(arguments)
-            return _answer(await found if isawaitable(found) else found)
-        except (UsageError, IllegalMove, TypeError, ValueError, RecursionError) as error:
-            return self._refusal(error, arguments)
-
-    @property
-    def _is_awaited(self) -> bool:
-        return isinstance(self._flows, AsyncFlows)
+        tool = copy(self)
+        tool._engine = await self._engine._opened()
+        tool._flows = tool._engine.flows
+        return await self._engine._aside(tool, arguments)
 
     def _refusal(self, error: Exception, arguments: Any) -> dict[str, Any]:
         """Return what a model is told about its mistake."""
@@ -170,7 +165,7 @@ class FlowTool:
         return flow if ends.get(given["action"]) == (last.kind, last.payload) else None
 
     def _asked(self, arguments: Any) -> Any:
-        """Do what is asked for; the answer is a flow, or several, or, from an AsyncEngine, still to be awaited."""
+        """Do what is asked for; the answer is a flow, or several."""
         given = _read(arguments)
         action = given.pop("action", None)
         if action not in ACTIONS:

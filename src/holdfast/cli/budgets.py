@@ -46,6 +46,8 @@ AMOUNT = AmountValue()
 @click.pass_context
 def budgets(ctx: click.Context) -> None:
     """List the budgets with their limits and what is used of them."""
+    if ctx.invoked_subcommand != "report":
+        desk().concerns_all("budgets")
     if ctx.invoked_subcommand is None:
         with desk().opened() as office:
             _print_all(office.store.budgets())

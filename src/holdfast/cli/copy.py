@@ -28,14 +28,16 @@ Examples:
 @click.argument("target")
 @printing
 def copy(source: str, target: str) -> None:
-    """Copy all that the database SOURCE holds to the new or empty database TARGET, where the runs go on; then compare both.
+    """Copy all that the database SOURCE holds to the new or empty database TARGET, where the runs go on; compare both, and seal
+    SOURCE.
 
     SOURCE and TARGET are paths or URLs. Nobody may work on them meanwhile. If it is interrupted, TARGET cannot be used until
-    the same command has been given again."""
+    the same command has been given again. SOURCE takes no more writes afterwards: see `db unseal`."""
+    desk().concerns_all("db copy")
     if _same_file(source, target):
         raise click.UsageError("SOURCE and TARGET are the same database")
     must_be_there(source, "SOURCE is the path or the URL of one")
-    store, codec = _open_source(source)
+    store, codec = open_as_it_is(source)
     with closing(store), _shown(store) as progress:
         moved = copy_store(store, lambda: open_store(target, half_copied=True, codec=codec), progress)
     _tell(moved)
@@ -52,13 +54,13 @@ def _same_file(source: str, target: str) -> bool:
     )
 
 
-def _open_source(url: str) -> tuple[Store, str]:
-    """Open a database whatever its codec is, and say which: data is copied as it is."""
+def open_as_it_is(url: str) -> tuple[Store, str]:
+    """Open a database whatever its codec is, and say which: data is copied as it is. It may be sealed."""
     try:
-        return open_store(url, create=False), JsonCodec.name
+        return open_store(url, create=False, sealed=True), JsonCodec.name
     except CodecMismatch as error:
         codec = str(error.facts["stored"])
-        return open_store(url, create=False, codec=codec), codec
+        return open_store(url, create=False, sealed=True, codec=codec), codec
 
 
 @contextmanager
@@ -84,7 +86,8 @@ def _tell(moved: Moved) -> None:
     print_table(("", "SOURCE", "TARGET"), [(name, *_both(name, moved)) for name in _names(moved)])
     if moved.same:
         runs = sum(moved.target.runs.values())
-        print(f"{runs} {'run' if runs == 1 else 'runs'} copied; both sides are the same. From now on work on TARGET only.")
+        print(f"{runs} {'run' if runs == 1 else 'runs'} copied; both sides are the same.")
+        print("SOURCE is sealed and takes no more writes: from now on work on TARGET.")
 
 
 def _names(moved: Moved) -> list[str]:

@@ -9,27 +9,32 @@ from holdfast.cli.desk import Office, desk, need_command, printing, without_secr
 from holdfast.cli.output import print_fields, print_json
 from holdfast.cli.progress import counting, measuring
 from holdfast.cli.rekey import rekey
+from holdfast.cli.unseal import unseal
 from holdfast.store.contract import ENCRYPTION
 
 
 @click.group(
-    short_help="Check, describe, copy or rekey the database.", epilog="Example: holdfast db check", invoke_without_command=True
+    short_help="Check, describe, copy, unseal or rekey the database.",
+    epilog="Example: holdfast db check",
+    invoke_without_command=True,
 )
 @click.pass_context
 def db(ctx: click.Context) -> None:
-    """Look after the database: `db check`, `db info`, `db copy`, `db rekey`."""
+    """Look after the database: `db check`, `db info`, `db copy`, `db unseal`, `db rekey`."""
     need_command(ctx)
+    desk().concerns_all("db")
 
 
 @db.command(epilog="Example: holdfast --db orders.db db check")
 @printing
 def check() -> None:
-    """Check the file, every law that the data must keep, and every value that is kept apart; exit 1 when one is broken.
+    """Check the file, every row of every table, every law that the data must keep, and every value that is kept apart; exit 1
+    when something is wrong.
 
     It also says which keys data is encrypted with. What is under a key that is not known here is not looked into."""
     with desk().opened() as office:
         with measuring("laws") as progress:
-            broken = office.store.check(progress)
+            broken = office.engine._parts.check(progress)
         with counting("{} payloads opened") as progress_payloads:
             payloads = office.engine.check_payloads(progress_payloads)
         broken += payloads.damaged
@@ -51,12 +56,18 @@ def check() -> None:
 def info() -> None:
     """Say what is known about the database: driver, version, size, settings, how many runs."""
     with desk().opened() as office:
-        facts, counts = {**office.store.facts(), **_about_payloads(office)}, office.store.counts()
+        facts = {**office.store.facts(), **_about_payloads(office), **_about_seal(office)}
+        counts = office.store.counts()
         if desk().as_json:
             print_json({**facts, "url": without_secret(office.store.url), "runs": counts})
             return
         print_fields([(name, str(value)) for name, value in facts.items()])
         print_fields([("runs", ", ".join(f"{count} {status}" for status, count in counts.items()) or "none")])
+
+
+def _about_seal(office: Office) -> dict[str, object]:
+    seal = office.store.seal()
+    return {} if seal is None else {"sealed": f"its runs continue in {seal.moved_to or seal.copied_from}"}
 
 
 def _about_payloads(office: Office) -> dict[str, object]:
@@ -65,4 +76,5 @@ def _about_payloads(office: Office) -> dict[str, object]:
 
 
 db.add_command(copy)
+db.add_command(unseal)
 db.add_command(rekey)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import click
 
@@ -17,8 +16,9 @@ from holdfast.connect.engine import Engine
 from holdfast.connect.store import file_of, open_store
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.records import Run
+from holdfast.core.redaction import redacted
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import RunNotFound
+from holdfast.errors import NamespaceBound, RunNotFound
 from holdfast.store.contract import Filter, Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ class Desk:
     def __init__(self, db: str | None, as_json: bool, codec: str | None = None, namespace: str | None = None) -> None:
         self.db, self.as_json, self._codec = db, as_json, codec
         self.namespace = namespace
-        """Whose tasks, graphs, flows and schedules are meant; None for those of the default namespace."""
+        """The only namespace that is looked at; None for all, and for tasks, graphs, flows and schedules of the default one."""
 
     @property
     def url(self) -> str:
@@ -56,12 +56,20 @@ class Desk:
         if not create:
             must_be_there(self.url, "name one with --db, or start something with `holdfast run`")
         codec = self.codec()
-        store = open_store(self.url, create=create, codec=JsonCodec.name if codec is None else codec.name)
+        # A command runs no code of the user's that could open the file with Python's own SQLite.
+        options: dict[str, Any] = {} if file_of(self.url) is None else {"driver": "safest"}
+        store = open_store(self.url, create=create, codec=JsonCodec.name if codec is None else codec.name, **options)
         try:
             engine = Engine(self.url, store=store, workflows=[], codec=codec, locked=True, namespace=self.namespace)
             yield Office(store, engine)
         finally:
             store.close()
+
+    def concerns_all(self, call: str) -> None:
+        """Refuse a command that concerns the whole installation when a namespace was named. Raises NamespaceBound."""
+        if self.namespace is not None:
+            why = "it concerns the whole installation: leave --namespace and HOLDFAST_NAMESPACE out"
+            raise NamespaceBound(namespace=self.namespace, call=call, why=why)
 
     def command(self, command: str) -> str:
         """Return a command to be typed, with the database that this one was given."""
@@ -80,13 +88,13 @@ class Office:
         return self.engine._parts.vault
 
     def find(self, name: str, *, mine: bool = False) -> Run:
-        """Return the run that an id, the beginning of one, or "last" names. The last one is that of the namespace, if one was
-        named; if *mine*, all are of this namespace. Raises RunNotFound."""
+        """Return the run that an id, the beginning of one, or "last" names: in the namespace that was named, or in all; if
+        *mine*, in the default one instead of all. Raises RunNotFound."""
         namespace = self.engine._parts.client.namespace if mine else desk().namespace
         if name == "last":
             return self._newest(namespace)
         found = self.store.run(name) or self._by_prefix(name, namespace)
-        if mine and found.namespace != namespace:
+        if namespace is not None and found.namespace != namespace:
             raise RunNotFound(run=name)
         return found
 
@@ -138,8 +146,7 @@ def version() -> str:
 
 def without_secret(url: str) -> str:
     """Return a URL as it may be shown."""
-    password = urlsplit(url).password if "://" in url else None
-    return url if password is None else url.replace(f":{password}@", ":***@")
+    return redacted(url)
 
 
 def shared(command: F) -> F:

@@ -35,6 +35,7 @@ def doctor() -> None:
 
     On PostgreSQL it also prints, as statements for an administrator, the rights that the role of the URL needs and lacks.
     Exit 1 when something is wrong; warnings alone are no error."""
+    desk().concerns_all("doctor")
     grants = missing_rights(desk().url)
     if grants:
         _print_grants(grants)
@@ -55,7 +56,7 @@ def _examine() -> None:
     with desk().opened() as office:
         workers = look_at_workers(office.store)
         facts, troubles = _facts(office, workers), [*_troubles(office, workers)]
-        warnings = [str(facts["warning"])] if "warning" in facts else []
+        warnings = facts.pop("warnings", [])
         cipher, keys = office.vault.cipher, office.store.keys_in_use()
         if keys:
             facts["keys"] = keys
@@ -84,7 +85,7 @@ def _facts(office: Office, workers: list[Seen]) -> dict[str, Any]:
 
 
 def _print(facts: dict[str, Any], warnings: list[str], troubles: list[Trouble]) -> None:
-    print_fields([(name, _shown(value)) for name, value in facts.items() if name != "warning"])
+    print_fields([(name, _shown(value)) for name, value in facts.items()])
     print()
     for warning in warnings:
         print(f"warning: {warning}")

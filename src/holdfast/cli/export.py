@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import click
 
+from holdfast.cli.copy import open_as_it_is
 from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.progress import counting
@@ -23,8 +25,9 @@ Example:
 @click.argument("file", metavar="FILE", type=click.Path(dir_okay=False))
 @printing
 def export(run: str, file: str) -> None:
-    """Copy a run and all below it, or a graph with all its members, to the new database FILE, to look at it, or to go on with
-    it, elsewhere."""
+    """Copy a run and all below it, or a graph with all its members, to the new database FILE, to look at it elsewhere.
+
+    Runs that have not ended continue here. FILE is sealed then: it can be read, and its runs continue only after `db unseal`."""
     with desk().opened() as office:
         graph = _graph(office, run)
         found = office.find(run).id if graph is None else graph
@@ -33,10 +36,15 @@ def export(run: str, file: str) -> None:
         with counting("{} runs copied") as progress:
             copy = office.engine.export if graph is None else office.engine.graphs.export
             count = copy(found, file, progress=progress)
+        copied, _ = open_as_it_is(file)
+        with closing(copied):
+            is_sealed = copied.seal() is not None
         if desk().as_json:
-            print_json({"run" if graph is None else "graph": found, "file": file, "runs": count})
+            print_json({"run" if graph is None else "graph": found, "file": file, "runs": count, "sealed": is_sealed})
         else:
             print(f"{count} {'run' if count == 1 else 'runs'} copied to {file}")
+            if is_sealed:
+                print("not all of it has ended: it continues here, and the copy is sealed (`holdfast db unseal`)")
 
 
 def _graph(office: Office, name: str) -> str | None:

@@ -115,14 +115,14 @@ def _data(office: Office, gate: Gate) -> dict[str, Any]:
 def _find(office: Office, name: str) -> Gate:
     """Return the gate that an id, the beginning of one, "last", or a run with one open gate names. Raises GateNotFound."""
     if name == "last":
-        found = office.store.gates(GateFilter(statuses=[OPEN], limit=10_000))
+        found = office.store.gates(GateFilter(statuses=[OPEN], limit=10_000, namespace=desk().namespace))
         if not found:
             raise click.ClickException("no gate is open")
         return found[-1]
     try:
         return office.engine.gate(name)
     except GateNotFound:
-        page = office.store.gates(GateFilter(after=name, limit=2)) if len(name) >= SHORTEST else []
+        page = office.store.gates(GateFilter(after=name, limit=2, namespace=desk().namespace)) if len(name) >= SHORTEST else []
         begun = [gate for gate in page if gate.id.startswith(name)]
         if len(begun) != 1:
             raise

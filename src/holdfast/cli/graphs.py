@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -185,7 +186,8 @@ def _named(office: Office, name: str) -> str:
         if not found:
             raise click.ClickException("there is no graph yet")
         return max(found, key=lambda graph: (graph.created_at, graph.id)).id
-    if office.store.graph(name) is not None:
+    with suppress(GraphNotFound):
+        calls.status(name)
         return name
     near = [graph.id for graph in calls.list(before=name + "\U0010ffff", limit=2) if graph.id.startswith(name)]
     if len(name) < SHORTEST or not near:

@@ -24,6 +24,7 @@ Examples:
 @click.pass_context
 def keys(ctx: click.Context) -> None:
     """List the keys that sign tokens, without their secrets; `keys rotate` makes a new one."""
+    desk().concerns_all("keys")
     if ctx.invoked_subcommand is not None:
         return
     with desk().opened() as office:

@@ -35,6 +35,7 @@ NONE = "none"
 @click.pass_context
 def lanes(ctx: click.Context) -> None:
     """List the lanes with their limits; `lanes set` changes them."""
+    desk().concerns_all("lanes")
     if ctx.invoked_subcommand is None:
         with desk().opened() as office:
             _print(office.store)

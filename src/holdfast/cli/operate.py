@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from holdfast.cli.desk import desk, printing
 from holdfast.cli.output import print_json
 from holdfast.cli.values import JSON
+from holdfast.core.records import Kind
 from holdfast.core.status import Status
+from holdfast.store.contract import Store
 
 
 def _tell(line: str, **data: Any) -> None:
@@ -104,11 +107,20 @@ def resume(run: str) -> None:
 @click.option("--from", "step", metavar="STEP", help="Do this step, and all after it, again. E.g. --from charge")
 @printing
 def replay(run: str, step: str | None) -> None:
-    """Put a finished run back to work: what completed stands, what failed is done again."""
+    """Put a finished run back to work, and its failed children: what completed stands, what failed is done again."""
     with desk().opened() as office:
         found = office.find(run)
         status = office.engine.replay(found.id, from_step=step)
-        _tell(f"run {found.id} is {status.value}", run=found.id, status=status.value)
+        children = _replayed_with(office.store, found.id)
+        lines = [f"run {found.id} is {status.value}", *(f"child run {child} is replayed with it" for child in children)]
+        _tell("\n".join(lines), run=found.id, status=status.value, children=children)
+
+
+def _replayed_with(store: Store, run_id: str) -> list[str]:
+    """Return the runs that the last replay of a run has put back to work with it, those below its children too."""
+    last = [event for event in store.history(run_id) if event.kind == Kind.RUN_REPLAYED][-1:]
+    children = [child for event in last for child in msgspec.json.decode(event.data or b"{}").get("children", ())]
+    return [one for child in children for one in (child, *_replayed_with(store, child))]
 
 
 @click.command(short_help="Start a new run from the history of another.", epilog="Example: holdfast fork last --from pack")

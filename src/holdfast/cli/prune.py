@@ -80,7 +80,10 @@ def _doomed(store: Store, older_than: Moment, status: Sequence[str], workflow: s
 
 
 def _roots(store: Store, status: Sequence[str], workflow: str | None) -> Iterator[Run]:
+    namespace = desk().namespace
     before: str | None = None
-    while page := store.runs(Filter(statuses=status, workflow=workflow, roots=True, before=before, limit=PAGE)):
+    while page := store.runs(
+        Filter(statuses=status, workflow=workflow, roots=True, before=before, limit=PAGE, namespace=namespace)
+    ):
         yield from page
         before = page[-1].id

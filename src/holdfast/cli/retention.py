@@ -44,6 +44,7 @@ class Size(click.ParamType["int"]):
 @click.pass_context
 def retention(ctx: click.Context) -> None:
     """List the retention rules. Workers follow them: a little at a time, one worker for all, never a tree that lives."""
+    desk().concerns_all("retention")
     if ctx.invoked_subcommand is None:
         with desk().opened() as office:
             _print(office.store.retentions())

@@ -10,6 +10,7 @@ from holdfast.cli.desk import Office, desk, printing
 from holdfast.cli.output import error_line, iso, payload, print_fields, print_json, print_tree, seconds, short, took
 from holdfast.cli.runs import as_data, with_iso
 from holdfast.cli.timeline import CHILDREN, trees
+from holdfast.core import places
 from holdfast.core.records import Event, Kind, Run
 from holdfast.engine.past import valid
 from holdfast.store.contract import Filter
@@ -37,7 +38,7 @@ def show(run: str) -> None:
 
 def _as_data(office: Office, run: Run) -> dict[str, Any]:
     store = office.store
-    history = office.vault.shown_events(store.history(run.id), large=True)
+    history = office.vault.shown_events(run.id, store.history(run.id), large=True)
     counted = {event.seq for event in valid(history)}
     children = [{"id": child.id, "step": child.parent_step, "status": child.status.value} for child in store.children(run.id)]
     return {
@@ -66,7 +67,7 @@ def _event(event: Event, *, void: bool) -> dict[str, Any]:
 def _print_run(office: Office, run: Run) -> None:
     store, now = office.store, office.store.now()
     print_fields(_header(office, office.vault.shown(run), now))
-    history = office.vault.shown_events(valid(store.history(run.id)))
+    history = office.vault.shown_events(run.id, valid(store.history(run.id)))
     lines = trees(run, history, now, lambda run_id, step: _children_of(office, run_id, step))
     print()
     print_tree("history", lines)
@@ -104,7 +105,8 @@ def _progress_data(office: Office, run: Run) -> dict[str, Any] | None:
     found = office.store.progress(run.id)
     if found is None:
         return None
-    return {"percent": found.percent, "message": office.vault.text_shown(found.message), "at": iso(found.at)}
+    message = office.vault.text_shown(found.message, places.progress(run.id))
+    return {"percent": found.percent, "message": message, "at": iso(found.at)}
 
 
 def _progress(office: Office, run: Run) -> str:

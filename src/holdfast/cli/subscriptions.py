@@ -111,7 +111,7 @@ def replay(name: str) -> None:
 
 
 def _list(office: Office) -> None:
-    workers = {session.id: session.worker for session in office.store.sessions()}
+    workers = {session.id: session.worker for session in office.engine.workers()}
     installation = office.store.installation()
     found = [_as_data(one, workers, installation) for one in office.engine.subscriptions()]
     if desk().as_json:

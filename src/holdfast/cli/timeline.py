@@ -146,6 +146,7 @@ def _waiting(wait: dict[str, Any]) -> str:
         "retry": f"tries again{until.replace('until', 'at')} (attempt {wait.get('attempt')})",
         "child": f"waits for {wait.get('run')}",
         "children": f"waits for {wait.get('of')} children",
+        "children_end": "waits for its children to end",
     }.get(str(wait.get("kind")), f"waits{until}")
 
 
@@ -196,6 +197,7 @@ _OUTCOMES: dict[str, Callable[[Event], str]] = {
     Kind.CHILD_ENDED: lambda event: _failed(event) if event.error is not None else _value(event),
     Kind.MAP_STARTED: lambda event: f"{payload(event.data).get('count')} children",
     Kind.MAP_ENDED: lambda event: f"{len(ends)} ended" if isinstance(ends := payload(event.data), list) else short(event.data),
+    Kind.CHILDREN_ENDED: lambda event: "released by an operator" if payload(event.data).get("released") else "all ended",
     Kind.GATE_OPENED: lambda event: f"asks {payload(event.data).get('prompt')!r}{_until(event)}",
     Kind.GATE_REMINDED: lambda event: "people were reminded",
     Kind.GATE_ESCALATED: lambda event: "others may decide, too",
@@ -247,6 +249,8 @@ def _run_event(event: Event) -> Tree:
         words, told = "asked to stop", str(data.get("reason", ""))
     elif event.kind == Kind.RUN_REPLAYED:
         told = f"{len(data.get('void', []))} earlier events no longer count"
+        if data.get("children"):
+            told += f"; replayed with it: {len(data['children'])} child runs"
     elif event.kind == Kind.RUN_RELEASED:
         words, told = "let begin before its time", f"by {data['by']}" if data.get("by") else ""
     elif event.kind == Kind.HISTORY_DELETED:

@@ -31,7 +31,7 @@ def why(run: str) -> None:
 
 def _explained(office: Office, name: str) -> Why:
     if office.store.member(name) is not None:
-        return explain(office.store, name)
+        return explain(office.store, name, only=desk().namespace)
     try:
         run = office.find(name)
     except RunNotFound:
@@ -40,7 +40,7 @@ def _explained(office: Office, name: str) -> Why:
         except FlowNotFound:
             pass
         raise
-    return explain(office.store, run)
+    return explain(office.store, run, only=desk().namespace)
 
 
 def print_why(found: Why, now: int) -> None:

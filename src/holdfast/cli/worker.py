@@ -21,10 +21,11 @@ from holdfast.cli.output import error_line
 from holdfast.cli.values import DURATION, LIST
 from holdfast.connect.aio import AsyncEngine
 from holdfast.connect.engine import Engine
-from holdfast.connect.parts import Parts, settings_from
+from holdfast.connect.parts import Parts, Plan, settings_from
 from holdfast.core.status import Status
 from holdfast.core.why.facts import brief
 from holdfast.engine.worker import Worker
+from holdfast.errors import NamespaceBound
 from holdfast.store.contract import Hints
 
 log = logging.getLogger("holdfast")
@@ -51,6 +52,11 @@ TELL_EACH = 20
 @click.option("--namespace", metavar="NAME", help="Serve only this namespace; default: all. E.g. --namespace acme")
 @click.option("--name", metavar="NAME", help="What to call this worker; default: host and pid. E.g. --name gpu-1")
 @click.option("--grace", metavar="DURATION", type=DURATION, help="How long steps may end when told to stop. E.g. --grace 1m")
+@click.option(
+    "--webhook-hosts", metavar="A,B", type=LIST,
+    help="Deliver webhooks to these hosts although their addresses are not public. E.g. --webhook-hosts hooks.internal "
+    "[env: HOLDFAST_WEBHOOK_HOSTS]",
+)  # fmt: skip
 @click.option("--no-schedules", is_flag=True, help="Do not write the schedules that the code declares.")
 @click.option("--quiet", is_flag=True, help="Log only warnings and errors.")
 @shared
@@ -61,8 +67,9 @@ def worker(target: str, quiet: bool, no_schedules: bool, **options: Any) -> None
     at work begins its step again elsewhere."""
     _log_to_stderr(logging.WARNING if quiet else logging.INFO)
     given = {name: value for name, value in options.items() if value is not None}
-    if desk().namespace is not None:
-        given.setdefault("namespace", desk().namespace)
+    bound = desk().namespace
+    if bound is not None and given.setdefault("namespace", bound) != bound:
+        raise NamespaceBound(namespace=bound, asked=given["namespace"])
     parts = _parts(target, {**given, "schedules": False} if no_schedules else given)
     _spare_the_collector()
     try:
@@ -110,12 +117,12 @@ def _open(workflows: list[Any] | None, target: str, options: dict[str, Any]) -> 
     wrong = next((one for one in workflows or () if not isinstance(one, Workflow)), None)
     if wrong is not None:
         raise click.ClickException(f"{target} holds a {type(wrong).__name__}, which is no workflow")
-    return Parts(desk().url, workflows=workflows, codec=desk().codec(), **options)
+    return Parts(Plan(desk().url, workflows=workflows, codec=desk().codec(), **options))
 
 
 def _parts_of(engine: Engine | AsyncEngine, target: str, options: dict[str, Any]) -> Parts:
     """Work as the engine of the module would, on its own database; what the command line says goes before its settings."""
-    parts = engine._parts
+    parts = (engine._open() if isinstance(engine, AsyncEngine) else engine)._parts
     if desk().db is not None:
         raise click.UsageError(f"{target} is an Engine and has its own database: leave --db out")
     if parts.worker is not None:
@@ -181,11 +188,11 @@ def _introduce(parts: Parts, worker: Worker) -> None:
     served = ", ".join(sorted(parts.definitions()))
     name = next((seen.worker for seen in parts.store.sessions() if seen.id == worker.session_id), mine.name)
     log.info("worker %s serves %s in %s%s, %d at once", name, served, lanes, offers, mine.concurrency)
-    facts = parts.store.facts()
+    facts: dict[str, Any] = parts.store.facts()
     built_on = [f"{name} {facts[name]}" for name in ("driver", "sqlite", "postgres") if name in facts]
     log.info("store %s (%s)", without_secret(parts.store.url), ", ".join(built_on))
-    if "warning" in facts:
-        log.warning("%s", facts["warning"])
+    for warning in facts.get("warnings", []):
+        log.warning("%s", warning)
     log.info("ready; stop with Ctrl-C or SIGTERM")
 
 

@@ -18,7 +18,7 @@ from holdfast.engine.why import at_work, look_at_workers, unserved
 def workers() -> None:
     """List the workers: whether they are alive, what they serve, and how many runs each has at work; then what nobody serves."""
     with desk().opened() as office:
-        found, now = look_at_workers(office.store), office.store.now()
+        found, now = look_at_workers(office.store, desk().namespace), office.store.now()
         busy = at_work(office.store, found)
         for seen in found:
             seen.at_work = len(busy[seen.session.id])
@@ -31,7 +31,7 @@ def workers() -> None:
                 ("WORKER", "STATE", "HOST", "PID", "STARTED", "BEAT", "AT WORK", "SERVES"), [_row(seen, now) for seen in found]
             )
         if not desk().as_json:
-            for one in unserved(office.store, found):
+            for one in unserved(office.store, found, desk().namespace):
                 print(f"{one.text}\n  $ {desk().command(one.remedy)}")
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code.workflow import Workflow
@@ -21,22 +23,28 @@ from holdfast.connect.areas.schedules import ScheduleCalls
 from holdfast.connect.areas.streams import Streams
 from holdfast.connect.areas.subscriptions import Subscriptions
 from holdfast.connect.areas.waits import Waits
-from holdfast.connect.parts import Parts, seconds_of, split_options
+from holdfast.connect.parts import Parts, Plan, seconds_of, split_options
 from holdfast.connect.store import open_store
 from holdfast.core.duration import Duration
 from holdfast.core.graphs.records import graph_of, name_of
+from holdfast.core.options import checked_call
 from holdfast.core.records import Event, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
 from holdfast.engine import export
 from holdfast.engine.client import Moment, Request, refuse_gathering, run_named
-from holdfast.errors import BadOption, EngineClosed, ResultTimeout
+from holdfast.engine.graph_stages import sweep_all
+from holdfast.engine.program_loop import ProgramLoop
+from holdfast.engine.replaying import TRIES
+from holdfast.engine.worker import Worker
+from holdfast.errors import BadOption, EngineClosed, HoldfastError, ResultTimeout, RunChanged, StartIncomplete
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
     from holdfast.core.why.serving import Unserved
 
 T = TypeVar("T")
+log = logging.getLogger("holdfast")
 
 
 class Run(Generic[T]):
@@ -63,7 +71,8 @@ class Run(Generic[T]):
         parts = self._engine._parts
         if self._engine._thread is threading.current_thread():
             raise BadOption(option="result", why="an async step cannot block its engine: make the step a plain def")
-        run = parts.results.wait(self.id, parts.looking_at(self.id), seconds_of(timeout), time.monotonic)
+        run_id = run_named(self.id)
+        run = parts.results.wait(run_id, parts.looking_at(run_id), seconds_of(timeout), time.monotonic)
         if run is None:
             raise ResultTimeout(run=self.id, status=self.status.value)
         value: T = parts.client.value(run)
@@ -95,10 +104,11 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
     ``with Engine("orders.db") as engine:`` works on runs in the background; without ``with`` it only starts and shows them.
     """
 
-    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
-        self._parts = Parts(url, **options)
+    def __init__(self, url: str | os.PathLike[str] | Plan, **options: Any) -> None:
+        self._parts = Parts(url if isinstance(url, Plan) else Plan(url, **options))
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Task[None] | None = None
         self._closed = False
         self.flows = Flows(self._parts.client, self._do)
         """Work that somebody outside drives."""
@@ -116,23 +126,31 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def work(self) -> None:
         """Work on runs, in a thread, until the engine is closed."""
+        self._work(None)
+
+    def _work(self, program_loop: ProgramLoop | None) -> None:
+        """Work in a thread; async user code runs on *program_loop*, if there is one, else on the loop of that thread."""
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         if self._thread is not None:
             return
         ready = threading.Event()
         trouble: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, args=(ready, trouble), name="holdfast engine", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(ready, trouble, program_loop), name="holdfast engine", daemon=True
+        )
         self._thread.start()
         ready.wait()
         if trouble:
             self._thread = None
             raise trouble[0]
 
-    def _run(self, ready: threading.Event, trouble: list[BaseException]) -> None:
+    def _run(self, ready: threading.Event, trouble: list[BaseException], program_loop: ProgramLoop | None) -> None:
         loop = self._loop = asyncio.new_event_loop()
+        if program_loop is not None:
+            program_loop.lost = self._stop_alone
         try:
-            loop.run_until_complete(self._parts.new_worker().start())
+            loop.run_until_complete(self._parts.new_worker(program_loop).start())
         except BaseException as error:
             trouble.append(error)
             loop.close()
@@ -140,9 +158,26 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         finally:
             ready.set()
         try:
-            loop.run_forever()
+            _run_forever(loop)
         finally:
             loop.close()
+
+    def _stop_alone(self) -> None:
+        """The program's loop was closed before this engine was: stop working, so that other workers go on with the runs."""
+        worker, loop = self._parts.worker, self._loop
+        assert worker is not None
+        assert loop is not None
+        if self._stop is not None:
+            return  # it is being closed
+        log.warning("the program closed its event loop before its AsyncEngine: the worker stops, and its runs go on elsewhere")
+        self._stop = loop.create_task(worker.kill())
+        self._stop.add_done_callback(lambda done: loop.stop())
+
+    def _stop_working(self, worker: Worker, loop: asyncio.AbstractEventLoop, grace: float | None) -> None:
+        """Stop the worker, on its loop, and then the loop; unless that is under way already."""
+        if self._stop is None:
+            self._stop = loop.create_task(worker.stop(grace=grace))
+            self._stop.add_done_callback(lambda done: loop.stop())
 
     def close(self, *, grace: Duration | None = None) -> None:
         """Stop working: steps at work may end, the rest is parked or handed back; then let go of the database."""
@@ -151,11 +186,12 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         self._closed = True
         worker, loop = self._parts.worker, self._loop
         if self._thread is not None and worker is not None and loop is not None and self._thread.is_alive():
-            stop = worker.stop(grace=seconds_of(grace))
-            asyncio.run_coroutine_threadsafe(stop, loop).result()
-            loop.call_soon_threadsafe(loop.stop)
+            with suppress(RuntimeError):  # the loop has ended by itself meanwhile
+                loop.call_soon_threadsafe(self._stop_working, worker, loop, seconds_of(grace))
             self._thread.join()
         self._parts.close()
+        if self._stop is not None and not self._stop.cancelled():
+            self._stop.result()
 
     # Starting
 
@@ -186,14 +222,24 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         return Run(self, answers[0].id)
 
     def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[Run[Any]]:
-        """Start one run per item, with the item as its argument: all of them or none, in one transaction."""
+        """Start one run per item, with the item as its argument: up to 5000 of them all or none, in one transaction; more in
+        parts of 5000. Raises StartIncomplete when a part was refused after others were started."""
         self._parts.know(workflow)
-        runs, request = self._parts.client.start_many(workflow, items, options, self._parts.lease)
-        if not runs:
-            return []
-        answers = self._do(request)
-        self._parts.adopt(runs, answers)
-        return [Run(self, answer.id) for answer in answers]
+        started: list[Run[Any]] = []
+        parts = self._parts.client.start_many(workflow, items, options, self._parts.lease)
+        for runs, request in parts:
+            try:
+                answers = self._do(request)
+            except HoldfastError as error:
+                if not started:
+                    raise
+                left = sum(len(part) for part, _ in parts) - len(started)
+                incomplete = StartIncomplete(started=len(started), left=left, reason=str(error))
+                incomplete.run_ids = tuple(run.id for run in started)
+                raise incomplete from error
+            self._parts.adopt(runs, answers)
+            started += [Run(self, answer.id) for answer in answers]
+        return started
 
     # Operating
 
@@ -226,12 +272,16 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def replay(self, run_id: str, *, from_step: str | None = None) -> Status:
         """Put a finished run back to work. What completed stands; what failed, and all from *from_step* on, is done again.
-        If the run had undone its steps, it begins anew."""
+        Its children that did not complete are replayed with it. If the run had undone its steps, it begins anew."""
         graph_id = graph_of(run_named(run_id))
         if graph_id is not None and self._parts.store.member(run_id) is not None:
             self.graphs.replay(graph_id, name_of(run_id), from_step=from_step)
             return self._parts.client.get(run_id).status
-        status: Status = self._do(self._parts.client.replay(run_id, from_step))
+        for _ in range(TRIES - 1):
+            with suppress(RunChanged):
+                status: Status = self._do(self._parts.client.replay(run_id, from_step))
+                return status
+        status = self._do(self._parts.client.replay(run_id, from_step))
         return status
 
     def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
@@ -247,8 +297,10 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         return self._parts.client.history(run_id)
 
     def export(self, run_id: str, path: str | os.PathLike[str], *, progress: Callable[[int], None] | None = None) -> int:
-        """Copy a run and all below it to a new file, which can be opened like any other database; return how many runs."""
+        """Copy a run and all below it to a new file, and return how many runs. It opens like any other database, but takes no
+        writes if one of the runs has not ended (StoreSealed): that one continues here."""
         parts = self._parts
+        checked_call("progress", progress)
         return export.export(parts.store, parts.client.get(run_id), lambda: open_store(path, codec=parts.codec.name), progress)
 
     def prune(
@@ -257,12 +309,14 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
     ) -> int:  # fmt: skip
         """Delete finished runs that ended longer ago than *older_than*, batch by batch, and return how many went; after each
         batch *progress* is told how many that were."""
+        checked_call("progress", progress)
         after, gone = "", 0
         while after is not None:
             done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after, workflow=workflow))
             gone, after = gone + done.runs, done.last
             if progress is not None:
                 progress(done.runs)
+        sweep_all(self._do)
         return gone
 
     def lane(
@@ -281,24 +335,37 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def lanes(self) -> list[Lane]:
         """Return the lanes that have settings."""
+        self._parts.client.unbound("lanes")
         return self._parts.store.lanes()
 
     def workers(self) -> list[Session]:
-        """Return the sessions of all workers."""
-        return self._parts.store.sessions()
+        """Return the sessions of all workers, or of those that serve the namespace of this engine."""
+        return self._parts.workers()
 
     def unserved(self) -> list[Unserved]:
         """Return what is ready and no live worker serves: how many runs of which route, what nobody offers, and what helps."""
         return self._parts.unserved()
 
     def check(self) -> list[str]:
-        """Return every law of the database that does not hold, in words. Empty is good."""
-        return self._parts.store.check()
+        """Return every damaged row, and every law of the database that does not hold, in words. Empty is good."""
+        self._parts.client.unbound("check")
+        return self._parts.check()
 
     def _do(self, request: Request) -> Any:
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         return request.understand(self._parts.writer.call(self._parts.vault.seal(request.op)))
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped. A task that calls ``sys.exit()`` fails with it, and asyncio also ends its loop: here
+    that would end the work on all runs."""
+    while True:
+        try:
+            loop.run_forever()
+            return
+        except (KeyboardInterrupt, SystemExit) as error:
+            log.error("a task or callback of a step raised %s; the engine goes on", type(error).__name__, exc_info=error)
 
 
 def _nobody(route: object) -> None:

@@ -6,6 +6,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.code import registry
@@ -13,15 +15,19 @@ from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import current_step
 from holdfast.connect.store import open_store
 from holdfast.core import duration
+from holdfast.core.addresses import checked_hosts
 from holdfast.core.codec import Codec, JsonCodec
 from holdfast.core.duration import Duration
-from holdfast.core.options import checked_capabilities, checked_text, checked_words
-from holdfast.core.records import NewRun, Route, Run
+from holdfast.core.options import checked_capabilities, checked_count, checked_flag, checked_many, checked_text, checked_words
+from holdfast.core.records import NewRun, Route, Run, Session
 from holdfast.core.schedules.record import GONE
+from holdfast.core.texts import is_one_of
 from holdfast.engine.client import Client
 from holdfast.engine.frames import Frames
 from holdfast.engine.news import News
-from holdfast.engine.payloads.vault import LARGE, Vault
+from holdfast.engine.payloads.values import LARGE
+from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.program_loop import ProgramLoop
 from holdfast.engine.results import DONE, Results
 from holdfast.engine.scheduling import Schedules
 from holdfast.engine.settings import Settings
@@ -30,8 +36,9 @@ from holdfast.engine.work import Work
 from holdfast.engine.worker import Worker
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
+from holdfast.errors.base import shown
 from holdfast.store.clock import Clock
-from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, PauseSchedule, SaveSetting, SetSchedule, Transition
+from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, Checked, PauseSchedule, SaveSetting, SetSchedule, Transition
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
@@ -45,28 +52,47 @@ START_OPTIONS = (
 )  # fmt: skip
 
 
+WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
+"""The environment variable that names the hosts of ``webhook_hosts``, with commas between them."""
+
 UNEASY = 5.0
 """Seconds after which whoever waits for a run, and does not work on it, is told what holds it up."""
 
 
-class Parts:
-    """Store, writer, client and, while it works, the worker."""
+class Plan:
+    """The options of an engine, checked, before its database is opened."""
 
     def __init__(
         self, url: str | os.PathLike[str], *, workflows: Iterable[Any] | None = None, namespace: str | None = None,
         codec: Codec | None = None, clock: Clock | None = None, store: Any = None, driver: str | None = None,
         max_signals: int = MOST_SIGNALS, large: int = LARGE, locked: bool = False, **options: Any,
     ) -> None:  # fmt: skip
-        self.codec, limit = JsonCodec() if codec is None else checked_codec(codec), checked_limit(max_signals)
+        self.url = url
+        self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
+        self.max_signals = checked_limit(max_signals)
         if isinstance(large, bool) or not isinstance(large, int) or large < 0:
             raise BadOption(option="large", value=large, why="it is a number of bytes")
-        self._given = None if workflows is None else {one.name: checked_workflow(one) for one in workflows}
-        self._started: dict[str, Any] = {}
+        self.large = large
+        given = None if workflows is None else [checked_workflow(one) for one in checked_many("workflows", workflows)]
+        self.workflows = None if given is None else {one.name: one for one in given}
         self.settings = settings_from({**options, "namespace": checked_text("namespace", namespace)})
-        chosen: dict[str, Any] = {} if driver is None else {"driver": driver}
-        self.store = store or open_store(url, clock=clock, codec=self.codec.name, **chosen)
-        self.vault = self._new_vault(large, given=store is not None, locked=locked)
-        self.clock: Clock = clock or self.store.clock
+        self.namespace = namespace
+        self.clock = None if clock is None else checked_clock(clock)
+        self.store = store
+        self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
+        self.locked = locked
+
+
+class Parts:
+    """Store, writer, client and, while it works, the worker. Making it opens the database."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.codec, self.settings = plan.codec, plan.settings
+        self._given = plan.workflows
+        self._started: dict[str, Any] = {}
+        self.store = plan.store or open_store(plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver)
+        self.vault = self._new_vault(plan.large, given=plan.store is not None, locked=plan.locked)
+        self.clock: Clock = plan.clock or self.store.clock
         self.writer = Writer(self.store)
         self.results = Results()
         self.writer.listeners.append(self.results.hinted)
@@ -75,38 +101,44 @@ class Parts:
         self.work = Work(self.store)
         self.writer.listeners.append(self.work.hinted)
         self.frames = Frames(self.store, self.codec, self.vault)
-        self.subscriptions = Subscriptions(self.store, self.vault)
-        self.client = Client(self.store, self.codec, self.definitions, namespace, self.vault)
+        self.client = Client(self.store, self.codec, self.definitions, plan.namespace, self.vault)
+        self.subscriptions = Subscriptions(self.client)
         self.schedules = Schedules(self.client)
-        self.client.max_signals = limit
+        self.client.max_signals = plan.max_signals
         self.worker: Worker | None = None
 
     def why(self, run: Run | str) -> Why:
         """Explain where a run stands."""
         from holdfast.engine.why import why  # only who asks pays for it
 
-        return why(self.store, run, self.vault)
+        return why(self.store, run, self.vault, self.client.only)
+
+    def check(self, progress: Checked | None = None) -> list[str]:
+        """Return what is wrong with the database, in words."""
+        damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
+        return damaged + self.store.check(progress)
 
     def unserved(self) -> list[Unserved]:
         """Return what is ready and nobody serves."""
         from holdfast.engine.why import unserved
 
-        return unserved(self.store)
+        return unserved(self.store, only=self.client.only)
+
+    def workers(self) -> list[Session]:
+        """Return the sessions of the workers that serve what may be touched here."""
+        from holdfast.engine.why import look_at_workers
+
+        only = self.client.only
+        return self.store.sessions() if only is None else [seen.session for seen in look_at_workers(self.store, only)]
 
     def looking_at(self, run_id: str) -> Callable[[], Run]:
         """Return how to look at a run for somebody who waits for its end, and who is told once if that may take for ever."""
-        uneasy_at: float | None = time.monotonic() + UNEASY
+        unease = Unease(self)
 
         def look() -> Run:
-            nonlocal uneasy_at
             run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
-            if uneasy_at is not None and time.monotonic() >= uneasy_at:
-                uneasy_at = None
-                if self.worker is None and run.status not in DONE:
-                    found = self.why(run)
-                    log.warning(
-                        "run %s has not ended yet: %s (%s)", run_id, found.reason, found.remedy or f"holdfast why {run_id}"
-                    )
+            if unease.is_due(run):
+                unease.tell(run)
             return run
 
         return look
@@ -119,14 +151,23 @@ class Parts:
             encrypted = self.store.setting(ENCRYPTION) is not None
             if cipher is None and encrypted and not locked:
                 raise CodecMismatch(database=self.store.url, stored=f"{self.codec.name}, encrypted", given=self.codec.name)
-            if cipher is not None and not encrypted:
-                self.store.apply([SaveSetting(ENCRYPTION, "on")])
+            shut = cipher is None and encrypted
+            vault = Vault(self.store, cipher, packing, large, json=self.codec.name == JsonCodec.name, locked=shut)
+            if cipher is not None:
+                self._encrypt(vault, first=not encrypted)
         except BaseException:
             if not given:
                 self.store.close()
             raise
-        shut = cipher is None and encrypted
-        return Vault(self.store, cipher, packing, large, json=self.codec.name == JsonCodec.name, locked=shut)
+        return vault
+
+    def _encrypt(self, vault: Vault, *, first: bool) -> None:
+        """Note that the database is encrypted, and encrypt the secrets that an engine without a key has left in clear."""
+        ops: list[Transition] = [SaveSetting(ENCRYPTION, "on")] if first else []
+        ops += vault.secrets.unencrypted(self.store)
+        for answer in self.store.apply(ops) if ops else ():
+            if isinstance(answer, BaseException):
+                raise answer
 
     def definitions(self) -> Mapping[str, Any]:
         """Return the workflows that this engine knows, by name: those given to it, or all that the process defines."""
@@ -148,17 +189,19 @@ class Parts:
         if name is not None and self.definitions().get(name) is not workflow:
             self._started[name] = workflow
 
-    def new_worker(self) -> Worker:
-        """Return a worker for this engine, not yet started."""
+    def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
+        """Return a worker for this engine, not yet started; async user code runs on *program_loop*, if there is one."""
         if self._given is None:
             for name, places in registry.ambiguous().items():
                 log.info("workflow %s is defined more than once and not served by its name: %s", name, ", ".join(places))
         self.worker = Worker(
-            self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn, self.vault
-        )
+            self.store, self.writer, self.codec, self.definitions, self.clock, self.settings, self.learn, self.vault,
+            program_loop,
+        )  # fmt: skip
         self.worker.watchers.append(self.results.changed)
         self.worker.declare = self._declarations
         self.worker.watchers += [self.news.changed, self.work.changed]
+        self.results.is_held = self.worker.capacity.has
         self.results.watched = self.news.watched = self.work.watched = True
         return self.worker
 
@@ -175,19 +218,44 @@ class Parts:
         """Return the session to which a new run can be born leased, if this engine works."""
         return self.worker.lease_for(route) if self.worker is not None and not self.worker.stopping else None
 
+    def lease_member(self, route: Route) -> str | None:
+        """The same for a member of a graph, which is born inside a transaction."""
+        return self.worker.lease_member(route) if self.worker is not None and not self.worker.stopping else None
+
     def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
         """Go on, here, with the runs that were born leased to this engine's worker."""
         worker = self.worker
         born = [(run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased]
-        if worker is not None and len(runs) > 1:  # those that are not born leased may be claimed here in a moment
+        if worker is not None:  # runs that are not born leased may be claimed here in a moment
             self.results.expect(answer.id for answer in answers if answer.created)
         if worker is not None and born:
-            worker.loop.call_soon_threadsafe(worker.adopt_all, born)
+            with suppress(RuntimeError):  # the engine was closed meanwhile: the runs are written, and free for other workers
+                worker.loop.call_soon_threadsafe(worker.adopt_all, born)
 
     def close(self) -> None:
         """Let go of the store."""
         self.writer.close()
         self.store.close()
+
+
+class Unease:
+    """Tells a program that waits for a run, and does not work on it, once what holds the run up."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._at: float | None = time.monotonic() + UNEASY
+
+    def is_due(self, run: Run) -> bool:
+        """Return whether it is time to tell; then it is told now."""
+        if self._at is None or time.monotonic() < self._at:
+            return False
+        self._at = None
+        return self._parts.worker is None and run.status not in DONE
+
+    def tell(self, run: Run) -> None:
+        """Log what holds the run up."""
+        found = self._parts.why(run)
+        log.warning("run %s has not ended yet: %s (%s)", run.id, found.reason, found.remedy or f"holdfast why {run.id}")
 
 
 def checked_codec(codec: Any) -> Codec:
@@ -197,25 +265,44 @@ def checked_codec(codec: Any) -> Codec:
     return codec  # type: ignore[no-any-return]
 
 
+def checked_clock(clock: Any) -> Clock:
+    """Return a clock; refuse what is none."""
+    if isinstance(clock, type) or not all(hasattr(clock, name) for name in ("flows", "now", "not_before", "listen", "unlisten")):
+        raise BadOption(option="clock", value=type(clock).__name__, why="it is no clock, such as holdfast.testing.VirtualClock")
+    return clock  # type: ignore[no-any-return]
+
+
 def settings_from(options: dict[str, Any]) -> Settings:
     """Return the settings of a worker; refuse unknown options."""
     known = set(Settings.__struct_fields__)
     unknown = set(options) - known
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
-    found = {name: value for name, value in options.items() if value is not None}
-    for name in ("lifetime", "linger", "poll", "stream_window", "retain"):
-        if name in found:
-            found[name] = duration.parse(found[name])
-    if "grace" in found:
-        found["grace"] = duration.parse(found["grace"]) / 1_000_000
-    if "lanes" in found:
-        found["lanes"] = tuple(checked_words("lanes", found["lanes"]) or ())
-    if "capabilities" in found:
-        found["capabilities"] = checked_capabilities(found["capabilities"])
-    if found.get("concurrency", 1) < 1:
-        raise BadOption(option="concurrency", value=found["concurrency"], why="a worker runs at least one at a time")
-    return Settings(**found)
+    given = {name: value for name, value in options.items() if value is not None}
+    given.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
+    return Settings(**{name: _CHECKED[name](name, value) if name in _CHECKED else value for name, value in given.items()})
+
+
+def _micros(name: str, value: Any) -> int:
+    return duration.parse(value)
+
+
+def _seconds(name: str, value: Any) -> float:
+    return duration.parse(value) / 1_000_000
+
+
+_CHECKED: dict[str, Callable[[str, Any], Any]] = {
+    "name": lambda name, value: "" if is_one_of(value, ("",)) else checked_text(name, value),
+    "lanes": lambda name, value: tuple(checked_words(name, value) or ()),
+    "capabilities": lambda name, value: checked_capabilities(value),
+    "webhook_hosts": checked_hosts,
+    "schedules": checked_flag,
+    "capture": checked_flag,
+    **dict.fromkeys(("concurrency", "threads", "crash_limit"), partial(checked_count, least=1)),
+    **dict.fromkeys(("lifetime", "linger", "poll", "stream_window", "retain"), _micros),
+    **dict.fromkeys(("grace", "watch", "idle_watch"), _seconds),
+}
+"""How each setting is checked and brought into its unit."""
 
 
 def checked_limit(limit: Any) -> int:
@@ -228,7 +315,7 @@ def checked_limit(limit: Any) -> int:
 def checked_workflow(workflow: Any) -> Any:
     """Return a workflow; refuse what is none."""
     if not hasattr(workflow, "program"):
-        raise UnknownWorkflow(workflow=getattr(workflow, "__name__", repr(workflow)), why="it is no @workflow")
+        raise UnknownWorkflow(workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow")
     return workflow
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.core import duration
 from holdfast.core.records import Allowance, Breach, Budget, Limits
+from holdfast.core.texts import is_one_of, plain_text
 from holdfast.errors import BadOption, BudgetExceeded, UnknownDimension
 
 UNIT = 1_000_000
@@ -40,7 +41,7 @@ def name_of(name: object) -> str:
     """Return the name of a budget that is shared; refuse what cannot be one."""
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable() or name.startswith(RUN):
         raise BadOption(option="budget", value=name, why="a budget has a name of one line, 1 to 200 characters")
-    return name
+    return plain_text(name)
 
 
 def own_name(name: object) -> str:
@@ -101,12 +102,12 @@ def limits_from(hard: Mapping[str, object], soft: Mapping[str, object] | None = 
     """Return limits; None counts a dimension and does not limit it. Raises BadOption, UnknownDimension."""
     if not isinstance(hard, Mapping) or not hard:
         raise BadOption(option="limits", value=hard, why='name what is limited, such as {"tokens": 1000}')
-    if on_breach not in ON_BREACH:
+    if not is_one_of(on_breach, ON_BREACH):
         raise BadOption(option="on_breach", value=on_breach, known=", ".join(ON_BREACH))
     found = {
         _dimension(name): None if value is None else micros(str(name), value, most=MOST * 1000) for name, value in hard.items()
     }
-    warned = amounts_from(soft, most=MOST * 1000) if soft else {}
+    warned = {} if soft is None or (isinstance(soft, Mapping) and not soft) else amounts_from(soft, most=MOST * 1000)
     unknown = sorted(set(warned) - set(found))
     if unknown:
         raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(found)))
@@ -210,11 +211,13 @@ def checked_reset(reset: object, zone: object) -> tuple[str | None, str]:
     """Return how a budget is reset, as it is stored. Raises BadOption."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+    if not isinstance(zone, str):
+        raise BadOption(option="zone", value=zone, why="it is no time zone such as Europe/Berlin")
     try:
-        ZoneInfo(str(zone))
+        ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise BadOption(option="zone", value=zone, why="it is no time zone such as Europe/Berlin") from None
-    if reset is None or reset in CALENDAR:
+    if reset is None or is_one_of(reset, CALENDAR):
         return (None if reset is None else str(reset)), str(zone)
     length = duration.parse(reset)  # type: ignore[arg-type]
     if length < UNIT:

@@ -16,6 +16,9 @@ from holdfast.core import rate
 from holdfast.core.records import Lane
 from holdfast.core.status import Move, Status, after
 
+CRASH_LIMIT = 5
+"""After how many crashes in a row without progress a run is stuck, unless its worker says otherwise."""
+
 PRIORITY_STEP = 60_000_000
 """One point of priority is worth as much as having waited a minute longer."""
 

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.core.codec import JsonCodec
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable
 from holdfast.errors import BadCondition, NotEncodable
+from holdfast.errors.base import shown
 
 DEEPEST = 4
 """How many levels of all-of, any-of and count may stand in each other."""
@@ -411,10 +412,10 @@ def _check(condition: Condition, depth: int) -> None:
 
 def _check_count(condition: Count) -> None:
     n, kind = condition.n, condition.distinct
-    if kind not in DISTINCT:
-        raise BadCondition(condition="count", why=f"distinct={kind!r} is none of {', '.join(DISTINCT)}")
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise BadCondition(condition="count", why=f"it counts to a whole number from 1 on, not to {n!r}")
+    if not is_one_of(kind, DISTINCT):
+        raise BadCondition(condition="count", why=f"distinct={shown(kind)} is none of {', '.join(DISTINCT)}")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**62:
+        raise BadCondition(condition="count", why=f"it counts to a whole number from 1 on, not to {shown(n)}")
     if kind == "waits" and n > len(condition.of):
         raise BadCondition(condition="count", why=f"it wants {n} of {len(condition.of)}: there are not so many")
     if kind != "waits" and not all(isinstance(member, Named | Handed) for member in condition.of):
@@ -426,7 +427,7 @@ def _check_count(condition: Count) -> None:
 def _check_leaf(leaf: Leaf) -> None:
     name = leaf.name
     if (isinstance(leaf, Named) or name is not None) and (not isinstance(name, str) or not name.strip() or not is_storable(name)):
-        raise BadCondition(condition=repr(name), why="a signal has a name")
+        raise BadCondition(condition=shown(name), why="a signal has a name")
     if leaf.payload is None:
         return
     if not isinstance(leaf.payload, Mapping) or not all(isinstance(field, str) for field in leaf.payload):

@@ -26,6 +26,9 @@ UNITS = {
 LONGEST = 365_250 * UNITS["d"]
 """A thousand years: whatever is longer is a mistake."""
 
+LAST_INSTANT = 253_402_300_800_000_000
+"""No instant is later: the end of the year 9999, in microseconds since 1970."""
+
 _LONGEST_TEXT = 100
 _NUMBER = r"[0-9]+(?:[.,][0-9]+)?|\.[0-9]+"
 _SHORT = rf"\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\W\d_]+)\s*"

@@ -83,7 +83,7 @@ def failures_in(history: Sequence[Event]) -> Failures:
             kind = msgspec.json.decode(event.data or b"{}").get("kind")
             found.lost += kind == FailureKind.INFRASTRUCTURE
             found.retried += kind != FailureKind.INFRASTRUCTURE
-        elif event.kind == Kind.LEASE_LOST:
+        elif event.kind in (Kind.LEASE_LOST, Kind.LEASE_REVOKED):
             found.lost += 1
     return found
 
@@ -103,6 +103,18 @@ def decide(policy: TaskPolicy, kind: FailureKind, before: Failures, dice: float)
 def replays_in(history: Sequence[Event]) -> int:
     """Count how often a run was put back to work after its end."""
     return sum(event.kind == Kind.RUN_REPLAYED for event in history)
+
+
+def lives_in(history: Sequence[Event]) -> int:
+    """Count how often a run was put back to work after it had completed."""
+    lives, completed = 0, False
+    for event in history:
+        if event.kind == Kind.RUN_REPLAYED:
+            lives += completed
+            completed = False
+        elif event.kind == Kind.RUN_COMPLETED:
+            completed = True
+    return lives
 
 
 class Proof(msgspec.Struct, frozen=True):

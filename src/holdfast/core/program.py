@@ -19,6 +19,11 @@ from holdfast.core.retry import RetryPolicy
 from holdfast.core.streams import Sink
 
 
+def idempotency_key(run_id: str, step: str, life: int) -> str:
+    """Return the key under which a step acts on the outside world, in the given life of that step."""
+    return f"{run_id}:{step}" if life == 0 else f"{run_id}:{step}~{life + 1}"
+
+
 class StepInfo(msgspec.Struct, frozen=True):
     """What a step may know about itself. The key is the same in every attempt; the generation grows with every new owner."""
 
@@ -29,11 +34,14 @@ class StepInfo(msgspec.Struct, frozen=True):
     generation: int
     sink: Any = None
     """Where its output goes: ``holdfast.emit`` and the like write there."""
+    life: int = 0
+    """How often completed work, on which this step builds or which was its own, was declared void by a replay."""
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this step, and for no other step: give it to the outside world."""
-        return f"{self.run_id}:{self.step}"
+        """The same for every attempt at this step, and for no other step: give it to the outside world. A step that is done
+        again after a replay has declared its work void has a new one."""
+        return idempotency_key(self.run_id, self.step, self.life)
 
 
 class RunStep(msgspec.Struct):
@@ -114,6 +122,13 @@ class AwaitChild(msgspec.Struct):
     start: str
     run_id: str
     owned: bool = False
+
+
+class EndChildren(msgspec.Struct):
+    """Cancel the open children that may not outlive the run; answer when all of them have ended, or an operator releases the
+    wait."""
+
+    id: str
 
 
 class OpenGate(msgspec.Struct):
@@ -202,8 +217,8 @@ class Finish(msgspec.Struct):
 
 
 Command = (
-    RunStep | SetTimer | AwaitSignal | CreateWait | AwaitCondition | StartChild | StartMap | AwaitChild | OpenGate | Mark
-    | SendSignal | CancelRun | GrowGraph | Spend | Reserve | Settle | Drop | Finish
+    RunStep | SetTimer | AwaitSignal | CreateWait | AwaitCondition | StartChild | StartMap | AwaitChild | EndChildren | OpenGate
+    | Mark | SendSignal | CancelRun | GrowGraph | Spend | Reserve | Settle | Drop | Finish
 )  # fmt: skip
 
 
@@ -226,8 +241,18 @@ class Program(Protocol):
     """Gives the purse for an attempt that the program makes by itself: of which step, and what was set aside for it."""
     held_up: bool
     """Whether the program may begin no attempt by itself for now, because a budget is spent."""
+    is_sure: Callable[[], bool]
+    """Returns whether no other worker can hold the run by now. If one can, the program begins no attempt by itself: the engine
+    asks the store first. Any thread may call it."""
+    steps: int
+    """How many ends of steps the program was given. The last event of a completed run says it, so that a step that is not in the
+    history can be found."""
     token: Callable[[str, str], str]
     """Returns the token of a wait that was handed out, by its id and the name of the key."""
+    life_of: Callable[[str], int]
+    """Returns the life of a step, for its idempotency key."""
+    epoch: int
+    """How often the run has begun again without any of its work: random numbers differ then."""
 
     async def begin(self, history: Sequence[Event]) -> list[Command]:
         """Replay *history* and return what is wanted now. Raises Diverged before anything new is wanted."""

@@ -79,7 +79,7 @@ class NewRun(msgspec.Struct, kw_only=True):
     limits: Limits | None = None
     share: str | None = None
     payloads: tuple[Payload, ...] = ()
-    same: Callable[[NewRun, bytes, Fetch], bool] | None = None
+    same: Callable[[NewRun, str, bytes, Fetch], bool] | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -112,10 +112,23 @@ class Run(msgspec.Struct, kw_only=True):
     root_id: str | None = None
     forked_from: str | None = None
     cancel_reason: str | None = None
+    cancelled_at: int | None = None
     started_at: int | None = None
     finished_at: int | None = None
     budgets: tuple[str, ...] = ()
     share: str | None = None
+
+
+def born_leased(new: NewRun, created_at: int) -> Run:
+    """Return a run as it is stored when it is leased to a session at its birth."""
+    route = new.route
+    return Run(
+        id=new.id, namespace=route.namespace, workflow=route.workflow, version=route.version, lane=route.lane,
+        capabilities=route.capabilities, status=Status.RUNNING, priority=new.priority, input=new.input, generation=1,
+        revision=0, crashes=0, created_at=created_at, key=new.key, deadline=new.deadline, session_id=new.session_id,
+        parent_id=new.parent_id, parent_step=new.parent_step, parent_index=new.parent_index, root_id=new.root_id,
+        on_parent_end=new.on_parent_end, started_at=created_at, budgets=new.budgets, share=new.share,
+    )  # fmt: skip
 
 
 class Kind:
@@ -136,6 +149,7 @@ class Kind:
     CHILD_ENDED = "child_ended"
     MAP_STARTED = "map_started"
     MAP_ENDED = "map_ended"
+    CHILDREN_ENDED = "children_ended"
     GATE_OPENED = "gate_opened"
     GATE_REMINDED = "gate_reminded"
     GATE_ESCALATED = "gate_escalated"
@@ -184,6 +198,7 @@ OUTCOMES = frozenset(
         Kind.CHILD_STARTED,
         Kind.CHILD_ENDED,
         Kind.MAP_ENDED,
+        Kind.CHILDREN_ENDED,
         Kind.BUDGET_SPENT,
         Kind.BUDGET_RESERVED,
         Kind.BUDGET_SETTLED,
@@ -264,6 +279,10 @@ class Wait(msgspec.Struct, kw_only=True):
     closed_by: str | None = None
 
 
+CHILDREN_END = "children_end"
+"""The kind of the wait of a run that stops and whose children have to end first."""
+
+
 class Child(msgspec.Struct):
     """How a child stands, as its parent sees it."""
 
@@ -273,6 +292,18 @@ class Child(msgspec.Struct):
     status: Status
     result: bytes | None
     error: bytes | None
+    finished_at: int | None
+    on_parent_end: str = "cancel"
+    cancel_reason: str | None = None
+    cancelled_at: int | None = None
+
+
+def as_child(run: Run) -> Child:
+    """Return a run as a run sees it that waits for its end."""
+    return Child(
+        id=run.id, parent_step=run.parent_step or "", parent_index=run.parent_index, status=run.status, result=run.result,
+        error=run.error, finished_at=run.finished_at,
+    )  # fmt: skip
 
 
 class Fanout(msgspec.Struct):
@@ -299,6 +330,18 @@ class Dossier(msgspec.Struct):
     crash_seq: int | None = None
     below: dict[str, list[list[Cell]]] = {}
     """The rows of the other tables that belong to it, by table."""
+
+
+class Seal(msgspec.Struct, kw_only=True):
+    """Why a database takes no writes. Exactly one of ``moved_to`` and ``copied_from`` is set: a URL without its password."""
+
+    at: int
+    moved_to: str | None = None
+    """Where all its runs continue: nothing is to be read here any more."""
+    copied_from: str | None = None
+    """Where the runs continue of which this database holds a copy to look at."""
+    copy_id: str | None = None
+    """The copy that has sealed it."""
 
 
 class Retention(msgspec.Struct, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         _whole("retries", self.retries)
         _whole("delay", self.delay)
         _whole("cap", self.cap)
-        _between("factor", self.factor, 1.0, math.inf, "it must be a finite number of at least 1")
+        _between("factor", self.factor, 1.0, sys.float_info.max, "it must be a finite number of at least 1")
         _between("jitter", self.jitter, 0.0, 1.0, "it must be from 0 to 1")
         if self.when is not None and not callable(self.when):
             raise BadOption(option="when", value=self.when, why="it must be a function of the error")
@@ -121,5 +121,5 @@ def _whole(option: str, value: object) -> None:
 
 
 def _between(option: str, value: object, low: float, high: float, why: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:  # NaN is not between either
         raise BadOption(option=option, value=value, why=why)

@@ -5,7 +5,8 @@ zero byte, and one letter for its form, so that a database can tell from the fir
 
     00 <key id> 00 p <body>             as it was
     00 <key id> 00 z <body>             compressed
-    00 <key id> 00 a <digest> <size>    kept apart, under its digest of 32 bytes; the size of the value in 8 bytes
+    00 <key id> 00 a <digest> <size>    kept apart, under its digest of 32 bytes; the size of the value in 8 bytes;
+                                        then, if it is encrypted, a tag of 16 bytes that binds both to their place
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ KEY_ID = r"[A-Za-z0-9._-]{1,64}"
 """What the id of a key looks like."""
 
 _DIGEST, _SIZE = 32, 8
+REFERENCE = _DIGEST + _SIZE
+"""How many bytes refer to a value that is kept apart; where it is encrypted, a tag follows that binds them to their place."""
 
 
 class Sealed(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_storable, plain_text
 from holdfast.errors import BadOption
 
 STEP = 1_000_000
@@ -37,7 +37,7 @@ def weight_of(weights: str | None, share: str) -> float:
 
 def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
     """Return weights as they are stored. Raises BadOption."""
-    if not weights:
+    if weights is None:
         return None
     if not isinstance(weights, Mapping):
         raise BadOption(option="weights", value=weights, why='name shares and numbers, such as {"gold": 3}')
@@ -45,4 +45,5 @@ def checked_weights(weights: Mapping[str, Any] | None) -> str | None:
         number = isinstance(weight, int | float) and not isinstance(weight, bool) and 0.001 <= weight <= 1000
         if not isinstance(share, str) or not share or not number or not is_storable(share):
             raise BadOption(option="weights", value={share: weight}, why="a weight is a number from 0.001 to 1000")
-    return msgspec.json.encode(dict(weights)).decode()
+    plain = {plain_text(share): float(weight) if isinstance(weight, float) else int(weight) for share, weight in weights.items()}
+    return msgspec.json.encode(plain).decode() if plain else None

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.errors import BadPatch
+from holdfast.errors.base import shown
 
 LARGEST = 65_536
 """How many bytes a frame holds at most."""
@@ -85,6 +86,11 @@ class StreamPart(msgspec.Struct):
     since: int | None = None
     """The version that the summary was made of; the patch of another is refused."""
 
+    @property
+    def source(self) -> tuple[str, int, int]:
+        """What identifies the stream within its run."""
+        return self.step, self.attempt, self.generation
+
 
 class Progress(msgspec.Struct):
     """How far a run says that it is."""
@@ -125,6 +131,11 @@ class Stream(msgspec.Struct, kw_only=True):
     summary: bytes | None = None
     supersedes: int | None = None
     superseded_by: int | None = None
+
+    @property
+    def source(self) -> tuple[str, int, int]:
+        """What identifies the stream within its run."""
+        return self.step, self.attempt, self.generation
 
 
 class Frame(msgspec.Struct, kw_only=True):
@@ -187,7 +198,7 @@ def _plain(patch: Mapping[Any, Any], path: list[str], nulls: list[list[str]]) ->
     found: dict[str, Any] = {}
     for name, value in patch.items():
         if not isinstance(name, str):
-            raise BadPatch(name=repr(name), why="names are texts")
+            raise BadPatch(name=shown(name), why="names are texts")
         if isinstance(value, Mapping):
             found[name] = _plain(value, [*path, name], nulls)
         elif isinstance(value, Null):

@@ -132,8 +132,7 @@ def which_from(filters: Mapping[str, Any]) -> Which:
         value = filters.get(name)
         if value is not None and (not isinstance(value, str) or not value or not is_storable(value)):
             raise BadOption(option=name, value=value, why="it is a name")
-    tags = filters.get("tags") or {}
-    texts = dict(sorted(checked_tags(tags).items()))
+    texts = dict(sorted(checked_tags(filters.get("tags")).items()))
     return Which(filters.get("workflow"), filters.get("namespace"), filters.get("run"), _kinds(filters.get("kind")), texts)
 
 

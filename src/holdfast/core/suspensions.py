@@ -12,7 +12,9 @@ from holdfast.core.conditions import AllOf, AnyOf, Condition, Count, Handed, Nam
 from holdfast.core.duration import show
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Status
+from holdfast.core.texts import is_one_of, plain_text
 from holdfast.errors import BadCondition, BadOption, BadWait
+from holdfast.errors.base import shown
 
 HORIZON = 366 * 86_400 * 1_000_000
 """How far away the end of a wait may lie, in microseconds, unless somebody says otherwise."""
@@ -103,7 +105,7 @@ def checked_instant(what: str, at: int, now: int, horizon: int) -> int:
 
 def checked_end(on_timeout: str, until: int | None, condition: Condition) -> str:
     """Return what happens when time is up. Raises BadOption when there is no such thing, or no time that could be up."""
-    if on_timeout not in ON_TIMEOUT:
+    if not is_one_of(on_timeout, ON_TIMEOUT):
         raise BadOption(option="on_timeout", value=on_timeout, why=f"it is one of {', '.join(ON_TIMEOUT)}")
     ends = until is not None or any(wait.until is not None for wait in conditions.handed_out(condition).values())
     if on_timeout != "continue" and not ends:
@@ -122,7 +124,7 @@ def condition_of(what: Any, find: Find) -> Condition:
 
 def _condition_of(what: Any, find: Find) -> Condition:
     if isinstance(what, str):
-        return Named(what)
+        return Named(plain_text(what))
     if isinstance(what, Handed):
         return msgspec.structs.replace(find(what.wait), name=what.name, payload=what.payload)
     if isinstance(what, Named):
@@ -134,7 +136,7 @@ def _condition_of(what: Any, find: Find) -> Condition:
     handed = getattr(what, "condition", None)
     if isinstance(handed, Handed):
         return find(handed.wait)
-    raise BadCondition(condition=repr(what)[:100], why="it is no name of a signal, no wait, and no condition")
+    raise BadCondition(condition=shown(what)[:100], why="it is no name of a signal, no wait, and no condition")
 
 
 _FIELDS = {
@@ -149,10 +151,10 @@ _FIELDS = {
 def _from_plain(what: Mapping[Any, Any], find: Find) -> Condition:
     kind = next((name for name in _FIELDS if name in what), None)
     if kind is None:
-        raise BadCondition(condition=repr(dict(what))[:100], why=f"it has one of {', '.join(_FIELDS)}")
+        raise BadCondition(condition=shown(dict(what))[:100], why=f"it has one of {', '.join(_FIELDS)}")
     strange = set(what) - _FIELDS[kind]
     if strange:
-        raise BadCondition(condition=kind, why=f"it has no {sorted(map(str, strange))[0]!r}")
+        raise BadCondition(condition=kind, why=f"it has no {min(map(shown, strange))}")
     if kind == "signal":
         return Named(what["signal"], what.get("payload"))
     if kind == "wait":

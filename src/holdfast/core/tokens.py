@@ -11,7 +11,7 @@ import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -32,7 +32,9 @@ _NOBODY = b"a secret for those who name a key that is not there"
 
 
 class Key(msgspec.Struct, frozen=True, repr_omit_defaults=True):
-    """A key that signs tokens. The current one has no ``expires_at``; one that was replaced is good until then."""
+    """A key that signs tokens, as it is stored: an engine that encrypts seals its ``secret``, and a ``Reveal`` opens it.
+
+    The current key has no ``expires_at``; one that was replaced is good until then."""
 
     kid: str
     secret: bytes
@@ -52,6 +54,15 @@ class Key(msgspec.Struct, frozen=True, repr_omit_defaults=True):
         return f"<key {self.kid}>"
 
 
+Reveal = Callable[[Key], bytes]
+"""Returns the secret of a stored key in clear. Raises KeyMissing when it is encrypted with a key that is not known."""
+
+
+def in_clear(key: Key) -> bytes:
+    """Return the secret of a key that is stored as it is."""
+    return key.secret
+
+
 class Token(str):
     """A signed text, to be handed to whoever may use it. Its repr does not tell it, so that it does not end in a log."""
 
@@ -68,20 +79,21 @@ class Rotation(msgspec.Struct):
     dropped: list[str]
 
 
-def sign(key: Key, purpose: str, claims: Mapping[str, Any], *, until: int | None = None) -> Token:
-    """Return a token that says *claims* for one purpose, good until an instant if one is given."""
+def sign(key: Key, purpose: str, claims: Mapping[str, Any], *, until: int | None = None, reveal: Reveal = in_clear) -> Token:
+    """Return a token that says *claims* for one purpose, good until an instant if one is given. Raises KeyMissing."""
     body = _text(msgspec.json.encode({"for": purpose, "until": until, **claims}))
-    return Token(f"{key.kid}.{body}.{_text(_mac(key.secret, key.kid, body))}")
+    return Token(f"{key.kid}.{body}.{_text(_mac(reveal(key), key.kid, body))}")
 
 
-def check(token: str, purpose: str, keys: Iterable[Key], *, now: int) -> dict[str, Any]:
+def check(token: str, purpose: str, keys: Iterable[Key], *, now: int, reveal: Reveal = in_clear) -> dict[str, Any]:
     """Return what a token says.
 
     Raises TokenRefused for whatever was not signed for this purpose with a key that is good; it never says what was wrong,
-    and takes as long for an unknown key as for a wrong signature. Raises TokenExpired for a true one that is too old."""
+    and takes as long for an unknown key as for a wrong signature. Raises TokenExpired for a true one that is too old, KeyMissing
+    when the key that it names is encrypted with a key that is not known."""
     kid, body, mac = _parts(token)
     key = next((key for key in keys if key.kid == kid and key.is_good(now)), None)
-    right = _mac(_NOBODY if key is None else key.secret, kid, body)
+    right = _mac(_NOBODY if key is None else reveal(key), kid, body)
     if not hmac.compare_digest(right, mac) or key is None:
         raise TokenRefused()
     claims: dict[str, Any] = msgspec.json.decode(_bytes(body))
@@ -98,18 +110,19 @@ def current(keys: Iterable[Key]) -> Key | None:
     return next((key for key in keys if key.current), None)
 
 
-def rotate(keys: Iterable[Key], kid: str, secret: bytes, *, now: int) -> Rotation:
+def rotate(keys: Iterable[Key], kid: str, secret: bytes, *, now: int, reveal: Reveal = in_clear) -> Rotation:
     """Decide what becomes of the keys when *kid* shall be the current one. The same again changes nothing.
 
-    Raises KeyExists when a key of that name has another secret."""
+    Raises KeyExists when a key of that name has another secret, KeyMissing when that secret cannot be read."""
+    offered = Key(kid, secret, now)
     known = {key.kid: key for key in keys}
     dropped = sorted(key.kid for key in known.values() if not key.is_good(now))
     same = known.get(kid)
-    if same is not None and not hmac.compare_digest(same.secret, secret):
+    if same is not None and not hmac.compare_digest(reveal(same), reveal(offered)):
         raise KeyExists(kid=kid)
     if same is not None and kid not in dropped:
         return Rotation(None, dropped)
-    return Rotation(Key(kid, secret, now), dropped)
+    return Rotation(offered, dropped)
 
 
 def checked_kid(kid: object) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core import budgets
 from holdfast.core.records import Budget, Limits
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.engine.client import Request
 from holdfast.errors import BadOption, BudgetNotFound
 from holdfast.store import contract as c
@@ -33,7 +33,8 @@ def set_budget(
     store: c.Store, name: str, limits: Amounts, *, soft: Amounts | None, on_breach: str | None, reset: Any, zone: str | None
 ) -> Request:
     """Create a budget or change it; what is not said of one that exists stays as it is."""
-    old = store.budget(budgets.name_of(name))
+    name = budgets.name_of(name)
+    old = store.budget(name)
     if old is None:
         budgets.own_name(name)
     elif old.run_id is not None and not (reset is None and zone is None):
@@ -46,18 +47,20 @@ def set_budget(
 def _limits(old: Budget | None, limits: Amounts, soft: Amounts | None, on_breach: str | None) -> Limits:
     """Put together what is said and what was so before; only the dimensions that are named are written."""
     if old is None:
-        return budgets.limits_from(limits, soft, on_breach or budgets.WAIT)
-    if not isinstance(limits, Mapping) or not isinstance(soft or {}, Mapping):
+        return budgets.limits_from(limits, soft, budgets.WAIT if on_breach is None else on_breach)
+    soft = {} if soft is None else soft
+    if not isinstance(limits, Mapping) or not isinstance(soft, Mapping):
         raise BadOption(option="limits", value=limits, why='name what is limited, such as {"tokens": 1000}')
     before = {line.dimension: None if line.hard is None else budgets.amount(line.hard) for line in old.allowances}
-    found = budgets.limits_from({**before, **limits}, soft, on_breach or old.on_breach)
-    named = {*limits, *(soft or {})}
+    found = budgets.limits_from({**before, **limits}, soft, old.on_breach if on_breach is None else on_breach)
+    named = {*limits, *soft}
     return Limits({name: limit for name, limit in found.hard.items() if name in named}, found.soft, found.on_breach)
 
 
 def _rhythm(old: Budget | None, reset: Any, zone: str | None) -> tuple[str | None, str]:
-    kept = old.zone if old is not None and zone is None else zone or "UTC"
-    resets, where = budgets.checked_reset(None if reset == NEVER else reset, kept)
+    if zone is None:
+        zone = "UTC" if old is None else old.zone
+    resets, where = budgets.checked_reset(None if is_one_of(reset, (NEVER,)) else reset, zone)
     return (old.resets if old is not None and reset is None else resets), where
 
 
@@ -108,6 +111,8 @@ def _amounts(spent: Mapping[str, int]) -> dict[str, int | Decimal]:
 
 
 def _key(key: object) -> str | None:
-    if key is not None and (not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key)):
+    if key is None:
+        return None
+    if not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key):
         raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
-    return key
+    return plain_text(key)

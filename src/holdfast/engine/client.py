@@ -11,25 +11,46 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.core import budgets, duration
+from holdfast.core import budgets, duration, places
 from holdfast.core.codec import Codec
 from holdfast.core.duration import Duration
 from holdfast.core.leases import policy_of
-from holdfast.core.options import checked_capabilities, checked_count, checked_tags, checked_text, priority_of
+from holdfast.core.options import (
+    checked_capabilities,
+    checked_count,
+    checked_flag,
+    checked_many,
+    checked_reason,
+    checked_signal,
+    checked_string,
+    checked_tags,
+    checked_text,
+    checked_version,
+    priority_of,
+)
 from holdfast.core.rate import parse_rate
 from holdfast.core.records import DEFAULT_NAMESPACE, Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
 from holdfast.core.status import FINAL, Status
-from holdfast.core.texts import is_storable
+from holdfast.core.stored import object_of
+from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.engine import past
 from holdfast.engine.failure import as_error
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.retention import checked_rule, checked_statuses
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadOption, HistoryGone, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
+from holdfast.engine.replaying import plan_replay, whole_history
+from holdfast.errors import BadDuration, BadOption, NamespaceBound, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
+from holdfast.errors.base import shown
 from holdfast.store import contract as c
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+PART = 5000
+"""How many runs one transaction starts at most: while it writes, nobody else can."""
+
+PAGE = 500
+"""How many runs one query reads by their ids."""
 
 Moment = Duration | datetime
 Lease = Callable[[Route], str | None]
@@ -54,7 +75,8 @@ class Client:
         namespace: str | None = None, vault: Vault | None = None,
     ) -> None:  # fmt: skip
         self.store, self.codec, self.definitions = store, codec, definitions
-        self.namespace, self._only = namespace or DEFAULT_NAMESPACE, namespace
+        self.namespace, self.only = namespace or DEFAULT_NAMESPACE, namespace
+        """The namespace of what is started here, and the only one that may be touched: None if all may be."""
         self.max_signals = c.MOST_SIGNALS
         self.vault = vault or Vault(store)
 
@@ -81,26 +103,27 @@ class Client:
             whole[0].extend(self.codec.decode(run.input)[0])
             return self.codec.encode(whole, what="the arguments")
 
-        def merge(old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
-            return self.vault.remake(old, add, fetch)
+        def merge(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
+            return self.vault.remake(old, add, fetch, run_id, place=places.run_input(run_id))
 
         op = c.GatherStart(
             run=run, key=how.key, quiet=how.quiet, longest=how.longest, size=how.size, merge=None if how.size is None else merge
         )
         return [run], Request(op, lambda answer: answer)
 
-    def start_many(self, workflow: Any, items: Iterable[Any], options: Options, lease: Lease) -> Start:
-        """Start one run per item, all or none; the answer is their ids."""
+    def start_many(self, workflow: Any, items: Iterable[Any], options: Options, lease: Lease) -> list[Start]:
+        """Start one run per item, in parts that are each started as a whole or not at all; the answers are their ids."""
         if any(options.get(name) is not None for name in ("id", "key", *GATHERING)):
             raise BadOption(option="id", why="many runs cannot share an id or a key: start them one by one")
         known = self.known(workflow)
         runs: list[NewRun] = []
-        for item in items:
+        for item in checked_many("items", items):
             if runs:
                 runs.append(self._like(runs[0], self._encoded(known, (item,), {}), options))
             else:
                 runs.append(self._new_run(workflow, (item,), {}, options, lease))
-        return runs, Request(c.StartRuns(runs), lambda answer: answer)
+        parts = [runs[first : first + PART] for first in range(0, len(runs), PART)]
+        return [(part, Request(c.StartRuns(part), lambda answer: answer)) for part in parts]
 
     def _like(self, first: NewRun, data: bytes, options: Options) -> NewRun:
         """Return a run that is started as another one is, with other arguments: the options are read once for all."""
@@ -120,9 +143,9 @@ class Client:
             input=data,
             priority=priority_of(options.get("priority", 0)),
             key=checked_text("key", options.get("key")),
-            tags=checked_tags(options.get("tags") or {}),
-            available_at=None if delay is None else instant(delay, now),
-            deadline=None if options.get("deadline") is None else instant(options["deadline"], now),
+            tags=checked_tags(options.get("tags")),
+            available_at=None if delay is None else _stored_instant(delay, now),
+            deadline=None if options.get("deadline") is None else _stored_instant(options["deadline"], now),
             session_id=None if delay is not None else lease(route),
             policy=None if options.get("policy") is None else msgspec.json.encode(policy_of(options["policy"])),
             budgets=drawn,
@@ -144,13 +167,13 @@ class Client:
                 raise UnknownWorkflow(workflow=None, why="name one")
         if known is not None:
             if not hasattr(known, "program"):
-                raise UnknownWorkflow(workflow=getattr(known, "__name__", repr(known)), why="it is no @workflow")
+                raise UnknownWorkflow(workflow=getattr(known, "__name__", shown(known)), why="it is no @workflow")
             name, version, lane, capabilities = known.name, known.version, known.lane, known.capabilities
         wanted = options.get("capabilities")
         return Route(
-            checked_text("namespace", options.get("namespace")) or self.namespace,
+            self.within(checked_text("namespace", options.get("namespace"))) or self.namespace,
             name,
-            str(options.get("version") or version),
+            _version(options.get("version"), version),
             checked_text("lane", options.get("lane")) or lane,
             tuple(capabilities) if wanted is None else checked_capabilities(wanted),
         )
@@ -172,97 +195,127 @@ class Client:
 
     # Touching a run
 
+    def within(self, namespace: str | None) -> str | None:
+        """Return the namespace that is meant, None for all of them. Raises NamespaceBound."""
+        if self.only is None:
+            return namespace
+        if namespace is not None and namespace != self.only:
+            raise NamespaceBound(namespace=self.only, asked=namespace)
+        return self.only
+
+    def unbound(self, call: str) -> None:
+        """Refuse a call that concerns the whole installation, unless all namespaces may be touched. Raises NamespaceBound."""
+        if self.only is not None:
+            raise NamespaceBound(namespace=self.only, call=call, why="it concerns the whole installation")
+
+    def is_mine(self, run_id: str) -> bool:
+        """Return whether a run may be touched: an engine that is bound to a namespace touches no other."""
+        if self.only is None:
+            return True
+        run = self.store.run(run_id)
+        return run is not None and run.namespace == self.only
+
     def mine(self, run_id: Any) -> str:
-        """Return the id of a run that may be touched: whoever was opened for a namespace touches no other. Raises RunNotFound."""
-        if self._only is not None and self.get(run_id).namespace != self._only:
-            raise RunNotFound(run=run_id)
-        return run_named(run_id)
+        """Return the id of a run that may be touched. Raises RunNotFound."""
+        return run_named(run_id) if self.only is None else self.get(run_id).id
 
     def signal(
         self, run_id: str, name: str, payload: Any, key: str | None, source: str | None = None, wait: str | None = None
     ) -> Request:
         """Send a signal; the answer is Delivery."""
-        if not isinstance(name, str) or not name.strip() or not is_storable(name):
-            raise BadOption(option="name", value=name, why="a signal has a name")
+        name = checked_signal(name)
         run_id, data = self.mine(run_id), self.codec.encode(payload, what=f"signal {name!r}")
         key, source = checked_text("key", key), checked_text("source", source)
         return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
         """Ask a run to stop; the answer is its status."""
-        if reason is not None and (not isinstance(reason, str) or not is_storable(reason)):
-            raise BadOption(option="reason", value=reason, why="it must be a text")
-        return Request(c.RequestCancel(self.mine(run_id), reason, force), Status)
+        force = checked_flag("force", force)
+        return Request(c.RequestCancel(self.mine(run_id), checked_reason(reason), force), Status)
 
     def resume(self, run_id: str) -> Request:
         """Put a stuck run back to work."""
         return Request(c.ResumeRun(self.mine(run_id)), Status)
 
     def replay(self, run_id: str, from_step: str | None) -> Request:
-        """Put a finished run back to work: what completed stands, what failed is done again."""
+        """Put a finished run back to work, and its failed children: what completed stands, what failed is done again."""
+        from_step = checked_string("from_step", from_step)
         run = self.get(self.mine(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        void = past.voided_by_replay(self.whole_history(run_id), from_step)
-        if void is None:
-            raise StepNotFound(run=run_id, step=from_step)
-        return Request(c.ReplayRun(run_id, void), Status)
+        return Request(plan_replay(self.store, run_id, from_step), Status)
 
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""
+        from_step = checked_string("from_step", from_step)
         run = self.get(self.mine(run_id))
         events = past.valid(self.whole_history(run_id))
         if from_step is not None:
             cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
             if cut is None:
                 raise StepNotFound(run=run_id, step=from_step)
-            events = events[:cut]
+            events = [] if past.was_undone(events) else events[:cut]
         else:
             events = []
         kept = without_open_gates(self._without_open_waits(self._without_open_children(events)))
         data = msgspec.json.encode({"run": run_id, "step": from_step})
         kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
-        for seq, event in enumerate(kept, start=1):
-            event.seq = seq
+        past.renumber(kept)
+        fork_id = new_id()
+        given, kept = self.vault.forked(run, kept, fork_id)
         fork = Run(
-            id=new_id(), namespace=run.namespace, workflow=run.workflow, version=run.version, lane=run.lane,
-            capabilities=run.capabilities, status=Status.PENDING, priority=run.priority, input=run.input, generation=0,
+            id=fork_id, namespace=run.namespace, workflow=run.workflow, version=run.version, lane=run.lane,
+            capabilities=run.capabilities, status=Status.PENDING, priority=run.priority, input=given, generation=0,
             revision=0, crashes=0, created_at=self.store.now(), forked_from=run_id, started_at=run.started_at,
             budgets=tuple(name for name in run.budgets if not name.startswith(budgets.TREE)), share=run.share,
         )  # fmt: skip
         return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
 
     def whole_history(self, run_id: str) -> list[Event]:
-        """Return the events of a run, sealed. Raises HistoryGone: without them it would be done all over again."""
-        events = self.store.history(run_id)
-        if any(event.kind == Kind.HISTORY_DELETED for event in events):
-            raise HistoryGone(run=run_id)
-        return events
+        """Return the events of a run, sealed. Raises HistoryGone."""
+        return whole_history(self.store, run_id)
 
     def _without_open_children(self, events: list[Event]) -> list[Event]:
-        """A child that has not ended tells its own parent, not the fork: the fork starts one of its own."""
-        return [event for event in events if event.kind != Kind.CHILD_STARTED or self._has_ended(event)]
+        """Leave out the starts of children that the fork starts itself: those that have not ended, and those that did not
+        complete and whose end is not part of the history. The children of a map tell their own parent of their ends."""
+        ends = {event.step for event in events if event.kind in (Kind.CHILD_ENDED, Kind.MAP_ENDED)}
+        return [event for event in events if not self._starts_again(event, ends)]
+
+    def _starts_again(self, event: Event, ends: set[str | None]) -> bool:
+        if event.kind == Kind.MAP_STARTED:
+            return event.step not in ends
+        if event.kind != Kind.CHILD_STARTED:
+            return False
+        child = self.store.run(object_of(event.data, "the history").get("run", ""))
+        if child is None or child.status not in FINAL:
+            return True
+        return child.status is not Status.COMPLETED and f"{event.step} end" not in ends
 
     def _without_open_waits(self, events: list[Event]) -> list[Event]:
         """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its own."""
         return [event for event in events if event.kind != Kind.WAIT_CREATED or self._has_closed(event)]
 
     def _has_closed(self, event: Event) -> bool:
-        wait = self.store.wait(msgspec.json.decode(event.data or b"{}").get("id", ""))
+        wait = self.store.wait(object_of(event.data, "the history").get("id", ""))
         return wait is None or wait.closed_at is not None
-
-    def _has_ended(self, event: Event) -> bool:
-        child = self.store.run(msgspec.json.decode(event.data or b"{}").get("run", ""))
-        return child is not None and child.status in FINAL
 
     # Looking
 
     def get(self, run_id: str) -> Run:
         """Return a run. Raises RunNotFound."""
         run = self.store.run(run_named(run_id))
-        if run is None:
+        if run is None or (self.only is not None and run.namespace != self.only):
             raise RunNotFound(run=run_id)
         return run
+
+    def get_many(self, run_ids: Sequence[str]) -> dict[str, Run | RunNotFound]:
+        """Return runs by their ids; in the place of one that ``get`` would not return there is its error."""
+        found: dict[str, Run | RunNotFound] = {}
+        known = [run_id for run_id in run_ids if isinstance(run_id, str) and is_storable(run_id)]
+        for place in range(0, len(known), PAGE):
+            page = self.store.runs_by_id(known[place : place + PAGE])
+            found.update((run.id, run) for run in page if self.only is None or run.namespace == self.only)
+        return {run_id: found.get(run_id) or RunNotFound(run=run_id) for run_id in run_ids}
 
     def record(self, run_id: str) -> Run:
         """Return a run with all of its values that can be read here. Raises RunNotFound."""
@@ -278,8 +331,8 @@ class Client:
 
     def _filter(self, given: dict[str, Any]) -> c.Filter:
         status = given.pop("status", None)
-        statuses = [status] if isinstance(status, str) else list(status or ())
-        unknown = [one for one in statuses if one not in set(Status)]
+        statuses = [status] if isinstance(status, str) else checked_many("status", () if status is None else status)
+        unknown = [one for one in statuses if not is_one_of(one, list(Status))]
         if unknown:
             raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
         for name in ("since", "until"):
@@ -289,8 +342,12 @@ class Client:
         for name in {"namespace", "workflow", "worker", "parent_id", "before"} & set(given):
             if not isinstance(given[name], str):
                 raise BadOption(option=name, value=given[name], why="it is a text")
+            given[name] = plain_text(given[name])
+        given["namespace"] = self.within(given.get("namespace"))
         if "limit" in given:
             given["limit"] = checked_count("limit", given["limit"])
+        if "roots" in given:
+            given["roots"] = checked_flag("roots", given["roots"])
         if "tags" in given:
             given["tags"] = checked_tags(given["tags"])
         try:
@@ -300,9 +357,9 @@ class Client:
 
     def value(self, run: Run) -> Any:
         """Return the result of a finished run, or raise why there is none. Raises KeyMissing when it cannot be read here."""
-        result = None if run.result is None else self.vault.open(run.result, f"the result of run {run.id}")
+        result = self.vault.values.maybe(run.result, f"the result of run {run.id}", places.run_result(run.id))
         if run.status is not Status.COMPLETED:
-            error = self.vault.maybe(run.error, f"the error of run {run.id}")
+            error = self.vault.values.maybe(run.error, f"the error of run {run.id}", places.error(run.id))
             raise as_error(msgspec.structs.replace(run, error=error))
         definition = self.definitions().get(run.workflow)
         signature = getattr(definition, "signature", None)
@@ -316,32 +373,32 @@ class Client:
         self, older_than: Moment, statuses: Sequence[str], *, batch: int, after: str, workflow: str | None = None
     ) -> Request:
         """Delete a batch of old finished runs; the answer is Pruned."""
-        checked_statuses(statuses)
+        final, most = checked_statuses(statuses), checked_count("batch", batch, least=1)
         before = moment(older_than, self.store.now(), sign=-1)
-        wanted = list(statuses) or sorted(FINAL)
-        return Request(
-            c.Prune(before, wanted, limit=batch, namespace=None, after=after, workflow=workflow), lambda answer: answer
-        )
+        named = checked_string("workflow", workflow)
+        op = c.Prune(before, final or sorted(FINAL), limit=most, namespace=self.only, after=after, workflow=named)
+        return Request(op, lambda answer: answer)
 
     def retention(self, name: str, **options: Any) -> Request:
         """Make a retention rule, or another one of it."""
+        self.unbound("retention")
         known = {route.workflow for route in self.store.routes().values()} | set(self.definitions())
         return Request(c.SaveRetention(checked_rule(name, known=known, **options)), lambda answer: None)
 
     def remove_retention(self, name: str) -> Request:
         """Remove a retention rule."""
-        return Request(c.RemoveRetention(name), lambda answer: None)
+        self.unbound("remove_retention")
+        return Request(c.RemoveRetention(checked_string("name", name)), lambda answer: None)
 
     def lane(
         self, name: str, concurrency: int | None, rate: str | None, *, paused: bool, per_share: int | None = None,
         rate_per_share: str | None = None, weights: Mapping[str, Any] | None = None, draining: bool = False,
     ) -> Request:  # fmt: skip
         """Set the limits of a lane."""
+        self.unbound("lane")
         if checked_text("lane", name) is None:
             raise BadOption(option="lane", value=name, why="a lane has a name")
-        for option, flag in (("paused", paused), ("draining", draining)):
-            if not isinstance(flag, bool):
-                raise BadOption(option=option, value=flag, why="it is True or False")
+        paused, draining = checked_flag("paused", paused), checked_flag("draining", draining)
         if per_share is not None and (not isinstance(per_share, int) or isinstance(per_share, bool) or per_share < 0):
             raise BadOption(option="per_share", value=per_share, why="it is a number of runs")
         each = None if rate_per_share is None else parse_rate(rate_per_share, "rate_per_share")
@@ -410,16 +467,33 @@ def run_named(run_id: Any) -> str:
     """Return the id of a run, which may not be there; what no database could store names none. Raises RunNotFound."""
     if not isinstance(run_id, str) or not is_storable(run_id):
         raise RunNotFound(run=run_id)
-    return run_id
+    return plain_text(run_id)
+
+
+def _version(wanted: Any, own: str) -> str:
+    return own if wanted is None else checked_text("version", checked_version("version", wanted)) or ""
 
 
 def instant(when: Moment, now: int) -> int:
-    """Return the instant that lies *when* after now, or that *when* is."""
-    return moment(when, now, sign=1)
+    """Return the instant that lies *when* after now, or that *when* is. The caller sees to it that it can be stored."""
+    return _instant(when, now, sign=1)
+
+
+def _stored_instant(when: Moment, now: int) -> int:
+    """Return the instant that *when* means. Raises BadDuration for one that a row cannot hold."""
+    found = instant(when, now)
+    if not 0 <= found <= duration.LAST_INSTANT:
+        raise BadDuration(value=when, why="it lies before 1970 or after the year 9999")
+    return found
 
 
 def moment(when: Moment, now: int, *, sign: int) -> int:
-    """Return a datetime as an instant, or the instant that lies a duration before or after now."""
+    """Return a datetime as an instant, or the instant that lies a duration before or after now. What lies before 1970 or after
+    the year 9999 lies before, or after, whatever is stored."""
+    return min(max(_instant(when, now, sign=sign), 0), duration.LAST_INSTANT)
+
+
+def _instant(when: Moment, now: int, *, sign: int) -> int:
     if isinstance(when, datetime):
         aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
         return (aware - _EPOCH) // _MICROSECOND

@@ -16,7 +16,8 @@ from holdfast.engine.graphs import composer, sealed
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.listening import Listening
-from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer
+from holdfast.engine.past import DROPPED
+from holdfast.engine.wants import ChildEnd, ChildrenEnd, Conditional, Gated, MapEnd, Paying, Signalled, Step, Timer
 from holdfast.errors import KeyMissing
 from holdfast.store.contract import ExtendGraph
 
@@ -41,40 +42,36 @@ def _run_step(held: Held, command: p.RunStep) -> None:
         held.begun_by_itself(want)
 
 
-def _set_timer(held: Held, command: p.SetTimer) -> Event | None:
+def _set_timer(held: Listening, command: p.SetTimer) -> None:
     until = held.progress.until.pop(command.id, None)
     if until is None:
         until = held.now() + command.after
         held.batch.events.append(Event(Kind.TIMER_SET, command.id, msgspec.json.encode({"until": until})))
-    if until <= held.now() or held.is_let_go(command.id):
-        return Event(Kind.TIMER_FIRED, command.id)
-    held.wants[command.id] = Timer(command, until)
-    held.due_at(until)
-    return None
+    want = Timer(command, until)
+    held.wants[command.id] = want
+    held.watch_release(want)
+    held.watch_clock(want)
 
 
-def _await_signal(held: Held, command: p.AwaitSignal) -> Event | None:
-    found = held.take_signal(command.id, command.name)
-    if found is not None:
-        return found
+def _await_signal(held: Listening, command: p.AwaitSignal) -> None:
     if command.id in held.progress.until:
-        until = held.progress.until.pop(command.id)
+        want = Signalled(command, held.progress.until.pop(command.id))
     else:
-        until = None if command.timeout is None else held.now() + command.timeout
-        data = msgspec.json.encode({"name": command.name, "until": until})
-        held.batch.events.append(Event(Kind.SIGNAL_AWAITED, command.id, data))
-    if until is not None and until <= held.now():
-        return Event(Kind.SIGNAL_TIMED_OUT, command.id)
-    held.wants[command.id] = Signalled(command, until)
-    held.due_at(until)
-    return None
+        want = Signalled(command, None if command.timeout is None else held.now() + command.timeout)
+        held.opening[command.id] = want
+    held.wants[command.id] = want
+    held.listen_for(command.name)
+    held.watch_clock(want)
 
 
 def _start_child(held: Held, command: p.StartChild) -> Event:
     child = new_child(held, command, command.input, None)
     held.batch.children.append(child)
     held.had_children = True
-    return Event(Kind.CHILD_STARTED, command.id, msgspec.json.encode({"run": child.id, "workflow": command.route.workflow}))
+    data: dict[str, object] = {"run": child.id, "workflow": command.route.workflow}
+    if command.options.get("id"):
+        data["chosen"] = True  # if this start is declared void, the next one finds the same run
+    return Event(Kind.CHILD_STARTED, command.id, msgspec.json.encode(data))
 
 
 def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index: int | None) -> NewRun:
@@ -142,18 +139,29 @@ def start_more(held: Held, want: MapEnd, count: int) -> None:
     want.started += count
 
 
+def _end_children(held: Listening, command: p.EndChildren) -> Event | None:
+    want = ChildrenEnd(command)
+    if not held.batch.children and not held.host.store.open_children(held.run.id, limit=1):
+        return want.outcome(released=False)
+    held.batch.child_cancels.append(held.reason_for_children())
+    held.wants[command.id] = want
+    return None
+
+
 def _mark(held: Held, command: p.Mark) -> None:
     held.batch.events.append(Event(Kind.MARKED, command.id, msgspec.json.encode(command.value)))
 
 
 def _send_signal(held: Held, command: p.SendSignal) -> Event:
-    key = f"{held.run.id}:{command.id}"
-    held.batch.signals.append((command.run_id, command.name, command.payload, key))
+    key = p.idempotency_key(held.run.id, command.id, held.lives.of(command.id))
+    if held.host.may_reach(command.run_id):
+        held.batch.signals.append((command.run_id, command.name, command.payload, key))
     return Event(Kind.SIGNAL_SENT, command.id, msgspec.json.encode({"run": command.run_id, "name": command.name}))
 
 
 def _cancel_run(held: Held, command: p.CancelRun) -> Event:
-    held.batch.cancels.append((command.run_id, command.reason))
+    if held.host.may_reach(command.run_id):
+        held.batch.cancels.append((command.run_id, command.reason))
     return Event(Kind.CANCEL_SENT, command.id, msgspec.json.encode({"run": command.run_id}))
 
 
@@ -163,8 +171,9 @@ def _grow_graph(held: Held, command: p.GrowGraph) -> Event:
         host.learn(workflow)
     held.batch.grows.append(
         ExtendGraph(
-            graph_id=command.graph_id, namespace=held.run.namespace, patch=sealed(command.patch, host.vault),
-            compose=composer(host.vault, host.codec), lease=host.lease_for,
+            graph_id=command.graph_id, namespace=held.run.namespace,
+            patch=sealed(command.patch, command.graph_id, host.vault),
+            compose=composer(host.vault, host.codec), lease=host.lease_member,
         )
     )  # fmt: skip
     names = [member.name for member in command.patch.members]
@@ -185,11 +194,11 @@ def _drop(held: Listening, command: p.Drop) -> None:
     elif isinstance(want, Conditional):
         held.drop_wait(want)
     elif isinstance(want, ChildEnd) and want.command.owned:
-        held.batch.cancels.append((want.command.run_id, "nobody waits for it any more"))
+        held.batch.cancels.append((want.command.run_id, DROPPED))
     elif isinstance(want, MapEnd):
-        held.cancel_map(command.id, "nobody waits for it any more")
+        held.cancel_map(command.id, DROPPED)
     elif isinstance(want, Gated):
-        withdraw(held, want, "nobody waits for it any more")
+        withdraw(held, want, DROPPED)
 
 
 def _book(held: Held, want: Step) -> None:
@@ -222,8 +231,8 @@ def _create_wait(held: Listening, command: p.CreateWait) -> Event:
     return held.create_wait(command)
 
 
-def _await_condition(held: Listening, command: p.AwaitCondition) -> Event | None:
-    return held.await_condition(command)
+def _await_condition(held: Listening, command: p.AwaitCondition) -> None:
+    held.await_condition(command)
 
 
 HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
@@ -235,6 +244,7 @@ HANDLERS: dict[type, Callable[[Any, Any], Event | None]] = {
     p.StartChild: _start_child,
     p.StartMap: _start_map,
     p.AwaitChild: _await_child,
+    p.EndChildren: _end_children,
     p.OpenGate: open_gate,
     p.Mark: _mark,
     p.SendSignal: _send_signal,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,25 +19,24 @@ from typing import Any
 import msgspec
 
 from holdfast.core import tokens
-from holdfast.core.graphs.records import MARK
 from holdfast.core.program import Command, CreateWait, Definition, Finish
-from holdfast.core.records import OUTCOMES, Breach, Event, Kind, Run, Signal
+from holdfast.core.records import OUTCOMES, Event, Kind, Run, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.engine import gates, past
-from holdfast.engine.attempts import attempt, transact
+from holdfast.engine.attempts import attempt, begin_remotely, body_of
 from holdfast.engine.commands import handle
 from holdfast.engine.failure import as_data
-from holdfast.engine.happening import Happening
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
-from holdfast.engine.outcomes import ENDED
-from holdfast.engine.payloads.aside import opened, sealed
+from holdfast.engine.outcomes import end_of
+from holdfast.engine.payloads.aside import opened
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
+from holdfast.engine.writing import Writing
 from holdfast.errors import (
     BudgetNotFound,
     Diverged,
@@ -46,9 +46,9 @@ from holdfast.errors import (
     LaneDraining,
     LeaseLost,
     RunExists,
-    StoreError,
+    WriteConflict,
 )
-from holdfast.store.contract import Advance, Advanced, AppendFrames, Changed, NeedKey, Refused, Transition
+from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused
 
 log = logging.getLogger("holdfast")
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
@@ -61,16 +61,17 @@ PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
 
 
-class Driver(Happening):
+class Driver(Writing):
     """Drives one run."""
 
     def __init__(self, run: Run, definition: Definition, host: Host, signals: list[Signal]) -> None:
         super().__init__(run, host)
         self._signals, self._exact = signals, not run.revision  # they were read after the run, unless there were none to read
-        self._definition, self._in_graph = definition, MARK in run.id
+        self._definition = definition
         self.blocking = definition.blocking
+        self.follows = False
+        """Whether what is wanted now follows from a signal alone."""
         self.finished = False
-        self._seq = 0
         self._cancelling = run.status is Status.CANCELLING
         self._waits_since = 0
 
@@ -82,9 +83,7 @@ class Driver(Happening):
             await self._begin(history, fresh=fresh)
             while not self._over:
                 events = self._collect()
-                if self.gate_is_over:
-                    await gates.close_overdue(self, self._persist)
-                if events or self.payable or self.batch.says_something() or self.launches:
+                if events or self.findings or self.gate_is_over or self.payable or self.batch.says_something() or self.launches:
                     await self._turn(events)
                 elif self._should_let_go():
                     await self._let_go()
@@ -97,7 +96,7 @@ class Driver(Happening):
             self.host.doubt()
         except EngineClosed:
             log.debug("run %s is left as it is: the engine was closed", self.run.id)
-        except PASSING as error:
+        except (*PASSING, WriteConflict) as error:
             await self._give_back(error)
         except Exception as error:  # a diverged history, malformed data, or a fault of ours: a person must look
             await self._stick(error)
@@ -112,11 +111,14 @@ class Driver(Happening):
         if history:
             self._recall(history, events)
         self.due_at(self.run.deadline)
-        program = self._program = self._definition.program(self.run, self.host.codec)
+        program = self._program = self.placed(self._definition, events)
         program.report, program.clock, program.token = self.reported, self.now, self.token_of
         program.sink, self.outlet.speculative = self.outlet, program.speculative
-        program.purse = self.new_purse
+        program.purse, program.is_sure = self.new_purse, self.host.is_sure
+        program.life_of, program.epoch = self.lives.of, self.lives.epoch
         self.look_at_budgets()
+        if self.is_about_to_stop():
+            program.held_up = True  # a blocking program would begin its next step by itself
         commands = await program.begin(events)
         if not fresh and self._cancelling and not self._cancel_seen:
             self.knock()
@@ -125,6 +127,7 @@ class Driver(Happening):
     def _recall(self, history: list[Event], events: list[Event]) -> None:
         """Take over what was in the memory of whoever held the run before; *events* are those of its history that count."""
         self._seq = history[-1].seq
+        self.lives = past.Lives(history)
         self._cancel_seen = self.progress.cancelled is not None
         self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
         self.waited = self.progress.waited
@@ -135,84 +138,74 @@ class Driver(Happening):
     async def _turn(self, events: list[Event]) -> None:
         assert self._program is not None
         paid = await self._take_payments(events) if self.payable else []
-        self._stamp(events)
+        await self._do(await self._tell(events, paid))
+
+    async def _tell(self, events: list[Event], paid: Sequence[Event] = ()) -> list[Command]:
+        """Tell the program what has happened; *paid* are outcomes that are recorded already. Return what it wants then."""
+        assert self._program is not None
+        self.stamp(events)
         self.batch.events.extend(events)
         outcomes = [event for event in events if event.kind in OUTCOMES]
         if outcomes and not self._program.speculative:
             await self._commit(rest=False)
+            self._program.held_up = self.breach is not None or self.is_about_to_stop()
         outcomes = [*paid, *outcomes]
-        follows = self.follows_from_a_signal(events)
-        commands = await self._program.feed(outcomes) if outcomes else []
-        await self._do(commands, at_once=follows)
+        self.follows = self.follows_from_a_signal(events)
+        if self._keys is not None:
+            self.refresh_keys()
+        commands = [] if self.ahead is None else self.take_ahead(outcomes)
+        return [*commands, *await self._program.feed(outcomes)] if outcomes else commands
 
-    async def _take_payments(self, events: list[Event]) -> list[Event]:
-        """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that
-        have; what became of the others is among *events*."""
-        payable, self.payable = self.payable, []
-        done: list[Event] = []
-        together = [one for one in payable if one[1].is_plain]
-        if len(together) > 1 and await self._pay_for(together) is None:
-            done = [event for event, _ in together]
-            payable = [one for one in payable if one[0] not in done]
-        for event, purse in payable:
-            breach = await self._pay_for([(event, purse)])
-            if breach is None:
-                done.append(event)
-            else:
-                self._heed(self.unpaid(event, purse, breach), purse, events)
-        return done
-
-    async def _pay_for(self, paid: list[tuple[Event, Any]]) -> Breach | None:
-        """Record these and what they spend, or nothing; then say which limit there is."""
-        if self.outlet.writing is not None:
-            await self.outlet.writing
-        op = self.settling(paid)
-        self._stamp(op.events)
-        for number, event in enumerate(op.events, self._seq + 1):
-            event.seq = number
-            self.outlet.ended(event)
-        op.output = self.outlet.take()
-        answer = await self._persist(op)
-        if isinstance(answer, Refused):
-            for event in op.events:
-                self.outlet.reopen(op.output, event)
-            if op.output is not None:  # what was put out is not lost by it
-                await self._persist(AppendFrames(self.run.id, self.run.generation, op.output))
-            return answer.breach
-        self._seq += len(op.events)
-        for event, purse in paid:
-            self.asides.discard(event.step or "")
-            self.note_lines(purse.take())
-            self.wants.pop(event.step or "", None)
-        self.note_breach(answer.breach)
-        return None
-
-    async def _do(self, commands: list[Command], *, at_once: bool = False) -> None:
-        """Do what the program wants, and what it wants when it hears what is answered at once; then commit and launch. *at_once*:
-        launch before that if nothing else is wanted."""
+    async def _do(self, commands: list[Command]) -> None:
+        """Do what the program wants, and tell it what has happened meanwhile, until it rests; then commit and launch."""
         assert self._program is not None
-        while commands:
-            if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
-                await self.host.writer.submit(NeedKey(offered()))
-            answers = [event for command in commands if (event := handle(self, command)) is not None]
+        while True:
+            while commands:
+                commands = await self._handle(commands)
             if self.batch.finish is not None:
                 break
-            self._stamp(answers)
-            self.batch.events.extend(answers)
-            if answers and not self._program.speculative:
-                await self._commit(rest=False)
-            commands = await self._program.feed(answers) if answers else []
-        if at_once and self.wants_steps_only():
-            await self._launch()
+            if not (self.findings or self.gate_is_over or self._knocked or self._heard or self._due is not None):
+                break
+            events = await self._next_events()
+            if not events:
+                break
+            commands = await self._tell(events)
+        if self.opening:
+            self.announce_all()
+        if self.follows and self.wants_steps_only() and self.may_go_on():
+            await self._launch()  # the signal is written already, and leads to the same steps after a crash
+        self.follows = False
         await self._commit(rest=True)
+        while self.had_children and not self._over and self.starts_more():
+            await self._commit(rest=True)
         await self._launch()
 
-    def _stamp(self, events: list[Event]) -> None:
-        """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
-        if events:
-            now = self.now()
-            for event in events:
-                event.at = event.at or now
+    async def _handle(self, commands: list[Command]) -> list[Command]:
+        """Do what the program wants; return what it wants when it hears what is answered at once."""
+        assert self._program is not None
+        if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
+            await self.host.writer.submit(NeedKey(offered(self.host.vault)))
+        answers = []
+        for command in commands:
+            event = handle(self, command)
+            if event is not None:
+                answers.append(event)
+        if self.batch.finish is not None or not answers:
+            return []
+        self.stamp(answers)
+        self.batch.events.extend(answers)
+        if not self._program.speculative:
+            await self._commit(rest=False)
+        return await self._program.feed(answers)
+
+    async def _next_events(self) -> list[Event]:
+        """Return what has happened next, by the instant at which it happened."""
+        while self.gate_is_over or self._must_seek():
+            if self._must_seek():
+                self._seek()
+            if self.gate_is_over:
+                await gates.close_overdue(self, self._persist)
+        return self.next_events() if self.findings else []
 
     # Waiting
 
@@ -221,6 +214,11 @@ class Driver(Happening):
         self._woken = Pause()
         if self._alarm is not None:
             self._alarm.cancel()
+        if self.is_fed_ahead():
+            if not self._inbox:
+                await self._woken  # the outcome is on its way, and all else has time until then
+            self._woken = None
+            return
         wake_at = self._due
         if self.waiting:
             let_go_at = self._waits_since + self.host.linger
@@ -236,12 +234,13 @@ class Driver(Happening):
     async def _commit(self, *, rest: bool) -> None:
         """Write what the batch says and, when the program rests, where the run stands."""
         if self.outlet.writing is not None:
-            await self.outlet.writing  # what was put out before is written before
+            await self.outlet.wait_until_written()
         batch, self.batch = self.batch, Batch()
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
         # Not before it has looked at what reached it: to park says that all up to this revision was seen.
-        unseen = self._knocked or self._heard
+        unseen = self._knocked or self._heard or bool(self.findings) or (batch.more and bool(batch.child_cancels))
+        unseen = unseen or (self.had_children and bool(self.unstarted()))
         parks = rest and batch.finish is None and not unseen and self._only_waits()
         op = self._operation(batch, parks=parks)
         if op is None:
@@ -296,7 +295,7 @@ class Driver(Happening):
         if self.run.parent_id is not None:
             op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
         gates.withdraw_all(self, op)
-        op.events.append(Event(ENDED[status], error=op.error))
+        op.events.append(end_of(status, op.error, self._program))
 
     def _park(self, op: Advance) -> None:
         waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
@@ -322,23 +321,6 @@ class Driver(Happening):
         except REFUSALS as error:
             return await self._fail(op, error)
 
-    async def _persist(self, op: Transition) -> Any:
-        """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
-        again, is recognised by a store that was cut off in the middle of it."""
-        pause, written = 0.05, op
-        ends = self._in_graph and isinstance(op, Advance) and op.status in FINAL
-        if isinstance(op, Advance) and not self.host.vault.is_light(op):
-            written = await sealed(op, self.host.vault, self.host.threads)
-        while True:
-            if ends:
-                self.host.settle_soon()
-            try:
-                return await self.host.writer.post(written)
-            except StoreError as error:
-                log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, 5.0)
-
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | Changed:
         """A child that cannot be, or what cannot be added to a graph: the workflow fails."""
         self._seq = op.events[0].seq - 1 if op.events else self._seq
@@ -357,8 +339,16 @@ class Driver(Happening):
         was_waiting, self.waiting = self.waiting, op.waits is not None
         if self.waiting and not was_waiting:
             self._waits_since = self.now()
+            self.host.capacity.rests(self)
+        elif was_waiting and not self.waiting:
+            self.host.capacity.goes_on(self)
+            self.resumes = True
         self.finished = op.status in FINAL
         self.note_breach(answer.breach)
+        if op.child_cancels:
+            self.knock()  # the children may have ended before this commit
+        if op.gates:
+            gates.note_stored(self, op.gates)
         self._over = self._over or self.finished or not op.keep
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
@@ -378,6 +368,7 @@ class Driver(Happening):
         op.keep = False
         if not self.wants:
             op.status, op.waits = self.at_work(), None
+        await self.outlet.wait_until_written()
         op.output = self.outlet.take()
         answer = await self._write(op)
         if isinstance(answer, Changed):
@@ -393,6 +384,9 @@ class Driver(Happening):
         if self.host.stopping and self.launches:
             await self._hand_back()
             return
+        if self.launches and self.resumes and self.is_displaced():
+            await self._release()
+            return
         launches, self.launches = self.launches, []
         for want in self.hold_up(launches):
             if isinstance(want, Paying):
@@ -400,7 +394,8 @@ class Driver(Happening):
             elif want.command.transactional:
                 await self._transact(want)
             else:
-                want.task = self.host.hands.start(attempt(self, want))
+                remote = want.command.is_async and self.host.program_loop is not None
+                want.task = begin_remotely(self, want) if remote else self.host.hands.start(attempt(self, want))
                 if want.task is not None:
                     since = self.now() if want.started_at is None else want.started_at
                     want.note = self.host.alarms.at(since + NOTE_AFTER, partial(self.note_started, want))
@@ -413,6 +408,7 @@ class Driver(Happening):
         await self._release()
 
     async def _release(self) -> None:
+        await self.outlet.wait_until_written()
         status = Status.CANCELLING if self._cancelling else Status.PENDING
         op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
         op.output = self.outlet.take(Reason.RELEASED, only_steps=True)
@@ -420,8 +416,9 @@ class Driver(Happening):
         self._over = True
 
     async def _give_back(self, error: Exception) -> None:
-        """The store could not be read, so nobody knows what has reached the run: it begins anew from the store, a bit later."""
-        log.warning("run %s cannot be read now, and is given back: %s", self.run.id, error)
+        """Release the run, so that its next holder reads it from the store: either the store could not be read, or the history
+        there has lines that this holder does not know."""
+        log.warning("run %s is released and will be read again from the store: %s", self.run.id, error)
         self.close()
         await asyncio.sleep(PAUSE)
         with suppress(LeaseLost, EngineClosed):
@@ -436,10 +433,10 @@ class Driver(Happening):
         op = Advance(
             run_id=self.run.id, generation=self.run.generation, events=[event], spends=purse.spendings, budgets=self.run.budgets,
         )  # fmt: skip
-        op.body = partial(transact, self, want, op, purse)
+        op.body = body_of(self, want, op, purse)
         try:
             answer: Advanced = await self._persist(op)
-        except (LeaseLost, EngineClosed):
+        except (LeaseLost, EngineClosed, WriteConflict):
             raise
         except Exception as error:
             self.ended(command.id, None, error, started_at, purse)
@@ -474,6 +471,7 @@ class Driver(Happening):
         """The run cannot go on without a person: say why, and lose nothing."""
         foreseen = isinstance(error, HoldfastError)
         log.error("run %s of %s is stuck: %s", self.run.id, self.run.workflow, error, exc_info=None if foreseen else error)
+        await self.outlet.wait_until_written()
         # What was refused is not in the history, whatever number it was given here.
         self._seq = max((event.seq for event in self.host.store.history(self.run.id)), default=0) + 1
         data = as_data(error)
@@ -488,6 +486,8 @@ class Driver(Happening):
     def close(self) -> None:
         """Leave memory; nothing is recorded by that."""
         self._over = True
+        if self.ahead is not None:
+            self.ahead.take()  # a step that ends from now on leads to nothing
         if self._alarm is not None:
             self._alarm.cancel()
         for want in self.wants.values():

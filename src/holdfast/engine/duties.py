@@ -24,6 +24,7 @@ from holdfast.store.contract import (
     FireSchedules,
     FlowsWoken,
     Store,
+    SweepStages,
     Transition,
     WakeFlows,
 )
@@ -38,11 +39,11 @@ class Duties:
     """The common duties, as one worker sees them."""
 
     def __init__(
-        self, store: Store, writer: Writer, *, lifetime: int, crash_limit: int, mine: Callable[[], str],
+        self, store: Store, writer: Writer, *, lifetime: int, mine: Callable[[], str],
         freed: Callable[[], None], settle: Callable[[], None],
     ) -> None:  # fmt: skip
         self._store, self._writer = store, writer
-        self._lifetime, self._limit = lifetime / 1_000_000, crash_limit
+        self._lifetime = lifetime / 1_000_000
         self._mine, self._freed, self._settle = mine, freed, settle
         self._place = 0
         self._looked_at_all = time.monotonic()
@@ -64,12 +65,15 @@ class Duties:
 
     async def look(self) -> None:
         """Find out who leads, and do what falls to this worker."""
+        tried: set[str] = set()
         while True:
             oldest = self._store.sessions(limit=2)
             ids = [session.id for session in oldest]
             self._place = ids.index(self._mine()) if self._mine() in ids else 2
-            if not await self._take_over(oldest):  # else somebody has moved up
+            untried = [session for session in oldest if session.id not in tried]
+            if not await self._take_over(untried):  # else somebody has moved up
                 break
+            tried.update(ids)  # one that is still there, such as a damaged row, must not keep this worker here
         hung = time.monotonic() - self._looked_at_all > self._lifetime / 3
         if self.leads or (self._place == 1 and hung):  # a leader that hangs may be alive and do nothing
             await self.look_after_all()
@@ -82,7 +86,7 @@ class Duties:
 
     async def see_to_what_is_due(self) -> None:
         """End what is past its deadline and held by nobody, start what schedules want started, let time move managed
-        flows, settle graphs of which nobody else has seen to the news."""
+        flows, settle graphs of which nobody else has seen to the news, delete what is left of stages and pruned graphs."""
         look, now = self._store.next_look(), self._store.now()
         ops: list[Transition] = []
         if _is_due(look.deadline, now):
@@ -91,6 +95,8 @@ class Duties:
             ops.append(FireSchedules(new_id))
         if _is_due(look.attempt, now):
             ops.append(ExpireAttempts(random.random()))
+        if _is_due(look.stage, now):
+            ops.append(SweepStages())
         if look.graph is not None:
             self._settle()
         if ops:
@@ -107,7 +113,7 @@ class Duties:
             if session.id == self._mine() or not is_dead(self._store, session, now):
                 continue
             found = True
-            freed = await self._writer.submit(EndSession(session.id, crashed=True, limit=self._limit))
+            freed = await self._writer.submit(EndSession(session.id, crashed=True))
             if freed:
                 log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
             self._freed()

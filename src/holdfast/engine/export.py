@@ -1,12 +1,18 @@
-"""Copying a run and all below it, or a graph with all its members, to a database of its own, in batches."""
+"""Copying a run and all below it, or a graph with all its members, to a database of its own, in batches.
+
+Invariant: a run that has not ended continues in one database only. The copy of such a run is sealed by the commit that ends the
+export, so it can be read, and continues only after `holdfast db unseal`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.core.graphs.records import Whole
-from holdfast.core.records import Run
-from holdfast.errors import GraphChanged, GraphNotFound, RunExists
+from holdfast.core.records import Event, Run, Seal
+from holdfast.core.redaction import redacted
+from holdfast.core.status import FINAL
+from holdfast.errors import GraphChanged, GraphNotFound, RunExists, RunNotFinished
 from holdfast.store.contract import ENCRYPTION, HALF_COPIED, EndCopy, Filter, ImportGraph, ImportRun, SaveSetting, Store
 
 PAGE = 500
@@ -17,21 +23,26 @@ Progress = Callable[[int], None]
 
 
 TRIES = 20
-"""How often a graph is read until nobody has changed it meanwhile."""
+"""How often a graph or a run is read until nobody has changed it meanwhile."""
 
 
 def export(source: Store, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
     """Copy *run* and its descendants to the store that *open_target* opens; return how many runs were copied. A new database
-    counts as half-copied until all is there. Raises RunExists."""
-    return _export(source, [run], open_target, progress)
+    counts as half-copied until all is there, and is sealed if one of the runs has not ended. Raises RunExists, and RunNotFinished
+    when such a run would be copied to a database that has runs already."""
+    return _export(source, lambda: [run], open_target, progress)
 
 
 def export_graph(source: Store, graph_id: str, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
     """The same for a graph and the runs of its members. What a member came to after the graph was read, the copy hears of.
-    Raises GraphNotFound, GraphChanged, RunExists, GraphExists."""
+    Raises GraphNotFound, GraphChanged, RunExists, GraphExists, RunNotFinished."""
     whole = _still(source, graph_id)
     trail = source.graph_events(graph_id, limit=whole.graph.events)
-    runs = (run for member in whole.members.values() if member.started_at is not None and (run := source.run(member.run_id)))
+
+    def runs() -> Iterator[Run]:
+        started = (source.run(member.run_id) for member in whole.members.values() if member.started_at is not None)
+        return (run for run in started if run is not None)
+
     return _export(source, runs, open_target, progress, ImportGraph(whole, trail))
 
 
@@ -48,7 +59,7 @@ def _still(source: Store, graph_id: str) -> Whole:
 
 def _export(
     source: Store,
-    runs: Iterable[Run],
+    runs: Callable[[], Iterable[Run]],
     open_target: Callable[[], Store],
     progress: Progress | None,
     last: ImportGraph | None = None,
@@ -56,23 +67,36 @@ def _export(
     target = open_target()
     try:
         fresh = not target.counts()
-        if source.setting(ENCRYPTION) is not None:
-            _do(target, SaveSetting(ENCRYPTION, "on"))
         if fresh:
             _do(target, SaveSetting(HALF_COPIED, str(target.now())))
+        else:
+            _refuse_open_runs(source, runs())
+        if source.setting(ENCRYPTION) is not None:
+            _do(target, SaveSetting(ENCRYPTION, "on"))
         count = 0
-        for batch in _batches(source, runs):
+        has_ended = last is None or last.whole.graph.finished_at is not None
+        for batch in _batches(source, runs()):
             _write(target, batch)
             count += len(batch)
+            has_ended = has_ended and all(one.run.status in FINAL for one in batch)
             if progress is not None:
                 progress(len(batch))
         if last is not None:
             _do(target, last)
         if fresh:
-            _do(target, EndCopy())
+            seal = Seal(at=source.now(), copied_from=redacted(source.url))
+            _do(target, EndCopy(None if has_ended else seal))
         return count
     finally:
         target.close()
+
+
+def _refuse_open_runs(source: Store, runs: Iterable[Run]) -> None:
+    """Refuse runs that have not ended: their copies are sealed, and with them whatever else the target holds."""
+    for run in (one for root in runs for one in walk(source, root)):
+        if run.status not in FINAL:
+            why = "it continues here, so its copy would be sealed with all other runs there: export it to a new database"
+            raise RunNotFinished(run=run.id, status=run.status.value, why=why)
 
 
 def _write(target: Store, batch: list[ImportRun]) -> None:
@@ -106,11 +130,22 @@ def _batches(source: Store, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
 
 def _imported(source: Store, run: Run, copied: set[bytes]) -> ImportRun:
     """Return a run with all that belongs to it; a payload that went before is there already."""
+    run, history = _still_run(source, run)
     digests = [digest for digest in source.payloads_of(run.id) if digest not in copied]
     copied.update(digests)
     payloads = [payload for digest in digests if (payload := source.payload(digest)) is not None]
-    history, signals = source.history(run.id), source.signals(run.id)
-    return ImportRun(run, source.tags(run.id), history, signals, source.belongings(run.id), payloads)
+    return ImportRun(run, source.tags(run.id), history, source.signals(run.id), source.belongings(run.id), payloads)
+
+
+def _still_run(source: Store, run: Run) -> tuple[Run, list[Event]]:
+    """Return a run and its history as they stood at one instant: the history of a run at work must not tell of its end."""
+    history = source.history(run.id)
+    for _ in range(TRIES):
+        current = run if run.status in FINAL else source.run(run.id)
+        if current is None or (current.status is run.status and current.generation == run.generation):
+            return run, history
+        run, history = current, source.history(run.id)
+    return run, history
 
 
 def _size(op: ImportRun) -> int:

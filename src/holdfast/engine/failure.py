@@ -10,8 +10,10 @@ import msgspec
 
 from holdfast.core.records import ErrorInfo, Run
 from holdfast.core.status import Status
+from holdfast.core.stored import object_of
 from holdfast.core.texts import readable
 from holdfast.errors import HoldfastError, RunCancelled, RunExpired, RunFailed, RunStuck
+from holdfast.errors.base import shown
 
 LONGEST = 8000
 """Characters of a traceback that are kept, from its end."""
@@ -51,17 +53,22 @@ def _legible(value: Any) -> Any:
 
 
 def _plain(value: object) -> object:
+    """Return a fact as plain data that can be stored, or else as text: a fault of the fact must not hide the error."""
     try:
-        return msgspec.to_builtins(value)
-    except (TypeError, ValueError):
-        return repr(value)
+        plain: object = msgspec.to_builtins(value)
+        msgspec.json.encode(plain)
+    except UnicodeEncodeError:
+        return plain  # made legible with all the rest
+    except Exception:
+        return shown(value)
+    return plain
 
 
 def as_error(run: Run) -> RunFailed:
     """Return what ``result()`` raises for a run that did not complete."""
     facts: dict[str, Any] = {"run": run.id, "workflow": run.workflow}
     if run.error is not None:
-        info = msgspec.json.decode(run.error)
+        info = object_of(run.error, f"the error of run {run.id}")
         facts |= {"type": info.get("type"), "message": info.get("message")}
         raised = _RAISED.get(run.status, RunFailed)(**facts)
         raised.facts["error"] = info

@@ -11,8 +11,9 @@ from holdfast.core import flows as core
 from holdfast.core.codec import JsonCodec
 from holdfast.core.duration import Duration
 from holdfast.core.flows import FlowStatus, StepStatus
-from holdfast.core.options import checked_count, checked_text
-from holdfast.core.texts import is_storable
+from holdfast.core.options import checked_count, checked_flag, checked_text
+from holdfast.core.stored import decoded
+from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.engine.client import Client, Moment, Request, instant, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadFlowPatch, BadFlowWait, BadOption, FlowNotFound, FlowNotYours, NotEncodable
@@ -98,7 +99,7 @@ class FlowDesk:
             created_at=0,
             updated_at=0,
         )
-        return Request(c.CreateFlow(flow, start), view)
+        return Request(c.CreateFlow(flow, checked_flag("start", start)), view)
 
     def move(self, flow_id: str, action: core.FlowAction, owner: str | None, revision: int | None) -> Request:
         """Do something to a flow; the answer is it."""
@@ -136,9 +137,9 @@ class FlowDesk:
         runtime: str = "mirrored", owner: str | None = None,
     ) -> Request:  # fmt: skip
         """Note how a piece of work stands; the answer is the step."""
-        if status not in list(StepStatus):
+        if not is_one_of(status, list(StepStatus)):
             raise BadOption(option="status", value=status, known=", ".join(StepStatus))
-        if runtime not in ("managed", "mirrored"):
+        if not is_one_of(runtime, ("managed", "mirrored")):
             raise BadOption(option="runtime", value=runtime, known="managed, mirrored")
         step = core.FlowStep(
             flow_id=_flow_id(flow_id), run_id=_name("run_id", run_id), task=_filled("task", task), status=StepStatus(status),
@@ -149,7 +150,7 @@ class FlowDesk:
 
     def wake(self) -> Request:
         """Let time do what it does to waiting flows; the answer is FlowsWoken."""
-        return Request(c.WakeFlows(), lambda answer: answer)
+        return Request(c.WakeFlows(namespace=self._client.only), lambda answer: answer)
 
     def prune(self, older_than: Moment, batch: int = 500) -> Request:
         """Delete flows that ended; the answer is how many."""
@@ -178,7 +179,7 @@ class FlowDesk:
 
     def find(self, *, owner: str | None, status: str | None, before: str | None, limit: int) -> list[Flow]:
         """Return flows."""
-        if status is not None and status not in list(FlowStatus):
+        if status is not None and not is_one_of(status, list(FlowStatus)):
             raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
         last = None if before is None else self.get(before)
         if last is not None and status is not None and last.status != status:
@@ -195,9 +196,12 @@ class FlowDesk:
         """Return the audit trail of a flow, newest first."""
         most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
         found = self._store.flow_events(self.get(flow_id, owner).id, most)
-        return [
-            FlowEvent(seq=one.seq, kind=one.kind, payload=msgspec.json.decode(one.payload), at=_time(one.at)) for one in found
-        ]
+        return [_event_view(one) for one in found]
+
+
+def _event_view(event: core.FlowEvent) -> FlowEvent:
+    payload = decoded(event.payload, f"event {event.seq} of flow {event.flow_id}")
+    return FlowEvent(seq=event.seq, kind=event.kind, payload=payload, at=_time(event.at))
 
 
 def view(flow: core.Flow) -> Flow:
@@ -206,7 +210,8 @@ def view(flow: core.Flow) -> Flow:
     return Flow(
         id=flow.id, controller=flow.controller, goal=flow.goal, owner=flow.owner, requester=flow.requester,
         current_step=flow.current_step, status=flow.status, cancel_requested=flow.cancel_requested,
-        state=msgspec.json.decode(flow.state), wait=None if wait is None else _wait_view(wait), revision=flow.revision,
+        state=decoded(flow.state, f"the state of flow {flow.id}"), wait=None if wait is None else _wait_view(wait),
+        revision=flow.revision,
         created_at=_time(flow.created_at), updated_at=_time(flow.updated_at),
     )  # fmt: skip
 
@@ -223,7 +228,8 @@ def step_view(step: core.FlowStep) -> FlowStep:
     """Return a step as its flow's driver sees it."""
     return FlowStep(
         run_id=step.run_id, task=step.task, status=step.status, runtime=step.runtime, child_session=step.child_session,
-        result=None if step.result is None else msgspec.json.decode(step.result), created_at=_time(step.created_at),
+        result=None if step.result is None else decoded(step.result, f"the result of step {step.run_id}"),
+        created_at=_time(step.created_at),
         updated_at=_time(step.updated_at),
     )  # fmt: skip
 
@@ -253,9 +259,10 @@ def advancing(patch: Any, current_step: str | None) -> core.AdvanceFlow:
 
 
 def _filled(name: str, value: Any) -> str:
-    if not _text(name, value).strip():
+    text = _text(name, value).strip()
+    if not text:
         raise BadOption(option=name, value=value, why="it must not be blank")
-    return str(value).strip()
+    return text
 
 
 def _name(name: str, value: Any) -> str:
@@ -271,7 +278,7 @@ def _text(name: str, value: Any) -> str:
         raise BadOption(option=name, value=value, why="it must be a text")
     if not is_storable(value):
         raise BadOption(option=name, value=value, why="it must be Unicode without NUL characters")
-    return value
+    return plain_text(value)
 
 
 def _owner(owner: str | None) -> str | None:
@@ -281,7 +288,7 @@ def _owner(owner: str | None) -> str | None:
 def _flow_id(flow_id: str) -> str:
     if not isinstance(flow_id, str) or not is_storable(flow_id):
         raise FlowNotFound(flow=flow_id)
-    return flow_id
+    return plain_text(flow_id)
 
 
 def _time(instant: int) -> datetime:

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import places
 from holdfast.core.codec import Codec
+from holdfast.core.options import checked_flag, checked_string
 from holdfast.core.status import FINAL
 from holdfast.core.streams import Frame, FrameKind, Progress, Stream
 from holdfast.engine.payloads.vault import Vault
@@ -32,6 +34,8 @@ class Frames:
             raise BadOption(option="limit", value=limit, why=f"it is a number of frames from 1 to {MOST}")
         if until is not None:
             check_cursor("until", until)
+        checked_string("step", step)
+        checked_flag("best_effort", best_effort)
         found = self.store.frames(run_id, after, until=until, limit=limit, step=step, best_effort=best_effort)
         by_number = {stream.number: stream for stream in self.store.streams(run_id)} if found else {}
         return [self._frame(one, by_number[one.stream]) for one in found if one.stream in by_number]
@@ -45,26 +49,33 @@ class Frames:
     def _frame(self, one: StoredFrame, stream: Stream) -> Frame:
         return Frame(
             seq=one.seq, stream=one.stream, step=stream.step, attempt=stream.attempt, generation=stream.generation,
-            kind=one.kind, mode=one.mode, at=one.at, value=self._value(one, stream.run_id), name=one.name,
-            nulls=self._opened(one.nulls, f"frame {one.seq} of run {stream.run_id}"), version=one.version,
+            kind=one.kind, mode=one.mode, at=one.at, value=self._value(one, stream), name=one.name,
+            nulls=self._nulls(one, stream), version=one.version,
             supersedes=stream.supersedes, superseded_by=stream.superseded_by,
         )  # fmt: skip
 
-    def _value(self, one: StoredFrame, run_id: str) -> Any:
-        plain = self.vault.output(one.data, f"frame {one.seq} of run {run_id}")
+    def _value(self, one: StoredFrame, stream: Stream) -> Any:
+        what = f"frame {one.seq} of run {stream.run_id}"
+        plain = self.vault.values.output(one.data, what, places.frame(stream.run_id, stream.source, one.at))
         if plain is None:
             return self.vault.hidden(one.data)
         return self.codec.decode(plain, bytes if one.kind == FrameKind.BLOB else Any, what="a frame")
 
-    def _opened(self, data: bytes | None, what: str) -> Any:
-        plain = None if data is None else self.vault.output(data, what)
+    def _nulls(self, one: StoredFrame, stream: Stream) -> Any:
+        if one.nulls is None:
+            return None
+        what = f"frame {one.seq} of run {stream.run_id}"
+        plain = self.vault.values.output(one.nulls, what, places.nulls(stream.run_id, stream.source, one.at))
         return None if plain is None else self.codec.decode(plain, what=what)
 
     def summary(self, stream: Stream) -> Any:
         """Return the document that the patches of a stream have come to; None when there were none. Raises KeyMissing."""
-        plain = None if stream.summary is None else self.vault.output(stream.summary, f"the summary of run {stream.run_id}")
+        if stream.summary is None:
+            return None
+        place = places.summary(stream.run_id, stream.source)
+        plain = self.vault.values.output(stream.summary, f"the summary of run {stream.run_id}", place)
         if plain is None:
-            return None if stream.summary is None else self.vault.hidden(stream.summary)
+            return self.vault.hidden(stream.summary)
         return self.codec.decode(plain, what="a summary")
 
     def progress(self, run_id: str) -> Progress | None:
@@ -73,7 +84,7 @@ class Frames:
         found = self.store.progress(run_id)
         if found is None or found.message is None:
             return found
-        return Progress(found.percent, self.vault.text_shown(found.message), found.at)
+        return Progress(found.percent, self.vault.text_shown(found.message, places.progress(run_id)), found.at)
 
 
 class Follower:

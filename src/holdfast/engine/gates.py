@@ -6,21 +6,22 @@ by whoever withdraws it. Reminders and escalations are written together with the
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.core.gates import rules
 from holdfast.core.gates.answer import failure_of, outcome_of
-from holdfast.core.gates.records import OPEN, WITHDRAWN, Act, Gate, hash_of
+from holdfast.core.gates.records import EXPIRED, OPEN, WITHDRAWN, Act, Gate, hash_of
 from holdfast.core.program import OpenGate
 from holdfast.core.records import Event, Kind
 from holdfast.engine.failure import as_data
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.wants import Gated
-from holdfast.store.contract import Advance, ExpireGates, GateChange
+from holdfast.store.contract import Advance, ExpireGates, GateChange, GateMove
 
 
 def open_gate(held: Held, command: OpenGate) -> None:
@@ -28,14 +29,25 @@ def open_gate(held: Held, command: OpenGate) -> None:
     known = held.progress.gates.pop(command.id, None)
     gate = held.host.store.gate(known) if known is not None else None
     if gate is not None:
-        held.wants[command.id] = want = Gated(command, gate)
+        want = Gated(command, gate, stored=True)
+        held.wants[command.id] = want
         held.knock()  # it may have been decided before anybody looked
-    else:
-        held.wants[command.id] = want = Gated(command, _new(held, command))
-        held.batch.gates.append(want.gate)
-        data = {"gate": want.gate.id, "prompt": command.prompt, "until": want.gate.deadline}
-        held.batch.events.append(_event(Kind.GATE_OPENED, want, data))
-    held.due_at(want.until)
+        held.due_at(want.until)
+        return
+    want = Gated(command, _new(held, command), stored=False)
+    held.wants[command.id] = want
+    held.batch.gates.append(want.gate)
+    data = {"gate": want.gate.id, "prompt": command.prompt, "until": want.gate.deadline}
+    held.batch.events.append(_event(Kind.GATE_OPENED, want, data))
+
+
+def note_stored(held: Held, moves: Sequence[GateMove]) -> None:
+    """These were written: from now on time may do something about the gates that are new."""
+    for move in moves:
+        want = held.wants.get(move.step) if isinstance(move, Gate) else None
+        if isinstance(want, Gated):
+            want.stored = True
+            held.due_at(want.until)
 
 
 def _new(held: Held, command: OpenGate) -> Gate:
@@ -47,14 +59,29 @@ def _new(held: Held, command: OpenGate) -> Gate:
     )  # fmt: skip
 
 
-def look(held: Held, want: Gated) -> Event | None:
-    """See how a gate stands; return what it came to, if it is closed."""
+def look(held: Held, want: Gated) -> None:
+    """See how a gate stands: if it is closed, that is a finding."""
     gate = held.host.store.gate(want.gate.id)
     if gate is None or gate.status == OPEN:
         if gate is not None and gate.reminded >= want.gate.reminded and gate.escalated >= want.gate.escalated:
             want.gate = gate
-        held.due_at(want.until)
-        return None
+        if want.stored:
+            held.due_at(want.until)
+        return
+    want.gate = gate
+    # The store closes a gate when it gets round to it; its time was over at the deadline.
+    late = gate.status == EXPIRED and gate.deadline is not None
+    held.found((gate.deadline if late else gate.closed_at) or 0, partial(_take, held, want, gate))
+
+
+def _take(held: Held, want: Gated, gate: Gate, events: list[Event]) -> None:
+    step = want.command.id
+    if held.wants.get(step) is want:
+        del held.wants[step]
+        events.append(_closed(held, want, gate))
+
+
+def _closed(held: Held, want: Gated, gate: Gate) -> Event:
     outcome = outcome_of(gate, held.host.store.gate_entries(gate.id))
     failure = failure_of(gate, outcome)
     return Event(Kind.GATE_CLOSED, want.command.id, msgspec.json.encode(outcome), None if failure is None else as_data(failure))
@@ -63,9 +90,6 @@ def look(held: Held, want: Gated) -> Event | None:
 def tend(held: Held, want: Gated, events: list[Event]) -> None:
     """Something is due: people are reminded, others may decide too, or time is over."""
     now = held.now()
-    if want.gate.deadline is not None and want.gate.deadline <= now:
-        held.gate_is_over = True
-        return
     step = rules.next_escalation(want.gate)
     while step is not None and step <= now:
         added = want.gate.terms.escalate[want.gate.escalated]

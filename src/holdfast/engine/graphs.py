@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from holdfast.core import places
 from holdfast.core.codec import Codec
 from holdfast.core.graphs import records as r
 from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
 from holdfast.core.graphs.drawing import Graph, filled
-from holdfast.core.graphs.structure import again, checked_name
-from holdfast.core.options import checked_count, checked_text
+from holdfast.core.graphs.structure import check_patch, checked_name, replay_roots
+from holdfast.core.options import checked_count, checked_reason, checked_string, checked_text
 from holdfast.core.records import Fetch, Payload, Run
 from holdfast.core.status import Status
-from holdfast.core.texts import is_storable
-from holdfast.engine import past
+from holdfast.core.stored import decoded
+from holdfast.core.texts import is_one_of
 from holdfast.engine.client import Client, Moment, Request, moment
+from holdfast.engine.graph_stages import Do, Owned, as_answered, is_large, stage_id_of, staged, unhindered, write_stage
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadOption, GraphCancelled, GraphFailed, GraphNotFound, MemberNotFound, RunNotFound, StepNotFound
+from holdfast.engine.replaying import plan_replay
+from holdfast.errors import (
+    BadOption,
+    GraphCancelled,
+    GraphChanged,
+    GraphFailed,
+    GraphFinished,
+    GraphNotFound,
+    MemberNotFound,
+    RunNotFound,
+)
 from holdfast.store import contract as c
 
 TRIES = 5
 """How often a replay is tried when others change the graph meanwhile."""
+
+ROOTS = 200
+"""How many members one transaction puts back to work at most."""
 
 
 class Need(msgspec.Struct, kw_only=True):
@@ -80,14 +95,19 @@ class Ended(msgspec.Struct):
 def composer(vault: Vault, codec: Codec) -> c.Compose:
     """Return what makes inputs of what is stored and of results, whatever seal any of them is in."""
 
-    def compose(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, Sequence[Payload]]:
+    def compose(
+        run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
+    ) -> tuple[bytes, Sequence[Payload]]:
         def fill(plain: bytes) -> bytes:
             if _PLACE not in plain:
                 return plain
-            values = {name: codec.decode(vault.opened(one, f"the result of {name}", fetch)) for name, one in results.items()}
+            values = {
+                name: codec.decode(vault.values.opened(one, f"the result of {name}", fetch, places.run_result(source)))
+                for name, (source, one) in results.items()
+            }
             return codec.encode(filled(codec.decode(plain), values), what="the arguments")
 
-        return vault.remake(data, fill, fetch)
+        return vault.remake(data, fill, fetch, run_id, place=places.member_input(run_id))
 
     return compose
 
@@ -95,9 +115,14 @@ def composer(vault: Vault, codec: Codec) -> c.Compose:
 _PLACE = b"$holdfast.result"
 
 
-def sealed(patch: r.Patch, vault: Vault) -> r.Patch:
-    """Return what is to be staged with its inputs sealed. Raises KeyMissing."""
-    members = tuple(msgspec.structs.replace(member, input=vault.inline(member.input)) for member in patch.members)
+def sealed(patch: r.Patch, graph_id: str, vault: Vault) -> r.Patch:
+    """Return what is to be added to a graph with its inputs sealed. Raises KeyMissing."""
+
+    def seal(member: r.NewMember) -> r.NewMember:
+        place = places.member_input(r.run_of(graph_id, member.name))
+        return msgspec.structs.replace(member, input=vault.values.inline(member.input, place))
+
+    members = tuple(map(seal, patch.members))
     return r.Patch(members, patch.groups)
 
 
@@ -120,12 +145,12 @@ class GraphDesk:
 
     def _patch(self, graph: Graph, graph_id: str) -> tuple[r.Patch, str]:
         patch, fingerprint = self._drafting.patch(graph, graph_id)
-        return sealed(patch, self.client.vault), fingerprint
+        return sealed(patch, graph_id, self.client.vault), fingerprint
 
     # Writing
 
-    def start(self, graphs: Sequence[tuple[Graph, str | None]], lease: c.Lease | None) -> Request:
-        """Start graphs, all or none; the answer is list[Staged]."""
+    def start(self, graphs: Sequence[tuple[Graph, str | None]], lease: c.Lease | None, do: Do) -> list[c.Staged]:
+        """Start graphs, all or none."""
         stages = []
         for graph, wanted in graphs:
             graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
@@ -133,48 +158,100 @@ class GraphDesk:
             if patch.groups:
                 raise MemberNotFound(member=patch.groups[0][0], why="a new graph has only the members that are added to it")
             stages.append(c.Stage(id=graph_id, namespace=self.namespace, name=graph.name, fingerprint=fingerprint, patch=patch))
-        return Request(c.StageGraphs(stages=stages, compose=self._compose, lease=lease), lambda answer: answer)
+        members = [(stage.id, member) for stage in stages for member in stage.patch.members]
+        if is_large(members):
+            return self._start_large(stages, members, lease, do)
+        op = c.StageGraphs(stages=stages, compose=self._compose, lease=lease)
+        answers: list[c.Staged] = unhindered(do, lambda: do(Request(op, as_answered)))
+        return answers
 
-    def extend(self, graph_id: str, graph: Graph, revision: int | None, lease: c.Lease | None) -> Request:
-        """Add to a graph; the answer is Staged."""
+    def _start_large(self, stages: Sequence[c.Stage], members: Sequence[Owned], lease: c.Lease | None, do: Do) -> list[c.Staged]:
+        """Start graphs whose members are too many for one transaction: what is checked there otherwise is checked before."""
+        for stage in stages:
+            check_patch(stage.id, stage.namespace, stage.patch, {})
+        bare = [msgspec.structs.replace(stage, patch=r.Patch(())) for stage in stages]
+        stage_id = stage_id_of(stages[0].id, [f"{stage.id} {stage.fingerprint}" for stage in stages])
+
+        def begin() -> list[c.Staged]:
+            there = all(self._store.graph(stage.id) is not None for stage in stages)
+            stage = c.Prepared(stage_id, {}) if there else write_stage(do, stage_id, members, namespace=self.namespace)
+            op = c.StageGraphs(stages=bare, compose=self._compose, lease=lease, prepared=stage)
+            answers: list[c.Staged] = do(Request(op, as_answered))
+            return answers
+
+        return staged(do, stage_id, begin)
+
+    def extend(
+        self, graph_id: str, graph: Graph, revision: int | None, lease: c.Lease | None, do: Do
+    ) -> c.Staged:  # fmt: skip
+        """Add to a graph."""
         graph_id = _graph_id(graph_id)
         if revision is not None:
             revision = checked_count("revision", revision)
-        patch, _ = self._patch(graph, graph_id)
+        patch, fingerprint = self._patch(graph, graph_id)
         op = c.ExtendGraph(
             graph_id=graph_id, namespace=self.namespace, patch=patch, compose=self._compose, revision=revision, lease=lease
         )
-        return Request(op, lambda answer: answer)
+        members = [(graph_id, member) for member in patch.members]
+        if is_large(members):
+            return self._extend_large(op, members, fingerprint, do)
+        answer: c.Staged = unhindered(do, lambda: do(Request(op, as_answered)))
+        return answer
+
+    def _extend_large(self, op: c.ExtendGraph, members: Sequence[Owned], fingerprint: str, do: Do) -> c.Staged:
+        """Add members that are too many for one transaction: they are checked against a revision, which must still be the same
+        when they become visible."""
+        stage_id = stage_id_of(op.graph_id, [fingerprint])
+
+        def extend() -> c.Staged:
+            whole = self._whole(op.graph_id)
+            if whole.graph.status is not r.GraphStatus.RUNNING:
+                raise GraphFinished(graph=op.graph_id, status=whole.graph.status.value)
+            if op.revision is not None and op.revision != whole.graph.revision:
+                raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=whole.graph.revision)
+            there = dict.fromkeys((member.name for member in whole.members.values()), whole.graph.namespace)
+            edges = [r.Edge(r.name_of(edge.upstream), r.name_of(edge.dependent), edge.number) for edge in whole.edges]
+            check_patch(op.graph_id, op.namespace, op.patch, there, edges if op.patch.groups else ())
+            stage = write_stage(do, stage_id, members, namespace=op.namespace, extends=op.graph_id)
+            last = msgspec.structs.replace(op, patch=r.Patch((), op.patch.groups), revision=whole.graph.revision, prepared=stage)
+            answer: c.Staged = do(Request(last, as_answered))
+            return answer
+
+        return staged(do, stage_id, extend)
 
     def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
         """Cancel a graph; the answer is its status."""
-        if policy not in list(r.CancelPolicy):
+        if not is_one_of(policy, list(r.CancelPolicy)):
             raise BadOption(option="policy", value=policy, known=", ".join(r.CancelPolicy))
-        if not isinstance(reason, str) or not is_storable(reason):
+        if reason is None:
             raise BadOption(option="reason", value=reason, why="it is a text")
+        reason = checked_reason(reason)
         op = c.CancelGraph(
             graph_id=_graph_id(graph_id), namespace=self.namespace, policy=r.CancelPolicy(policy), reason=reason
         )  # fmt: skip
         return Request(op, lambda graph: graph.status)
 
-    def replay(self, graph_id: str, name: str, lease: c.Lease | None, from_step: str | None = None) -> Request:
-        """Let a member end anew; the answer is Staged."""
+    def replay(self, graph_id: str, name: str, lease: c.Lease | None, from_step: str | None = None) -> Iterator[Request]:
+        """Yield what lets a member end anew, in parts: each is whole by itself, and its answer is Staged."""
+        from_step = checked_string("from_step", from_step)
         whole = self._whole(graph_id)
         run_id = r.run_of(graph_id, checked_name(name))
         if run_id not in whole.members:
             raise MemberNotFound(graph=graph_id, member=name)
-        runs = [one for one in again(whole, run_id) if whole.members[one].started_at is not None]
-        voids = {one: self._void(one, from_step if one == run_id else None) for one in runs}
-        op = c.ReplayMember(
-            graph_id=graph_id, namespace=self.namespace, name=name, voids=voids, compose=self._compose, lease=lease
-        )
-        return Request(op, lambda answer: answer)
+        roots = sorted(replay_roots(whole, run_id))
+        for first in range(0, max(len(roots), 1), ROOTS):
+            part = roots[first : first + ROOTS]
+            runs = [one for one in part if whole.members[one].started_at is not None]
+            op = c.ReplayMember(
+                graph_id=graph_id, namespace=self.namespace, name=name, roots=[r.name_of(one) for one in part],
+                replays={one: plan_replay(self._store, one, from_step if one == run_id else None) for one in runs},
+                compose=self._compose, lease=lease,
+            )  # fmt: skip
+            yield Request(op, as_answered)
 
-    def _void(self, run_id: str, from_step: str | None) -> list[int]:
-        void = past.voided_by_replay(self.client.whole_history(run_id), from_step)
-        if void is None:
-            raise StepNotFound(run=run_id, step=from_step)
-        return void
+    def settle(self, lease: c.Lease | None) -> Request:
+        """Do what the ends of members lead to; the answer is Settled."""
+        return Request(c.SettleGraphs(compose=self._compose, lease=lease), as_answered)
 
     def prune(self, older_than: Moment, batch: int) -> Request:
         """Delete a batch of graphs that ended long ago; the answer is how many went."""
@@ -233,7 +310,7 @@ class GraphDesk:
 
     def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
         """Return graphs from new to old, without their members."""
-        if status is not None and status not in list(r.GraphStatus):
+        if status is not None and not is_one_of(status, list(r.GraphStatus)):
             raise BadOption(option="status", value=status, known=", ".join(r.GraphStatus))
         before, limit = None if before is None else _graph_id(before), checked_count("limit", limit)
         return [view(graph) for graph in self._store.graphs(self.namespace, status=status, before=before, limit=limit)]
@@ -245,14 +322,15 @@ class GraphDesk:
         return [
             {
                 "seq": event.seq, "kind": event.kind, "member": event.member, "at": event.at,
-                "data": None if event.data is None else msgspec.json.decode(event.data),
+                "data": None if event.data is None else decoded(event.data, f"event {event.seq} of graph {graph_id}"),
             }
             for event in self._store.graph_events(graph_id, after, limit)
         ]  # fmt: skip
 
     def ended(self, graph_ids: Sequence[str]) -> list[Ended]:
         """Return those of the graphs that have ended, with the runs of their last members."""
-        graphs = [graph for graph in self._store.graphs_by_id(graph_ids) if graph.status not in r.OPEN_GRAPHS]
+        found = [graph for graph in self._store.graphs_by_id(graph_ids) if graph.namespace == self.namespace]
+        graphs = [graph for graph in found if graph.status not in r.OPEN_GRAPHS]
         last: dict[str, list[Run]] = {}
         for run in self._store.last_runs([graph.id for graph in graphs]):
             last.setdefault(r.graph_of(run.id) or "", []).append(run)
@@ -279,7 +357,7 @@ def view(graph: r.Graph, members: Sequence[r.Member] = ()) -> GraphView:
         for member in members:
             summary[member.state.value] = summary.get(member.state.value, 0) + 1
     elif graph.summary is not None:
-        summary = msgspec.json.decode(graph.summary)
+        summary = decoded(graph.summary, f"the summary of graph {graph.id}", dict[str, int])
     else:
         summary = {"ended": graph.members - graph.live, "live": graph.live}
     return GraphView(

@@ -70,11 +70,13 @@ class Hands:
         self._loop = loop
         self._spare: list[_Hand] = []
 
-    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Run a coroutine until it waits; return the task that goes on with it, or None if it has ended."""
+    def start(self, coroutine: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None] | None:
+        """Run a coroutine until it waits, in *context* or a copy of the current one; return the task that goes on with it, or
+        None if it has ended."""
         loop = self._loop
         hand = self._spare.pop() if self._spare else _Hand(loop)
-        context, current = copy_context(), asyncio.current_task(loop)
+        context = copy_context() if context is None else context
+        current = asyncio.current_task(loop)
         if current is not None:
             _leave_task(loop, current)
         _enter_task(loop, hand.task)

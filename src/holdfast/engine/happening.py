@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from heapq import heappop
 
 import msgspec
 
-from holdfast.core.records import Event, Kind, Run
-from holdfast.core.status import Status
+from holdfast.core.gates.records import OPEN
+from holdfast.core.records import Child, Event, Kind, Run, as_child
+from holdfast.core.status import FINAL, Status
 from holdfast.engine import gates
 from holdfast.engine.commands import start_more
+from holdfast.engine.findings import FACT, TIME
 from holdfast.engine.held import LISTS
 from holdfast.engine.host import Host
 from holdfast.engine.past import DEADLINE
 from holdfast.engine.spending import HandPurse, Spender
-from holdfast.engine.wants import ChildEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, until
-from holdfast.errors import LeaseLost, StoreError
+from holdfast.engine.wants import ChildEnd, ChildrenEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, ended_at, until
+from holdfast.errors import LeaseLost, RowDamaged, StoreError
 from holdfast.store.contract import Delivered, Glance, Store
 
 
@@ -24,7 +28,7 @@ def knock_all(store: Store, drivers: Sequence[Happening]) -> None:
     """Something reached these runs: let them look; what there is to see is read together when they are many."""
     seen: dict[str, Glance] = {}
     if len(drivers) > 1:
-        with suppress(StoreError):  # each looks by itself then, and does what it does in such trouble
+        with suppress(StoreError, RowDamaged):  # each looks by itself then, and does what it does in such trouble
             seen = store.glances([driver.run.id for driver in drivers])
     for driver in drivers:
         driver.knock(seen.get(driver.run.id))
@@ -36,22 +40,45 @@ class Happening(Spender):
     def __init__(self, run: Run, host: Host) -> None:
         super().__init__(run, host)
         self._revision = run.revision
-        self._heard = False
 
     def _collect(self) -> list[Event]:
-        """Return what has happened since the last turn, in order."""
+        """Return the ends of attempts up to the first finding; all that else has happened becomes a finding."""
+        if (self._knocked or self._heard or self._due is not None) and self._must_seek():
+            self._seek()
         events: list[Event] = []
-        while self._inbox:
+        while self._inbox and (not self.findings or self._inbox[0][0].at <= self.findings[0].instant):
             self._heed(*self._inbox.popleft(), events)
-        if self._due is not None and self._due <= self.now():
-            self._collect_due(events)
-        if self._knocked:
-            self._knocked = self._heard = False
-            self._look(events)
-        elif self._heard:
-            self._heard = False
-            self._heed_signals(events)
         return events
+
+    def _must_seek(self) -> bool:
+        if not (self._knocked or self._heard or (self._due is not None and self._due <= self.now())):
+            return False
+        if self.ahead is None:
+            return True
+        if self.ahead.take():
+            self.ahead = None
+        return self.ahead is None  # else the program is fed the end of a step first, and hears of the rest after that
+
+    def next_events(self) -> list[Event]:
+        """Return what the next finding leads to; nothing when there is none, or an attempt ended before it."""
+        events: list[Event] = []
+        while self.findings and not events:
+            if self._inbox and self._inbox[0][0].at <= self.findings[0].instant:
+                break
+            heappop(self.findings).take(events)
+        return events
+
+    def _seek(self) -> None:
+        """See what has happened, from outside and by the clock. What is due may have been overtaken by something that no one
+        has told us of yet, for example while this process was stopped: so the store is asked first."""
+        is_due = self._due is not None and self._due <= self.now()
+        if self._knocked or is_due:
+            self._look()
+        elif self._heard:
+            self.find_signals()
+        self._knocked = self._heard = False
+        if is_due:
+            self._find_due(self.now())
 
     def _heed(self, event: Event, purse: HandPurse | None, events: list[Event]) -> None:
         want = self.wants.get(event.step or "")
@@ -74,54 +101,57 @@ class Happening(Spender):
         self.outlet.ended(event)
         events.append(event)
 
-    def _collect_due(self, events: list[Event]) -> None:
-        now, self._due = self.now(), None
+    def _find_due(self, now: int) -> None:
+        self._due = None
         self.unblock()
-        for step, want in list(self.wants.items()):
-            if isinstance(want, Timer) and want.until <= now:
-                del self.wants[step]
-                events.append(Event(Kind.TIMER_FIRED, step))
-            elif isinstance(want, Signalled) and want.until is not None and want.until <= now:
-                self._knocked = True  # a signal that is there already comes first: look, then see
-                self.expire_signal(step, want, events)
-            elif isinstance(want, Conditional) and want.due is not None and want.due <= now:
-                self.listen()
-                found = self.judge(want) or self.look_at_the_clock(want)
-                events.extend([found] if found is not None else [])
-            elif isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
+        for want in list(self.wants.values()):
+            if isinstance(want, Step) and want.again_at is not None and want.again_at <= now:
                 want.again_at = None
                 self.launches.append(want)
-            elif isinstance(want, Gated) and want.until is not None and want.until <= now:
-                gates.tend(self, want, events)
+            elif isinstance(want, Gated):
+                self._find_due_gate(want, now)
+            elif isinstance(want, Timer | Signalled | Conditional):
+                self.watch_clock(want)
             else:
                 self.due_at(until(want))
         if self.run.deadline is not None and not self._cancel_seen:
-            self._check_deadline(now, events)
+            self._watch_deadline(now, self.run.deadline)
 
-    def _check_deadline(self, now: int, events: list[Event]) -> None:
-        assert self.run.deadline is not None
-        if self.run.deadline <= now:
-            events.append(self.ask_to_stop(DEADLINE, expire=True))
+    def _find_due_gate(self, want: Gated, now: int) -> None:
+        if not want.stored:
+            return
+        if want.gate.status == OPEN and want.gate.deadline is not None and want.gate.deadline <= now:
+            self.gate_is_over = True  # only the store can close it: a decision may come at the very same time
         else:
-            self.due_at(self.run.deadline)
+            self.watch_clock(want)
 
-    def _look(self, events: list[Event]) -> None:
-        """Something reached the run from outside: see what."""
-        found = self._seen or self.host.store.glance(self.run.id)
-        if found is None or found.generation != self.run.generation:
+    def _watch_deadline(self, now: int, deadline: int) -> None:
+        if deadline <= now:
+            self.found(deadline, partial(self._take_stop, DEADLINE), TIME)
+        else:
+            self.due_at(deadline)
+
+    def _take_stop(self, reason: str, events: list[Event]) -> None:
+        if not self._cancel_seen:
+            events.append(self.ask_to_stop(reason, expire=reason == DEADLINE))
+
+    def _look(self) -> None:
+        """See what has reached the run from outside."""
+        seen = self._seen or self.host.store.glance(self.run.id)
+        if seen is None or seen.generation != self.run.generation:
             raise LeaseLost(run=self.run.id, generation=self.run.generation)
-        self._revision = found.revision
-        self._cancelling = self._cancelling or found.status is Status.CANCELLING
-        if found.status is Status.CANCELLING and not self._cancel_seen:
-            events.append(self.ask_to_stop(found.cancel_reason or "", expire=found.cancel_reason == DEADLINE))
-        self.listen_to(found.signals, exact=True)
-        self.hand_out_signals(events)
+        if not self._knocked and not self._heard and seen.revision == self._revision:
+            return  # nothing has, since we looked last
+        self._revision = seen.revision
+        self._cancelling = self._cancelling or seen.status is Status.CANCELLING
+        if seen.status is Status.CANCELLING and not self._cancel_seen:
+            rank = TIME if seen.cancel_reason == DEADLINE else FACT
+            self.found(seen.cancelled_at or 0, partial(self._take_stop, seen.cancel_reason or ""), rank)
+        self.listen_to(seen.signals, exact=True)
+        self.find_signals()
         self.unblock()
         for step, want in list(self.wants.items()):
-            outcome = self._outcome_from_outside(step, want)
-            if outcome is not None:
-                self.wants.pop(step, None)
-                events.append(outcome)
+            self._find_outside(step, want)
 
     def hear(self, told: Delivered) -> None:
         """A signal reached the run. If that is all that has happened since we looked, we need not look again."""
@@ -134,37 +164,80 @@ class Happening(Spender):
         self._heard = True
         self._poke()
 
-    def _heed_signals(self, events: list[Event]) -> None:
-        """Signals were told: see what they are to whoever waits for some."""
-        self.hand_out_signals(events)
-        for want in [want for want in self.wants.values() if isinstance(want, Conditional)]:
-            outcome = self.judge(want)
-            events.extend([outcome] if outcome is not None else [])
-
-    def _outcome_from_outside(self, step: str, want: Want) -> Event | None:
+    def _find_outside(self, step: str, want: Want) -> None:
+        """See whether something outside has decided what this want came to; signals are seen to elsewhere."""
         if isinstance(want, Timer):
-            return Event(Kind.TIMER_FIRED, step) if self.is_let_go(step) else None
-        if isinstance(want, Step) and want.again_at is not None:
+            self.watch_release(want)
+        elif isinstance(want, Step) and want.again_at is not None:
             self.let_try(want)
             if want.again_at is None:
                 self.launches.append(want)
-            return None
-        if isinstance(want, Gated):
-            return gates.look(self, want)
-        if isinstance(want, Conditional):
-            return self.judge(want)
-        if isinstance(want, ChildEnd):
-            children = self.host.store.children(self.run.id, [want.command.start])
-            return want.outcome(children[0], self.host.vault.children) if children else None
-        if isinstance(want, MapEnd):
-            children = self.host.store.children(self.run.id, [step])
-            outcome = want.outcome(children, self.host.vault.children)
-            if outcome is None:
-                start_more(self, want, want.room(children))
-            elif want.ended < len(want.command.inputs):
+        elif isinstance(want, Gated):
+            gates.look(self, want)
+        elif isinstance(want, ChildEnd):
+            child = self._child(want)
+            if child is not None and child.status in FINAL:
+                self.found(ended_at(child), partial(self._take_child, want, child))
+        elif isinstance(want, MapEnd):
+            self._find_map(step, want)
+        elif isinstance(want, ChildrenEnd):
+            self._find_last_end(want)
+
+    def _child(self, want: ChildEnd) -> Child | None:
+        """Return the child that is waited for; that of a fork may be one that the forked run has started."""
+        children = self.host.store.children(self.run.id, [want.command.start])
+        mine = next((child for child in children if child.id == want.command.run_id), None)
+        if mine is not None or self.run.forked_from is None:
+            return mine
+        run = self.host.store.run(want.command.run_id)
+        return None if run is None else as_child(run)
+
+    def _take_child(self, want: ChildEnd, child: Child, events: list[Event]) -> None:
+        if self.wants.get(want.command.id) is want:
+            del self.wants[want.command.id]
+            events.append(want.outcome(child, self.host.vault.children))
+
+    def _find_map(self, step: str, want: MapEnd) -> None:
+        children = self.host.store.children(self.run.id, [step])
+        instant = want.instant(children)
+        if instant is None:
+            start_more(self, want, want.room(children))
+        else:
+            self.found(instant, partial(self._take_map, want, children))
+
+    def starts_more(self) -> bool:
+        """Start the next children of very long maps, unless something has reached the run: that is looked at first."""
+        if self._knocked or self._heard or self._cancelling:
+            return False
+        for want in self.unstarted():
+            start_more(self, want, want.startable())
+        return bool(self.batch.children)
+
+    def unstarted(self) -> list[MapEnd]:
+        """Return the maps that have more children to start with the next commit."""
+        return [want for want in self.wants.values() if isinstance(want, MapEnd) and want.startable() > 0]
+
+    def _take_map(self, want: MapEnd, children: list[Child], events: list[Event]) -> None:
+        step = want.command.id
+        if self.wants.get(step) is want:
+            del self.wants[step]
+            events.append(want.outcome(children, self.host.vault.children))
+            if want.ended < len(want.command.inputs):
                 self.cancel_map(step, "one of its siblings failed")
-            return outcome
-        return None
+
+    def _find_last_end(self, want: ChildrenEnd) -> None:
+        if self.batch.more and self.batch.child_cancels:
+            return  # the store does not know all children before the commit that cancels them
+        released = self.release_of(want.command.id) is not None
+        if released or not self.host.store.open_children(self.run.id, limit=1):
+            self.found(self.now(), partial(self._take_last_end, want, released))
+
+    def _take_last_end(self, want: ChildrenEnd, released: bool, events: list[Event]) -> None:
+        step = want.command.id
+        if self.wants.get(step) is want:
+            del self.wants[step]
+            self.take_releases(step)
+            events.append(want.outcome(released=released))
 
     # What need not wait for its commit
 
@@ -186,3 +259,20 @@ class Happening(Spender):
         plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
         timeless = self._program is not None and not self._program.asked_time
         return plain and timeless and self.breach is None and not self.host.stopping
+
+    def is_displaced(self) -> bool:
+        """Return whether the place of the run was given to another one while it waited: it is claimed when one is free."""
+        resumes, self.resumes = self.resumes, False
+        return resumes and self.host.capacity.is_exceeded()
+
+    def may_go_on(self) -> bool:
+        """Return whether a step may begin before the commit. A run that has waited takes a place first."""
+        return not self.waiting or self.host.capacity.take_place(self)
+
+    def stamp(self, events: list[Event]) -> None:
+        """Date the events now: the program lives by the time of what it is fed, and must see the same in every replay."""
+        now = 0
+        for event in events:
+            if not event.at:
+                now = now or self.now()
+                event.at = now

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
+from heapq import heappush
 from typing import Any
 
-from holdfast.core.program import Finish, Program
+from holdfast.core.program import Command, Finish, Program
 from holdfast.core.records import Allowance, Breach, Event, Fanout, Kind, NewRun, Run, Signal, Spending, Wait
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.engine.alarms import Alarm
+from holdfast.engine.findings import FACT, Finding, finding
 from holdfast.engine.host import Host
 from holdfast.engine.outcomes import event_of
 from holdfast.engine.outlet import Outlet
+from holdfast.engine.program_loop import FeedAhead, Placed
 from holdfast.engine.strand import Pause
-from holdfast.engine.wants import Paying, Step, Timer, Want
+from holdfast.engine.wants import Conditional, Paying, Signalled, Step, Timer, Want
 from holdfast.store.contract import ExtendGraph, GateMove, Glance
 
 LISTS = (
@@ -24,6 +28,7 @@ LISTS = (
     "taken",
     "signals",
     "cancels",
+    "child_cancels",
     "gates",
     "opened",
     "reopened",
@@ -46,6 +51,7 @@ class Batch:
     taken: list[int]
     signals: list[tuple[str, str, bytes, str]]
     cancels: list[tuple[str, str]]
+    child_cancels: list[str]
     gates: list[GateMove]
     opened: list[Wait]
     reopened: list[str]
@@ -78,8 +84,11 @@ class Batch:
 class Held:
     """The state of a held run, and how others tell it what has happened."""
 
+    ahead: FeedAhead | None = None
+    """The right to feed the program next, while its own loop may take it."""
+
     def __init__(self, run: Run, host: Host) -> None:
-        self.run, self.host = run, host
+        self.run, self.host, self.now = run, host, host.store.now
         self.wants: dict[str, Want] = {}
         self._program: Program | None = None
         self.launches: list[Step | Paying] = []
@@ -90,17 +99,27 @@ class Held:
         """Whether the code itself has set something aside."""
         self.batch = Batch()
         self.progress: past.Progress
+        self.lives = past.Lives(())
         self.had_children = False
         self.waiting = False
+        self.resumes = False
+        """Whether the run has waited in memory and has begun no step since."""
         self.gate_is_over = False
         self._over = False
         self._knocked = False
+        self._heard = False
+        """Whether there are signals that the waits of the run were not asked about yet."""
         self._seen: Glance | None = None
         self._lines: list[Allowance] = []
         self._dimensions: frozenset[str] = frozenset()
         self.payable: list[tuple[Event, Any]] = []
         """Attempts that have completed and want to spend: their outcome stands when there is room for it."""
         self._inbox: deque[tuple[Event, Any]] = deque()
+        """The ends of attempts, dated, and the purses that they had."""
+        self.findings: list[Finding] = []
+        """A heap of what has happened and was not told to the program yet."""
+        self.opening: dict[str, Signalled | Conditional] = {}
+        """The waits that the history does not have yet: it gets those that are still open when the program rests."""
         self._early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
         self._dropped: set[str] = set()
         self._signals: list[Signal] = []
@@ -109,14 +128,12 @@ class Held:
         self._alarm: Alarm | None = None
         self.outlet = Outlet(run, host)
 
-    def now(self) -> int:
-        return self.host.store.now()
-
     def ended(self, step: str, value: Any, error: Exception | None, started_at: int | None, purse: Any = None) -> None:
         """An attempt at a step has ended."""
         want = self.wants.get(step)
         if isinstance(want, Step):
             event = event_of(want, value, error, started_at, codec=self.host.codec, now=self.now)
+            event.at = self.now()  # when it ended, not when the run gets round to it: a timer may be due in between
             self._inbox.append((event, purse))
             self._poke()
         elif step not in self._dropped:
@@ -125,6 +142,47 @@ class Held:
             purse.drop()
             self.batch.spends.extend(purse.take())  # nobody wants its outcome, but what it has spent is spent
             self._poke()
+
+    def feed_ahead(self) -> FeedAhead | None:
+        """Return the right to feed the program on its own loop, if the step that begins is all that the run waits for."""
+        program = self._program
+        busy = len(self.wants) > 1 or self.launches or self.findings or self._inbox or self._knocked or self._heard
+        if busy or self.run.budgets or not isinstance(program, Placed) or not program.speculative:
+            return None
+        self.ahead = program.feed_ahead()
+        return self.ahead
+
+    def note_fed(self, event: Event, commands: list[Command], error: BaseException | None, purse: Any) -> None:
+        """The loop of the program has fed it this event."""
+        ahead = self.ahead
+        assert ahead is not None, "the worker gives the right up when it has recorded what was fed"
+        ahead.event, ahead.commands, ahead.error = event, commands, error
+        self._inbox.append((event, purse))
+        self._poke()
+
+    def is_fed_ahead(self) -> bool:
+        """Return whether the loop of the program feeds it, or has fed it something that the history does not have yet."""
+        return self.ahead is not None and self.ahead.is_taken()
+
+    def take_ahead(self, outcomes: list[Event]) -> list[Command]:
+        """Take what the program's own loop has fed it off *outcomes*; return what the program wanted then."""
+        ahead = self.ahead
+        if ahead is None or not outcomes:
+            return []
+        self.ahead = None
+        is_first = ahead.take() if ahead.event is None else outcomes[0] is ahead.event
+        assert is_first, "what the program was fed first is recorded first"
+        if ahead.event is None:
+            return []
+        del outcomes[0]
+        if ahead.error is not None:
+            raise ahead.error
+        return ahead.commands
+
+    def expects(self, want: Step) -> bool:
+        """Return whether the run waits for this attempt. If it does not, the engine itself has cancelled it: the step was
+        dropped, or the run has left memory. The loop of a program that ends without closing its engine cancels tasks, too."""
+        return not self._over and self.wants.get(want.command.id) is want and not self.host.is_abandoned()
 
     def begun_by_itself(self, want: Step) -> None:
         """The program makes this attempt itself; it may have ended already."""
@@ -147,7 +205,7 @@ class Held:
         """A step takes long: let the history say that it has begun."""
         if want.running and not want.noted and not self._over:
             want.noted = True
-            note = Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at)
+            note = Event(Kind.STEP_STARTED, want.command.id, attempt=want.attempt, started_at=want.started_at, at=self.now())
             self._inbox.append((note, None))
             self._poke()
 
@@ -166,23 +224,35 @@ class Held:
         if instant is not None and (self._due is None or instant < self._due):
             self._due = instant
 
+    def found(self, instant: int, take: Callable[[list[Event]], None], rank: int = FACT) -> None:
+        """Something happened at *instant*: tell the program of it in its turn."""
+        heappush(self.findings, finding(instant, take, rank))
+
     def take_signal(self, step: str, name: str) -> Event | None:
         """Return the oldest signal of that name as an outcome; it is taken with the next commit."""
         for place, signal in enumerate(self._signals):
             if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
-                payload = self.host.vault.open(signal.payload, f"signal {name!r} to run {self.run.id}")
+                payload = self.host.vault.signal(self.run.id, signal)
                 return Event(Kind.SIGNAL_RECEIVED, step, payload)
         return None
 
-    def is_let_go(self, step: str) -> bool:
-        """Say whether a person has let a timer go; that is taken with the next commit."""
-        found = [signal.id for signal in self._signals if signal.step == step]
-        self._signals = [signal for signal in self._signals if signal.step != step]
-        if found:
-            self.batch.taken.extend(found)
-        return bool(found)
+    def listen_for(self, name: str) -> None:
+        """Somebody waits for signals of that name: see to those that are there already before the program rests."""
+        if any(signal.name == name and signal.wait_id is None and signal.step is None for signal in self._signals):
+            self._heard = True
+
+    def release_of(self, step: str) -> Signal | None:
+        """Return the signal by which a person let the wait of that step go, if one has."""
+        return next((signal for signal in self._signals if signal.step == step), None)
+
+    def take_releases(self, step: str) -> None:
+        """A timer that a person let go has fired: its releases are taken with the next commit."""
+        releases = [signal.id for signal in self._signals if signal.step == step]
+        if releases:
+            self.batch.taken.extend(releases)
+            self._signals = [signal for signal in self._signals if signal.step != step]
 
     def let_try(self, want: Step) -> None:
         """Let a step that waits for its next attempt make it now, if a person says so. That is taken with what comes of the

@@ -56,6 +56,8 @@ class Holding:
         """What it was suspended for, if nobody has judged yet whether that has come."""
         self.resumed: Resumed | None = None
         self.failures = leases.Failures()
+        self.life = 0
+        """How often the run was put back to work after it had completed."""
         self.trouble: HoldfastError | None = None
         """Why what it waited for cannot be told."""
         self._rate: streams.Rate | None = None
@@ -64,6 +66,11 @@ class Holding:
     def attempt(self) -> int:
         """Which attempt this is; the first is 1."""
         return self.failures.retried + 1
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every holder and attempt, until the run is done again after it had completed."""
+        return self.proof.run_id if self.life == 0 else f"{self.proof.run_id}~{self.life + 1}"
 
     def came(self, count: int, now: int, ttl: int) -> int:
         """Frames of best effort came, one after another since the last call: return how many are to be kept."""

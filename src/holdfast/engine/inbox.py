@@ -12,10 +12,11 @@ from holdfast.core.codec import JsonCodec
 from holdfast.core.gates import rules
 from holdfast.core.gates.records import APPROVE, OPEN, REJECT, STATUSES, Gate
 from holdfast.core.gates.rules import Decision
-from holdfast.core.options import checked_count
-from holdfast.core.texts import is_storable
+from holdfast.core.options import checked_count, checked_flag, checked_many, checked_string
+from holdfast.core.stored import decoded
+from holdfast.core.texts import is_one_of, is_storable
 from holdfast.core.tokens import Key, Token
-from holdfast.engine.client import Moment, Request, instant
+from holdfast.engine.client import Client, Moment, Request, instant
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
 from holdfast.store import contract as c
 
@@ -33,8 +34,10 @@ Names = str | Iterable[str]
 class Inbox:
     """Turns what people ask about gates into transitions, and reads what there is."""
 
-    def __init__(self, store: c.Store) -> None:
-        self.store, self.codec = store, JsonCodec()
+    def __init__(self, client: Client) -> None:
+        self._client: Client = client
+        self.store: c.Store = client.store
+        self.codec = JsonCodec()
 
     # Looking
 
@@ -44,15 +47,18 @@ class Inbox:
         limit: int = 100,
     ) -> list[Gate]:  # fmt: skip
         """Return the gates that match, oldest first."""
-        statuses = () if status == "any" else names("status", status)
+        statuses = () if is_one_of(status, ("any",)) else names("status", status)
         unknown = [one for one in statuses if one not in (*STATUSES, "closed")]
         if unknown:
             raise BadOption(option="status", value=unknown[0], known=", ".join((*STATUSES, "closed", "any")))
         wanted = [one for word in statuses for one in (STATUSES[1:] if word == "closed" else [word])]
         return self.store.gates(
             c.GateFilter(
-                statuses=wanted, person=name("mine", mine), roles=names("role", role), run_id=run, workflow=workflow,
-                namespace=namespace, late=self.store.now() if overdue else None, after=after, limit=checked_count("limit", limit),
+                statuses=wanted, person=name("mine", mine), roles=names("role", role),
+                run_id=checked_string("run", run), workflow=checked_string("workflow", workflow),
+                namespace=self._client.within(checked_string("namespace", namespace)),
+                late=self.store.now() if checked_flag("overdue", overdue) else None, after=checked_string("after", after),
+                limit=checked_count("limit", limit),
             )
         )  # fmt: skip
 
@@ -62,6 +68,8 @@ class Inbox:
         if not isinstance(wanted, str):
             raise GateNotFound(gate=wanted)
         found = self.store.gate(wanted)
+        if not self._client.is_mine(wanted if found is None else found.run_id):
+            raise GateNotFound(gate=wanted)
         if found is not None:
             return found
         open_now = self.store.gates(c.GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
@@ -148,17 +156,18 @@ class Inbox:
         if gate.deadline is not None:
             until = min(until, gate.deadline)
         says = {"run": gate.run_id, "gate": gate.id, "choice": choice, "by": person, "roles": given, "hash": gate.hash or ""}
-        return tokens.sign(key, LINK, says, until=until)
+        return tokens.sign(key, LINK, says, until=until, reveal=self._client.vault.secrets.reveal)
 
     def answer(self, token: str, feedback: str | None) -> Request:
         """Answer a gate as its link says; the answer is the Gate. Raises TokenRefused, TokenExpired, and what ``decide`` does."""
-        says = tokens.check(token, LINK, self.store.keys(), now=self.store.now())
+        reveal = self._client.vault.secrets.reveal
+        says = tokens.check(token, LINK, self.store.keys(), now=self.store.now(), reveal=reveal)
         decision = Decision(
             choice=says["choice"], by=says["by"], roles=tuple(says["roles"]), feedback=_text("feedback", feedback),
             expect=says["hash"],
         )  # fmt: skip
-        if self.store.gate(says["gate"]) is None:
-            raise TokenRefused()  # it was pruned: to whoever asks, that is as if it never was
+        if self.store.gate(says["gate"]) is None or not self._client.is_mine(says["run"]):
+            raise TokenRefused()  # it was pruned, or is of another namespace: to whoever asks, that is as if it never was
         return Request(c.DecideGate(says["run"], says["gate"], decision), _same)
 
 
@@ -178,7 +187,7 @@ def as_data(gate: Gate, store: c.Store) -> dict[str, Any]:
         "exclude": list(gate.terms.exclude),
         "quorum": gate.terms.quorum,
         "missing": max(rules.missing(gate, entries), 0) if gate.status == OPEN else 0,
-        "data": None if gate.data is None else msgspec.json.decode(gate.data),
+        "data": None if gate.data is None else decoded(gate.data, f"the data of gate {gate.id}"),
         "hash": gate.hash,
         "form": gate.terms.form,
         "opened_at": gate.opened_at,
@@ -215,7 +224,7 @@ def needed(option: str, given: object) -> str:
 
 def names(option: str, given: Names) -> tuple[str, ...]:
     """Return names, each once; refuse what is none."""
-    found: Sequence[str] = [given] if isinstance(given, str) else list(given)
+    found: Sequence[str] = [given] if isinstance(given, str) else checked_many(option, given)
     return tuple(dict.fromkeys(needed(option, one) for one in found))
 
 

@@ -1,4 +1,4 @@
-"""Keys and tokens, as whoever is no worker asks for them: the dice are rolled here."""
+"""Requests about the keys that sign tokens. Random names and secrets are made here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.duration import Duration
 from holdfast.core.tokens import Key, checked_grace, checked_kid, checked_secret
 from holdfast.engine.client import Request
+from holdfast.engine.payloads.vault import Vault
 from holdfast.store import contract as c
 
 DEFAULT_GRACE = "1d"
@@ -23,9 +24,10 @@ class KeyInfo(msgspec.Struct):
     expires_at: int | None
 
 
-def offered() -> c.OfferedKey:
-    """Return a new key, for whoever needs one in case there is none yet."""
-    return c.OfferedKey(f"k{secrets.token_hex(6)}", secrets.token_bytes(32))
+def offered(vault: Vault, kid: str | None = None, secret: bytes | None = None) -> c.OfferedKey:
+    """Return a new key, sealed, with a random name and secret unless they are given. Raises KeyMissing."""
+    name = f"k{secrets.token_hex(6)}" if kid is None else kid
+    return c.OfferedKey(name, vault.secrets.seal_key(name, secrets.token_bytes(32) if secret is None else secret))
 
 
 def listed(keys: list[Key], now: int) -> list[KeyInfo]:
@@ -33,13 +35,13 @@ def listed(keys: list[Key], now: int) -> list[KeyInfo]:
     return [KeyInfo(key.kid, key.current, key.created_at, key.expires_at) for key in keys if key.is_good(now)]
 
 
-def need() -> Request:
-    """Ask for the key that signs; the first one makes itself."""
-    return Request(c.NeedKey(offered()), lambda answer: answer)
+def need(vault: Vault) -> Request:
+    """Ask for the key that signs; the first one is created on demand. Raises KeyMissing."""
+    return Request(c.NeedKey(offered(vault)), lambda answer: answer)
 
 
-def rotate(kid: str | None, secret: bytes | None, grace: Duration) -> Request:
-    """Let a new key sign; the answer is Rotated."""
-    made = offered()
-    key = c.OfferedKey(made.kid if kid is None else checked_kid(kid), made.secret if secret is None else checked_secret(secret))
-    return Request(c.RotateKey(key, checked_grace(grace)), lambda answer: answer)
+def rotate(vault: Vault, kid: str | None, secret: bytes | None, grace: Duration) -> Request:
+    """Let a new key sign; the answer is Rotated. Raises KeyMissing."""
+    name = None if kid is None else checked_kid(kid)
+    key = offered(vault, name, None if secret is None else checked_secret(secret))
+    return Request(c.RotateKey(key, checked_grace(grace), vault.secrets.reveal), lambda answer: answer)

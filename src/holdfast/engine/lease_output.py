@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core import duration, streams
+from holdfast.core import duration, places, streams
 from holdfast.core.duration import Duration
 from holdfast.core.options import checked_text
 from holdfast.core.streams import FrameKind, Mode, NewFrame, Output, Progress, StreamPart
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable
 from holdfast.engine.client import Client, Request
 from holdfast.engine.holding import Holding
 from holdfast.errors import BadOption, FrameTooBig
@@ -30,7 +30,7 @@ class Frames:
             raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
         if message is not None and (not isinstance(message, str) or len(message) > 1000 or not is_storable(message)):
             raise BadOption(option="message", value=message, why="it must be a text of at most 1000 characters")
-        words = None if message is None else self._vault.text(message)
+        words = None if message is None else self._vault.values.text(message, places.progress(held.run.id))
         told = Progress(None if percent is None else float(percent), words, self._store.now())
         return self._request(held, Output([], [], told))
 
@@ -47,7 +47,7 @@ class Frames:
             frames = self._patches(held, part, values, now)
             part.keep = {mode: keep or streams.KEEP_SUMMARY}
         else:
-            frames = [self._frame(held, kind, mode, value, now, name) for value in values]
+            frames = [self._frame(held, part, kind, mode, value, now, name) for value in values]
             lasts = duration.parse(ttl) if ttl is not None else streams.TTL
             part.keep = {mode: keep or (held.came(len(values), now, lasts) if mode == Mode.BEST_EFFORT else streams.KEEP_DURABLE)}
         return self._request(held, Output([part], frames))
@@ -59,7 +59,8 @@ class Frames:
         if stored:
             version = stored[0].version
             if stored[0].summary is not None:
-                plain = self._vault.open(stored[0].summary, f"the summary of run {held.run.id}")
+                place = places.summary(held.run.id, stored[0].source)
+                plain = self._vault.values.open(stored[0].summary, f"the summary of run {held.run.id}", place)
                 document = self._codec.decode(plain, what="a summary")
         part.since = version
         frames = []
@@ -67,18 +68,23 @@ class Frames:
             changes, nulls = streams.plain(value)
             document = streams.merge(document, changes, nulls)
             version += 1
-            frame = self._frame(held, FrameKind.EVENT, Mode.SUMMARY, changes, now, None)
-            frame.nulls = self._vault.inline(self._codec.encode(nulls, what="paths")) if nulls else None
+            frame = self._frame(held, part, FrameKind.EVENT, Mode.SUMMARY, changes, now, None)
+            if nulls:
+                place = places.nulls(held.run.id, part.source, now)
+                frame.nulls = self._vault.values.inline(self._codec.encode(nulls, what="paths"), place)
             frame.version = version
             frames.append(frame)
-        part.summary, part.version = self._vault.inline(self._codec.encode(document, what="a summary")), version
+        place = places.summary(held.run.id, part.source)
+        part.summary = self._vault.values.inline(self._codec.encode(document, what="a summary"), place)
+        part.version = version
         return frames
 
-    def _frame(self, held: Holding, kind: str, mode: str, value: Any, now: int, name: str | None) -> NewFrame:
+    def _frame(self, held: Holding, part: StreamPart, kind: str, mode: str, value: Any, now: int, name: str | None) -> NewFrame:
         data = self._codec.encode(value, what="a frame")
         if len(data) > streams.LARGEST:
             raise FrameTooBig(bytes=len(data), run=held.run.id)
-        return NewFrame(0, kind, mode, self._vault.inline(data), now, name)
+        sealed = self._vault.values.inline(data, places.frame(held.run.id, part.source, now))
+        return NewFrame(0, kind, mode, sealed, now, name)
 
     def _request(self, held: Holding, output: Output) -> Request:
         return Request(c.AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq)
@@ -87,9 +93,9 @@ class Frames:
 def _check(values: Sequence[Any], kind: str, mode: str, keep: int | None, place: int | None) -> None:
     if not values:
         raise BadOption(option="values", why="there is nothing to append")
-    if kind not in list(FrameKind):
+    if not is_one_of(kind, list(FrameKind)):
         raise BadOption(option="kind", value=kind, known=", ".join(FrameKind))
-    if mode not in list(Mode):
+    if not is_one_of(mode, list(Mode)):
         raise BadOption(option="mode", value=mode, known=", ".join(Mode))
     if kind in (FrameKind.STDOUT, FrameKind.STDERR) and not all(isinstance(value, str) for value in values):
         raise BadOption(option="kind", value=kind, why="it is text")

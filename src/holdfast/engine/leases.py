@@ -15,16 +15,18 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.core import duration, leases
+from holdfast.core import duration, leases, places
+from holdfast.core.claims import CRASH_LIMIT
 from holdfast.core.duration import Duration
 from holdfast.core.leases import FailureKind, Proof, TaskPolicy
-from holdfast.core.options import checked_text, priority_of
+from holdfast.core.options import checked_flag, checked_text, priority_of
 from holdfast.core.records import Event, Kind, Route, Run, Session, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
+from holdfast.core.stored import decoded, object_of
 from holdfast.core.streams import Reason
 from holdfast.core.suspensions import checked_instant
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, instant, run_named
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried, Term
@@ -63,8 +65,9 @@ _SEEN: WeakKeyDictionary[Client, Seen] = WeakKeyDictionary()
 class LeaseDesk(Suspending, Lasting):
     """Turns what holders and operators ask into transitions."""
 
-    def __init__(self, client: Client, horizon: Duration | None = None) -> None:
+    def __init__(self, client: Client, horizon: Duration | None = None, *, crash_limit: int = CRASH_LIMIT) -> None:
         super().__init__(client)
+        self._crash_limit: int = crash_limit
         if horizon is not None:
             self.horizon = duration.parse(horizon)
         self.frames = Frames(client)
@@ -91,7 +94,7 @@ class LeaseDesk(Suspending, Lasting):
         lifetime = lifetime_of(ttl)
         if not workflows and not lanes:
             raise BadOption(option="workflows", why="say which workflows, or which lanes, these leases are for")
-        now, name = self.store.now(), checked_text("worker", worker or None) or socket.gethostname()
+        now, name = self.store.now(), checked_text("worker", None if is_one_of(worker, ("",)) else worker) or socket.gethostname()
         return Session(
             id=new_id(), worker=name, host=socket.gethostname(), pid=0, slot=-1, started_at=now,
             beat_at=now, expires_at=now + lifetime, serves=self._serves(workflows, lanes, capabilities, claims=claims),
@@ -103,7 +106,7 @@ class LeaseDesk(Suspending, Lasting):
         """Return what a holder offers, as those are told who ask why a run does not move."""
         offer = {"workflows": dict.fromkeys(workflows) if workflows else None, "lanes": list(lanes) if lanes else None}
         more = {"capabilities": list(capabilities), "namespace": self.namespace, "concurrency": PLENTY, "claims": claims}
-        return msgspec.json.encode({**offer, **more})
+        return msgspec.json.encode({**offer, **more, "crash_limit": self._crash_limit})
 
     def routes(
         self, workflows: Sequence[str] | None, lanes: Sequence[str] | None, capabilities: Sequence[str], *, fresh: bool = True
@@ -195,6 +198,7 @@ class LeaseDesk(Suspending, Lasting):
             held, request = _holding(session_id, leased, term), None
             try:
                 held.failures = leases.failures_in(history)
+                held.life = leases.lives_in(history)
                 self.look_back(held, history)
                 request = self._begin(held, signals)
             except HoldfastError as error:  # such as a key that is missing here: its holder is told when it asks
@@ -252,12 +256,13 @@ class LeaseDesk(Suspending, Lasting):
         seq = history[-1].seq if history else 0
         held = Holding(proof, run, seq, self._policy(run.id), Term(self._expiry(proof.session_id)))
         held.failures = leases.failures_in(history)
+        held.life = leases.lives_in(history)
         self.look_back(held, history)
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
         rows = self.store.belongings(run_id).get("task", [])
-        return msgspec.json.decode(rows[0][0], type=TaskPolicy) if rows else NOBODY  # type: ignore[arg-type]
+        return decoded(rows[0][0], f"the policy of run {run_id}", TaskPolicy) if rows else NOBODY  # type: ignore
 
     def _run(self, proof: Proof) -> Run:
         run = self.store.run(proof.run_id) if is_storable(proof.run_id) else None
@@ -277,11 +282,11 @@ class LeaseDesk(Suspending, Lasting):
 
     def is_small(self, data: bytes) -> bool:
         """Say whether a value is stored as it is."""
-        return self._client.vault.passes(data)
+        return self._client.vault.values.passes(data)
 
     def fail(self, held: Holding, kind: str, message: str, details: Mapping[str, Any] | None) -> Request:
         """Say that the attempt failed; what follows is as the kind and the policy say."""
-        if kind not in list(FailureKind):
+        if not is_one_of(kind, list(FailureKind)):
             raise BadOption(option="kind", value=kind, known=", ".join(FailureKind))
         error = self._told(kind, message, details)
         wait = leases.decide(held.policy, FailureKind(kind), held.failures, random.random())
@@ -356,7 +361,7 @@ class LeaseDesk(Suspending, Lasting):
         if op.status in FINAL:
             return None
         last = self._by_holders(run)[-1]
-        until = msgspec.json.decode(last.data or b"{}").get("until")
+        until: Any = object_of(last.data, f"the history of run {run.id}").get("until")
         return Retried(until) if last.kind == Kind.ATTEMPT_FAILED else Put(op.status or run.status, until)
 
     def _by_holders(self, run: Run) -> list[Event]:
@@ -386,7 +391,7 @@ class LeaseDesk(Suspending, Lasting):
 
     def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request:
         """End a run as an operator says."""
-        reason = _reason(reason)
+        reason, failed = _reason(reason), checked_flag("failed", failed)
         error = msgspec.json.encode({"type": "Overridden", "message": reason}) if failed else None
         data = None if failed else self.codec.encode(result, what="the result")
         status = Status.FAILED if failed else Status.COMPLETED
@@ -402,7 +407,8 @@ class LeaseDesk(Suspending, Lasting):
 
     def input(self, run: Run) -> Any:
         """Return the arguments of a run as plain data."""
-        return self.codec.decode(self._client.vault.open(run.input, f"the input of run {run.id}"))
+        plain = self._client.vault.values.open(run.input, f"the input of run {run.id}", places.run_input(run.id))
+        return self.codec.decode(plain)
 
 
 _BY_OPERATORS = (Kind.PRIORITY_CHANGED, Kind.RUN_RELEASED)
@@ -416,11 +422,11 @@ def _reason(reason: str) -> str:
 
 def _holding(session_id: str, leased: c.Leased, term: Term) -> Holding:
     run = leased.run
-    policy = NOBODY if leased.policy is None else msgspec.json.decode(leased.policy, type=TaskPolicy)
+    policy = NOBODY if leased.policy is None else decoded(leased.policy, f"the policy of run {run.id}", TaskPolicy)
     return Holding(Proof(run.id, run.generation, session_id), run, leased.seq, policy, term)
 
 
 def _essence(event: Event) -> tuple[object, ...]:
     """Return what makes two events the same but for the time at which they were written."""
-    told = msgspec.json.decode(event.data) if event.kind == Kind.WAIT_OPENED and event.data else {}
+    told = object_of(event.data, "a wait of the run") if event.kind == Kind.WAIT_OPENED else {}
     return event.kind, event.step, event.error, told.get("condition"), told.get("on_timeout")

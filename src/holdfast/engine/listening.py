@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from holdfast.core import conditions, tokens
-from holdfast.core.program import AwaitCondition, CreateWait
+from holdfast.core.program import AwaitCondition, CreateWait, Definition, Program
 from holdfast.core.records import Event, Kind, Run, Signal, Wait
+from holdfast.core.tokens import Key
+from holdfast.engine import gates
+from holdfast.engine.findings import TIME
 from holdfast.engine.held import Held
 from holdfast.engine.host import Host
 from holdfast.engine.ids import new_id
-from holdfast.engine.wants import Conditional, Signalled
+from holdfast.engine.past import DEADLINE
+from holdfast.engine.program_loop import FeedAhead
+from holdfast.engine.wants import Conditional, Gated, Signalled, Timer, until
 from holdfast.store.contract import WAIT_TOKEN
 
 BY_SIGNALS, BY_RELEASE, BY_TIMEOUT, BY_CODE, BY_END = "its signals", "a person", "timeout", "its workflow", "the end of the run"
@@ -28,6 +34,9 @@ class Listening(Held):
     def __init__(self, run: Run, host: Host) -> None:
         super().__init__(run, host)
         self._exact = True
+        self._keys: list[Key] | None = None
+        """The keys as of the last turn, for code on the program's loop, which reads nothing from the store; else None."""
+        self._reads_ahead = False
         self.waited: set[str] = set()
         """The steps of its waits that may still be open."""
         self._cancel_seen = False
@@ -42,6 +51,12 @@ class Listening(Held):
         told = {"reason": reason, "expire": expire, **({} if wait is None else {"wait": wait})}
         return Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode(told))
 
+    def reason_for_children(self) -> str:
+        """Return the reason for which the children are cancelled when the run stops."""
+        if self._expiring:
+            return DEADLINE
+        return self._stopped_by or "its parent failed"
+
     def is_about_to_stop(self) -> bool:
         """Say whether the program is about to hear that it must stop, and may want nothing more of what it wanted."""
         if self._cancel_seen:
@@ -50,36 +65,102 @@ class Listening(Held):
 
     # Signals
 
-    def listen(self) -> None:
-        """See which signals there are that no wait has taken."""
-        self.listen_to(self.host.store.signals(self.run.id), exact=False)
-
     def listen_to(self, signals: list[Signal], *, exact: bool) -> None:
         """These are all that there are: *exact*, when they are those of the revision that we have seen, and none is newer."""
         self._signals = [signal for signal in signals if signal.id not in self.batch.taken]
         self._exact = exact
 
-    def hand_out_signals(self, events: list[Event]) -> None:
-        """Give each signal, in the order in which they came, to the first that waits for its name."""
-        for name in [signal.name for signal in self._signals if signal.wait_id is None and signal.step is None]:
-            waiting = (s for s, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
-            step = next(waiting, None)
-            if step is not None and (found := self.take_signal(step, name)) is not None:
-                del self.wants[step]
-                events.append(found)
+    def find_signals(self) -> None:
+        """See which signals the waits of this run have come to."""
+        names: set[str] = set()
+        for want in list(self.wants.values()):
+            if isinstance(want, Signalled):
+                names.add(want.command.name)
+            elif isinstance(want, Conditional):
+                self.find_condition(want)
+        for signal in self._signals if names else ():
+            if signal.name in names and signal.wait_id is None and signal.step is None:
+                self.found(signal.at, partial(self.deliver, signal.name))
 
-    def expire_signal(self, step: str, want: Signalled, events: list[Event]) -> None:
-        """The time of a simple wait is up: but a signal that is there already comes first."""
-        self.listen()
-        found = self.take_signal(step, want.command.name)
-        del self.wants[step]
-        events.append(found or Event(Kind.SIGNAL_TIMED_OUT, step))
+    def deliver(self, name: str, events: list[Event]) -> None:
+        """Give the oldest signal of that name to the first that waits for it."""
+        waiting = (step for step, want in self.wants.items() if isinstance(want, Signalled) and want.command.name == name)
+        step = next(waiting, None)
+        received = None if step is None else self.take_signal(step, name)
+        if step is not None and received is not None:
+            del self.wants[step]
+            events.append(received)
+
+    # Time
+
+    def watch_clock(self, want: Timer | Signalled | Conditional | Gated) -> None:
+        """See to it that this wait ends when its time is up: now, if that has come."""
+        instant = until(want)
+        if instant is not None and instant <= self.now():
+            self.found(instant, partial(self.pass_time, want), TIME)
+        else:
+            self.due_at(instant)
+
+    def pass_time(self, want: Timer | Signalled | Conditional | Gated, events: list[Event]) -> None:
+        """The time of a wait is up, and nothing came before."""
+        step = want.command.id
+        if self.wants.get(step) is not want:
+            return
+        if isinstance(want, Timer):
+            self._fire(want, events)
+        elif isinstance(want, Gated):
+            gates.tend(self, want, events)
+        else:
+            self.announce(want)
+            self._time_out(want, events)
+
+    def _time_out(self, want: Signalled | Conditional, events: list[Event]) -> None:
+        if isinstance(want, Signalled):
+            del self.wants[want.command.id]
+            events.append(Event(Kind.SIGNAL_TIMED_OUT, want.command.id))
+            return
+        event = self.look_at_the_clock(want)
+        if event is not None:
+            events.append(event)
+
+    def watch_release(self, want: Timer) -> None:
+        """See whether a person has let a timer go."""
+        release = self.release_of(want.command.id)
+        if release is not None:
+            self.found(release.at, partial(self._fire, want))
+
+    def _fire(self, want: Timer, events: list[Event]) -> None:
+        step = want.command.id
+        if self.wants.get(step) is want:
+            del self.wants[step]
+            self.take_releases(step)
+            events.append(Event(Kind.TIMER_FIRED, step))
+
+    def announce(self, want: Signalled | Conditional) -> None:
+        """Let the history say that the run waits for this, if it does not say so yet."""
+        if self.opening.pop(want.command.id, None) is None:
+            return
+        if isinstance(want, Conditional):
+            self._begin_waiting(want)
+        else:
+            data = msgspec.json.encode({"name": want.command.name, "until": want.until})
+            self.batch.events.append(Event(Kind.SIGNAL_AWAITED, want.command.id, data))
+
+    def announce_all(self) -> None:
+        """The program rests: let the history have the waits that are open now."""
+        for want in list(self.opening.values()):
+            if self.wants.get(want.command.id) is want:
+                self.announce(want)
+        self.opening.clear()
 
     # Waits
 
     def create_wait(self, command: CreateWait) -> Event:
         """Open a wait that can be handed out. Its token is made of its id and the key, and stored nowhere."""
-        key = tokens.current(self.host.store.keys())
+        keys = self.host.store.keys()
+        if self._reads_ahead:
+            self._keys = keys
+        key = tokens.current(keys)
         assert key is not None, "the driver sees to it that there is one"
         now = self.now()
         until = None if command.expires is None else now + command.expires
@@ -89,25 +170,43 @@ class Listening(Held):
         return Event(Kind.WAIT_CREATED, command.id, msgspec.json.encode(told))
 
     def token_of(self, wait_id: str, kid: str) -> str:
-        """Return the token of a wait."""
-        return token_of(self.host.store.keys(), wait_id, kid)
+        """Return the token of a wait, as its workflow asks for it: on the program's loop nothing is read for that."""
+        keys = self.host.store.keys() if self._keys is None else self._keys
+        return token_of(keys, wait_id, self.host.vault.secrets.reveal)
 
-    def await_condition(self, command: AwaitCondition) -> Event | None:
-        """Wait for a condition; return what it came to if that is known already."""
+    def placed(self, definition: Definition, events: Sequence[Event]) -> Program:
+        """Return the program of this run. Async code runs on the program's loop, if there is one, and finds the keys of the waits
+        that it has handed out."""
+        program, elsewhere = definition.program(self.run, self.host.codec), self.host.program_loop
+        if elsewhere is None or definition.blocking:
+            return program
+        self._reads_ahead = True
+        if any(event.kind == Kind.WAIT_CREATED for event in events):
+            self._keys = self.host.store.keys()
+        return elsewhere.place(program)
+
+    def feed_ahead(self) -> FeedAhead | None:
+        """Return the right to feed the program on its own loop; None if the keys must be read before its next turn."""
+        return None if self._keys is not None else super().feed_ahead()
+
+    def refresh_keys(self) -> None:
+        """Read the keys again before the next turn of a program that may make tokens: they may have been rotated since."""
+        self._keys = self.host.store.keys()
+
+    def await_condition(self, command: AwaitCondition) -> None:
+        """Wait for a condition."""
         opened = command.id in self.progress.until
         until = self.progress.until.pop(command.id) if opened else None
         if not opened and command.timeout is not None:
             until = self.now() + command.timeout
         sealed = self.host.codec.name != "json" or self.host.vault.cipher is not None
         escalated_at = self.progress.escalated.pop(command.id, None)
-        want = Conditional(command, until, escalated_at, now=self.now(), sealed=sealed)
-        found = self.judge(want)
-        if found is not None:
-            return found
+        want = Conditional(command, until, escalated_at, sealed=sealed)
         if not opened:
-            self._begin_waiting(want)
+            self.opening[command.id] = want
         self.wants[command.id] = want
-        return self.look_at_the_clock(want)
+        self.find_condition(want)
+        self.watch_clock(want)
 
     def _begin_waiting(self, want: Conditional) -> None:
         command, now = want.command, self.now()
@@ -118,33 +217,46 @@ class Listening(Held):
         if self.progress.replayed:
             self.batch.reopened.extend(wait.step for wait in conditions.handed_out(command.condition).values())
 
-    def judge(self, want: Conditional) -> Event | None:
-        """Return the outcome of a wait whose condition is met, or which a person has let go."""
-        addressed = [signal for signal in self._signals if signal.step is None]
-        tally = self._tally(want, addressed)
+    def find_condition(self, want: Conditional) -> None:
+        """See whether a condition is met, and by which signal it was, or whether a person has let the wait go."""
+        tally = self._tally(want, ())
+        for signal in self._addressed(None):
+            tally.offer(signal)
+            if tally.met:
+                self.found(signal.at, partial(self._judge, want, signal.at))
+                break
+        release = self.release_of(want.command.id)
+        if release is not None:
+            self.found(release.at, partial(self._judge, want, release.at))
+
+    def _judge(self, want: Conditional, instant: int, events: list[Event]) -> None:
+        """End a wait whose condition was met by *instant*, or which a person had let go by then."""
         step = want.command.id
+        if self.wants.get(step) is not want:
+            return
+        addressed = self._addressed(instant)
+        tally = self._tally(want, addressed)
+        release = self.release_of(step)
         if tally.met:
             met_by = [addressed[place] for place in tally.satisfiers()]
             self._close(want, BY_SIGNALS, [addressed[place] for place in tally.spent()])
-            return Event(Kind.WAIT_SATISFIED, step, self._told(met_by))
-        release = next((signal for signal in self._signals if signal.step == step), None)
-        if release is None:
-            return None
-        self._close(want, BY_RELEASE, [release])
-        return Event(Kind.WAIT_RELEASED, step, self._told([release]))
+            events.append(Event(Kind.WAIT_SATISFIED, step, self._told(met_by)))
+        elif release is not None and release.at <= instant:
+            self._close(want, BY_RELEASE, [release])
+            events.append(Event(Kind.WAIT_RELEASED, step, self._told([release])))
 
     def look_at_the_clock(self, want: Conditional) -> Event | None:
         """See whether the time of a wait is up, or whether it can no longer be met; if not, look again when it may be."""
-        now = self.now()
-        if want.due is None or want.due > now:
-            self.due_at(want.due)
+        instant = want.due
+        if instant is None or instant > self.now():
+            self.due_at(instant)
             return None
-        addressed = [signal for signal in self._signals if signal.step is None]
+        addressed = self._addressed(instant)
         tally = self._tally(want, addressed)
-        if (want.until is not None and want.until <= now) or tally.is_hopeless(now):
+        if (want.until is not None and want.until <= instant) or tally.is_hopeless(instant):
             return self._give_up(want, [addressed[place] for place in tally.spent()], tally.missing())
-        want.set_due(now)
-        self.due_at(want.due)
+        want.set_due(instant)
+        self.watch_clock(want)
         return None
 
     def _give_up(self, want: Conditional, heard: list[Signal], missing: list[str]) -> Event | None:
@@ -165,6 +277,10 @@ class Listening(Held):
     def drop_wait(self, want: Conditional) -> None:
         """Nobody waits for this any more. The waits that were handed out stay open: something else may wait for them."""
         step = want.command.id
+        if self.opening.pop(step, None) is not None:
+            return  # the history never had it
+        handed = (wait.step for wait in conditions.handed_out(want.command.condition).values())
+        self.batch.reopened.extend(one for one in handed if one in self.waited)  # a signal may have closed it: it came too late
         self.batch.events.append(Event(Kind.WAIT_DROPPED, step))
         self.batch.closed.append((step, BY_CODE))
         self.waited.discard(step)
@@ -173,11 +289,15 @@ class Listening(Held):
         """Return all waits that may be open, to be closed with the run."""
         return [(step, BY_END) for step in sorted(self.waited)]
 
+    def _addressed(self, instant: int | None) -> list[Signal]:
+        """Return the signals that conditions are judged by: those that had come by *instant*, or all."""
+        return [signal for signal in self._signals if signal.step is None and (instant is None or signal.at <= instant)]
+
     def _tally(self, want: Conditional, signals: Sequence[Signal]) -> conditions.Tally:
         return conditions.Tally(want.command.condition, self._read).offer_all(signals)
 
     def _read(self, signal: Signal) -> Any:
-        return self.host.codec.decode(self.host.vault.open(signal.payload, f"signal {signal.name!r} to run {self.run.id}"))
+        return self.host.codec.decode(self.host.vault.signal(self.run.id, signal))
 
     def _told(self, signals: Sequence[Signal], **more: object) -> bytes:
         return told_of(self.host.vault.signals(self.run.id, signals), **more)
@@ -196,11 +316,12 @@ class Listening(Held):
             self.waited.discard(step)
 
 
-def token_of(keys: Sequence[tokens.Key], wait_id: str, kid: str | None) -> tokens.Token:
-    """Return the token of a wait: signed with the key that it was handed out under, or, when that one is gone, the current."""
-    key = next((key for key in keys if key.kid == kid), None) or tokens.current(keys)
+def token_of(keys: Sequence[tokens.Key], wait_id: str, reveal: tokens.Reveal) -> tokens.Token:
+    """Return a token of a wait. It is signed with the current key: an older one ends with its grace, and the token with it.
+    Raises KeyMissing."""
+    key = tokens.current(keys)
     assert key is not None, "a wait was handed out, so there is a key"
-    return tokens.sign(key, WAIT_TOKEN, {"wait": wait_id})
+    return tokens.sign(key, WAIT_TOKEN, {"wait": wait_id}, reveal=reveal)
 
 
 def told_of(signals: Sequence[Signal], **more: object) -> bytes:

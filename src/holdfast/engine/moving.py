@@ -2,6 +2,9 @@
 
 Nobody may work on either of them meanwhile. Until all is copied and both sides are the same the target is half-copied: nobody
 can open it but the next copy, which empties it first.
+
+Invariant: at no instant can both be worked on. The source is sealed in the transaction in which both sides turned out to be the
+same; only then the target is opened. A copy that dies in between is ended by the same command, which finds the seal.
 """
 
 from __future__ import annotations
@@ -13,22 +16,27 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Dossier, Payload, Session
+from holdfast.core.records import Dossier, Payload, Seal, Session
+from holdfast.core.redaction import redacted
 from holdfast.engine.duties import is_dead
+from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.checking import digests
 from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import BadData, BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty
 from holdfast.store.contract import (
     ENCRYPTION,
+    HALF_COPIED,
     BeginCopy,
     CopyPayloads,
     CopyRuns,
     EndCopy,
     EndSession,
     SaveSetting,
+    SealStore,
     Store,
     Transition,
 )
+from holdfast.store.sealing import store_sealed
 
 RUNS, BYTES = 500, 8 * 1024 * 1024
 """How many runs are copied in one transaction, and about how much of them is in memory at once."""
@@ -67,26 +75,32 @@ class Moved(msgspec.Struct):
 
 
 def copy_store(source: Store, open_target: Callable[[], Store], progress: Progress = lambda what, runs: None) -> Moved:
-    """Copy all runs, with all that belongs to them, and all lanes to the store that *open_target* opens. When both sides turn
-    out to differ the target stays half-copied.
+    """Copy all runs, with all that belongs to them, and all lanes to the store that *open_target* opens, and seal the source.
+    When both sides turn out to differ the source is not sealed, and the target stays half-copied.
 
     Raises StoreInUse when somebody works on one of them, StoreNotEmpty when the target has runs, StoreHalfCopied when the
-    source is itself the target of a copy that did not end."""
+    source is itself the target of a copy that did not end, StoreSealed when it was copied to another target before."""
     if source.is_half_copied():
         raise StoreHalfCopied(database=source.url)
-    _quieten(source)
+    seal = source.seal()
+    if seal is None:
+        _quieten(source)
     target = open_target()
     try:
         if target.url == source.url:
             raise BadOption(option="TARGET", why="it is the same database as SOURCE")
+        if seal is not None:
+            return _finish(source, target, seal, progress)
         _quieten(target)
-        _begin(source, target)
+        copy_id = new_id()
+        _begin(source, target, copy_id)
         for payloads in _payloads(source):
             _do(target, CopyPayloads(payloads))
         for portion in _portions(source):
             _do(target, CopyRuns(portion))
             progress(COPYING, len(portion))
-        moved = Moved(take_inventory(source, progress), take_inventory(target, progress))
+        seal = Seal(at=source.now(), moved_to=redacted(target.url), copy_id=copy_id)
+        moved = _seal_if_same(source, target, seal, progress)
         if moved.same:
             _do(target, EndCopy())
         return moved
@@ -94,9 +108,34 @@ def copy_store(source: Store, open_target: Callable[[], Store], progress: Progre
         target.close()
 
 
-def _begin(source: Store, target: Store) -> None:
+def _seal_if_same(source: Store, target: Store, seal: Seal, progress: Progress) -> Moved:
+    """Compare both sides while nobody can write to the source, and seal it if they are the same."""
+    moved = Moved(Inventory(), Inventory())
+
+    def is_same() -> bool:
+        if living := _living(source):
+            raise StoreInUse(database=source.url, **_who(living))
+        moved.source = take_inventory(source, progress)
+        moved.target = take_inventory(target, progress)
+        return moved.same
+
+    _do(source, SealStore(seal, is_same))
+    return moved
+
+
+def _finish(source: Store, target: Store, seal: Seal, progress: Progress) -> Moved:
+    """End a copy that has sealed its source, and died before the target could be used."""
+    if seal.copy_id is None or target.setting(HALF_COPIED) != seal.copy_id:
+        raise store_sealed(seal, source.url)
+    moved = Moved(take_inventory(source, progress), take_inventory(target, progress))
+    if moved.same:
+        _do(target, EndCopy())
+    return moved
+
+
+def _begin(source: Store, target: Store, copy_id: str) -> None:
     try:
-        _do(target, BeginCopy(source.lanes(), source.standing()))
+        _do(target, BeginCopy(source.lanes(), source.standing(), copy_id))
         if source.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
     except StoreNotEmpty:
@@ -173,7 +212,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
         if payload is None or payload.stored != stored:
             raise BadData(what=f"payload {digest.hex()}", why="parts of it are missing: `holdfast db check`")
         if not payload.key:
-            vault.content(payload, f"payload {digest.hex()}")  # what is encrypted is checked by whoever has its key
+            vault.values.content(payload, f"payload {digest.hex()}")  # what is encrypted is checked by whoever has its key
         batch.append(payload)
         if sum(one.stored for one in batch) > BYTES:
             yield batch

@@ -98,7 +98,8 @@ class AsyncListener:
         """Wait until something was committed since the last call, or it is time to look anyway."""
         pause = self._pause if seconds is None else min(self._pause, seconds)
         try:
-            await asyncio.wait_for(self._event.wait(), pause)
+            async with asyncio.timeout(pause):  # wait_for of Python 3.11 loses a cancellation that meets the news
+                await self._event.wait()
         except TimeoutError:
             self._pause = min(self._pause * 1.5, self._news.slowest())
             return

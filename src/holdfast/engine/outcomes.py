@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core import budgets, retry
 from holdfast.core.codec import Codec
-from holdfast.core.program import RunStep
+from holdfast.core.program import Program, RunStep
 from holdfast.core.records import Breach, Event, Kind
 from holdfast.core.status import Status
 from holdfast.engine.failure import as_data
@@ -24,6 +24,23 @@ ENDED = {
     Status.EXPIRED: Kind.RUN_EXPIRED,
 }
 """The last event of a run, by how it ended."""
+
+
+def end_of(status: Status, error: bytes | None, program: Program | None) -> Event:
+    """Return the last event of a run. That of a completed one says how many steps its program was given."""
+    steps = program.steps if program is not None and status is Status.COMPLETED else 0
+    return Event(ENDED[status], data=b'{"steps":%d}' % steps if steps else None, error=error)
+
+
+def completed(want: Step, value: Any, *, codec: Codec, now: int) -> Event | None:
+    """Return the event of an attempt that has returned *value* now; None if that cannot be stored."""
+    try:
+        data = encoded(want.command, value, codec)
+    except Exception:
+        return None
+    event = Event(Kind.STEP_COMPLETED, want.command.id, data, None, want.attempt, want.started_at)
+    event.at = now
+    return event
 
 
 def event_of(

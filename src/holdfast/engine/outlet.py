@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from holdfast.core import streams
+from holdfast.core import places, streams
 from holdfast.core.records import Event, Kind, Run
 from holdfast.core.streams import Mode, NewFrame, Output, Progress, Rate, Reason, StreamPart
 from holdfast.engine.host import Host
@@ -66,15 +68,19 @@ class Outlet:
     ends, are work for the garbage collector."""
 
     __slots__ = (
-        "_frames", "_generation", "_guard", "_host", "_later", "_lost", "_room", "_run_id", "_scheduled", "_streams", "_thread",
-        "captures", "life", "replayed", "speculative", "writing",
+        "_deferred", "_frames", "_generation", "_guard", "_host", "_later", "_loop_thread", "_lost", "_recalled", "_room",
+        "_run_id", "_scheduled", "_streams", "_thread", "captures", "life", "replayed", "speculative", "writing",
     )  # fmt: skip
 
     def __init__(self, run: Run, host: Host) -> None:
         self._host, self._run_id, self._generation = host, run.id, run.generation
         self._guard = threading.Lock()
         self._thread = threading.get_ident()
+        self._loop_thread = self._thread if host.program_loop is None else host.program_loop.thread
         self._streams: dict[tuple[str, int, int], _Stream] | None = None
+        self._recalled = False
+        self._deferred: list[Callable[[], None]] = []
+        """What the code said on the program's loop before the streams of the run were read, which is not done there."""
         self._frames: list[_Entry] = []
         self._later: list[_Entry] = []
         self._scheduled = False
@@ -103,39 +109,73 @@ class Outlet:
         data = codec.encode(value, what="a frame")
         if len(data) > streams.LARGEST:
             raise FrameTooBig(bytes=len(data), run=self._run_id, step=step or None)
-        seal = self._host.vault.inline
-        paths = seal(codec.encode(nulls, what="paths")) if nulls else None
-        frame = NewFrame(0, kind, mode, seal(data), self._host.store.now(), name, paths)
+        seal, now, source = self._host.vault.values.inline, self._host.store.now(), self._source(step, attempt, code=code)
+        paths = seal(codec.encode(nulls, what="paths"), places.nulls(self._run_id, source, now)) if nulls else None
+        frame = NewFrame(0, kind, mode, seal(data, places.frame(self._run_id, source, now)), now, name, paths)
         self._make_room(mode)
         with self._guard:
-            stream = self._open(step, attempt, code=code)
-            if self._is_said(stream, code) or (mode == Mode.BEST_EFFORT and len(self._frames) >= FULL):
-                return
-            self._count(stream, frame, value, nulls, keep, ttl)
-            self._add(stream, frame, code)
+            if code and self._must_defer():
+                self._deferred.append(partial(self._put, step, attempt, frame, code, (value, nulls, keep, ttl)))
+            else:
+                self._put(step, attempt, frame, code, (value, nulls, keep, ttl))
+
+    def _put(self, step: str, attempt: int, frame: NewFrame, code: bool, counted: tuple[Any, ...]) -> None:
+        stream = self._open(step, attempt, code=code)
+        if self._is_said(stream, code) or (frame.mode == Mode.BEST_EFFORT and len(self._frames) >= FULL):
+            return
+        self._count(stream, frame, *counted)
+        self._add(stream, frame, code)
 
     def advanced(self, step: str, attempt: int, percent: float | None, message: str | None, *, code: bool = False) -> None:
         """Say how far the run is."""
+        told = None if message is None else self._host.vault.values.text(message, places.progress(self._run_id))
+        said = Progress(percent, told, self._host.store.now())
         with self._guard:
-            stream = self._open(step, attempt, code=code)
-            if self._is_said(stream, code):
-                return
-            told = None if message is None else self._host.vault.text(message)
-            self._add(stream, Progress(percent, told, self._host.store.now()), code)
+            if code and self._must_defer():
+                self._deferred.append(partial(self._advance, step, attempt, said, code))
+            else:
+                self._advance(step, attempt, said, code)
+
+    def _advance(self, step: str, attempt: int, said: Progress, code: bool) -> None:
+        stream = self._open(step, attempt, code=code)
+        if not self._is_said(stream, code):
+            self._add(stream, said, code)
+
+    def _must_defer(self) -> bool:
+        """Return whether what the code says is kept for the writer's thread: it needs what is stored of the run, and this is the
+        program's loop, where nothing is read."""
+        if self._recalled or not self.replayed or self._loop_thread == self._thread:
+            return False
+        if threading.get_ident() != self._loop_thread:
+            return False
+        if self._lost is not None:
+            raise self._lost
+        return True
+
+    def _catch_up(self) -> None:
+        """Make the calls that were kept for the writer's thread, which is this one."""
+        deferred, self._deferred = self._deferred, []
+        for call in deferred:
+            call()
 
     def _open(self, step: str, attempt: int, *, code: bool) -> _Stream:
         if self._lost is not None:
             raise self._lost
         if self._streams is None:
-            self._streams = self._known()
-        generation = 0 if code else self._generation
-        key = (step, self.life if code else attempt, generation)
+            self._streams = {}
+        if code and not self._recalled:
+            self._streams.update(self._known())
+            self._recalled = True
+        key = self._source(step, attempt, code=code)
         found = self._streams.get(key)
         if found is None:
             found = self._streams[key] = _Stream(*key)
         if found.ended:
             raise StreamClosed(run=self._run_id, step=step, attempt=attempt)
         return found
+
+    def _source(self, step: str, attempt: int, *, code: bool) -> places.Source:
+        return (step, self.life, 0) if code else (step, attempt, self._generation)
 
     def _known(self) -> dict[tuple[str, int, int], _Stream]:
         """What the code of a run that comes from elsewhere has said already."""
@@ -173,7 +213,9 @@ class Outlet:
         """Open the document that the code of a run that comes from elsewhere has made. Raises KeyMissing."""
         if stream.stored is not None:
             host, what = self._host, f"the summary of run {self._run_id}"
-            stream.document, stream.stored = host.codec.decode(host.vault.open(stream.stored, what), what="a summary"), None
+            place = places.summary(self._run_id, (stream.step, stream.attempt, stream.generation))
+            plain = host.vault.values.open(stream.stored, what, place)
+            stream.document, stream.stored = host.codec.decode(plain, what="a summary"), None
 
     def _add(self, stream: _Stream, said: NewFrame | Progress, code: bool) -> None:
         (self._later if code and self.speculative else self._frames).append((stream, said))
@@ -182,7 +224,9 @@ class Outlet:
 
     def _make_room(self, mode: str) -> None:
         """Wait, in a thread other than the one that writes, until not too much is waiting to be written."""
-        if len(self._frames) < FULL or mode == Mode.BEST_EFFORT or threading.get_ident() == self._thread:
+        if len(self._frames) < FULL or mode == Mode.BEST_EFFORT:
+            return
+        if threading.get_ident() in (self._thread, self._loop_thread):
             return
         with self._guard:
             room = self._room = self._room or threading.Event()
@@ -194,12 +238,37 @@ class Outlet:
     @property
     def has_something(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self._frames or self._later)
+        return bool(self._frames or self._later or self._deferred)
 
     @property
     def is_used(self) -> bool:
         """Whether the run puts anything out at all."""
-        return bool(self._streams)
+        return bool(self._streams or self._deferred)
+
+    async def wait_until_written(self) -> None:
+        """Wait for the write that is on its way: what comes later must not be written before it, and a commit that releases the
+        run would let it be refused."""
+        while self.writing is not None:  # another may begin before this coroutine goes on
+            await self.writing
+
+    def hold(self) -> None:
+        """Append nothing until ``resume``: a commit of the run carries output, and must not be overtaken by later output while it
+        is tried again."""
+        if self.writing is None:
+            self.writing = self._host.loop.create_future()
+
+    def resume(self) -> None:
+        """Append again what has come together meanwhile."""
+        writing, self.writing = self.writing, None
+        if writing is not None and not writing.done():
+            writing.set_result(None)
+        with self._guard:
+            self._scheduled = False
+            if self._room is not None and not self._frames:
+                self._room.set()
+                self._room = None
+            if self._frames and self._lost is None:
+                self._schedule()
 
     def ended(self, event: Event) -> None:
         """An attempt has ended: its stream is closed with its outcome."""
@@ -227,9 +296,10 @@ class Outlet:
 
     def take(self, close_others: str | None = None, *, only_steps: bool = False) -> Output | None:
         """Return all that is to be written, the words of the code and the ends of streams included."""
-        if not self._streams:
+        if not self.is_used:
             return None
         with self._guard:
+            self._catch_up()
             entries, self._frames, self._later = self._frames + self._later, [], []
             output = self._output(entries)
         if close_others is not None:
@@ -259,6 +329,7 @@ class Outlet:
     def release(self) -> None:
         """Nothing else is to be committed: what the code said is true already."""
         with self._guard:
+            self._catch_up()
             self._frames += self._later
             self._later = []
             if self._frames and not self._scheduled:
@@ -287,7 +358,8 @@ class Outlet:
         part = StreamPart(stream.step, stream.attempt, stream.generation, said, dict(stream.keep), close=stream.close)
         if stream.patched:
             stream.patched = False
-            part.summary = self._host.vault.inline(self._host.codec.encode(stream.document, what="a summary"))
+            document = self._host.codec.encode(stream.document, what="a summary")
+            part.summary = self._host.vault.values.inline(document, places.summary(self._run_id, part.source))
             part.version = stream.version
         return part
 
@@ -336,16 +408,7 @@ class Outlet:
             self._lost = error
         elif error is not None and not isinstance(error, EngineClosed):
             log.error("output of run %s was refused", op.run_id, exc_info=error)
-        writing, self.writing = self.writing, None
-        if writing is not None and not writing.done():
-            writing.set_result(None)
-        with self._guard:
-            self._scheduled = False
-            if self._room is not None and not self._frames:
-                self._room.set()
-                self._room = None
-            if self._frames and self._lost is None:
-                self._schedule()
+        self.resume()
 
 
 def _later_of(was: Progress | None, now: Progress) -> Progress:

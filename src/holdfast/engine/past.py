@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Event, Kind
+from holdfast.core.records import OUTCOMES, Event, Kind
 
 UNDONE = "undo "
 DEADLINE = "deadline"
+DROPPED = "nobody waits for it any more"
+"""Why a child is cancelled that its parent has stopped waiting for."""
 
 
 def valid(history: Sequence[Event]) -> list[Event]:
@@ -28,7 +30,7 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
     Failures and the end of the run are void, and all that came after *from_step*. When something was undone, everything is.
     """
     events = valid(history)
-    if any(event.kind == Kind.STEP_COMPLETED and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE) for event in events):
+    if was_undone(events):
         return [event.seq for event in events]
     start = None
     if from_step is not None:
@@ -44,6 +46,11 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
     return sorted(event.seq for event in void)
 
 
+def was_undone(events: Sequence[Event]) -> bool:
+    """Return whether any step was compensated: then what completed no longer stands."""
+    return any(event.kind == Kind.STEP_COMPLETED and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE) for event in events)
+
+
 def _timed_out(events: Sequence[Event]) -> set[str]:
     """Return the waits whose time was up: when they are done again, their time begins anew."""
     late = {event.step or "" for event in events if event.kind in (Kind.SIGNAL_TIMED_OUT, Kind.WAIT_TIMED_OUT)}
@@ -52,7 +59,7 @@ def _timed_out(events: Sequence[Event]) -> set[str]:
 
 _ENDS = {
     Kind.STEP_FAILED, Kind.STEP_RETRIED, Kind.CANCEL_REQUESTED, Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED,
-    Kind.RUN_EXPIRED, Kind.RUN_STUCK, Kind.SIGNAL_TIMED_OUT, Kind.WAIT_TIMED_OUT,
+    Kind.RUN_EXPIRED, Kind.RUN_STUCK, Kind.SIGNAL_TIMED_OUT, Kind.WAIT_TIMED_OUT, Kind.CHILDREN_ENDED,
 }  # fmt: skip
 _BEGINS = {Kind.SIGNAL_AWAITED, Kind.WAIT_OPENED, Kind.WAIT_ESCALATED}
 
@@ -64,9 +71,64 @@ _OF_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GAT
 def _fails(event: Event, late: set[str]) -> bool:
     return (
         event.kind in _ENDS
-        or (event.kind in (Kind.CHILD_ENDED, Kind.GATE_CLOSED) and event.error is not None)
+        or (event.kind in (Kind.CHILD_ENDED, Kind.MAP_ENDED, Kind.GATE_CLOSED) and event.error is not None)
         or (event.kind in _BEGINS and event.step in late)
     )
+
+
+def renumber(events: Sequence[Event]) -> None:
+    """Number the events of a fork, from which those that a replay declared void are gone, from 1 on."""
+    old = [event.seq for event in events]
+    for seq, event in enumerate(events, start=1):
+        event.seq = seq
+        if event.kind == Kind.RUN_REPLAYED:
+            data = _data(event)
+            first = data.get("since") or min(data.get("void", ()), default=old[seq - 1])
+            since = 1 + sum(number < first for number in old)
+            event.data = msgspec.json.encode({"void": [], "since": since})
+
+
+class Lives:
+    """How often each step was done again after a replay had declared completed work void.
+
+    The life of a step is part of its idempotency key. A replay begins a new life for a step that had completed, and for
+    every step that comes after completed work that is done again: what they act upon is not the same. A step that only
+    failed keeps its life, as it does in every retry and after every crash: its effect is unknown, and the key is what
+    keeps it from happening twice.
+    """
+
+    def __init__(self, history: Sequence[Event]) -> None:
+        self._replays = 0
+        self._kept: dict[str, int] = {}
+        """The replays that were no new life for a step, because it came before what they repeat."""
+        self.epoch = 0
+        """How often all work of the run was declared void."""
+        if any(event.kind == Kind.RUN_REPLAYED for event in history):
+            self._read(history)
+
+    def of(self, step: str) -> int:
+        """Return the life of a step; the first is 0."""
+        return self._replays - self._kept.get(step, 0) if self._replays else 0
+
+    def _read(self, history: Sequence[Event]) -> None:
+        live: dict[int, Event] = {}
+        for event in history:
+            if event.kind == Kind.RUN_REPLAYED:
+                void = set(_data(event).get("void", ()))
+                self._note(list(live.values()), void)
+                live = {seq: one for seq, one in live.items() if seq not in void}
+            else:
+                live[event.seq] = event
+
+    def _note(self, live: Sequence[Event], void: set[int]) -> None:
+        outcomes = [event for event in live if event.kind in OUTCOMES and not _fails(event, set())]
+        repeated = [event.seq for event in outcomes if event.seq in void]
+        if not repeated:
+            return
+        self._replays += 1
+        self.epoch += len(repeated) == len(outcomes)
+        for step in {event.step for event in live if event.step is not None and event.seq < repeated[0]}:
+            self._kept[step] = self._kept.get(step, 0) + 1
 
 
 class Progress:

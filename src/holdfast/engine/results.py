@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from holdfast.core.records import Run
 from holdfast.core.status import FINAL, Status
+from holdfast.engine.program_loop import Mailbox
 from holdfast.store.contract import Hints
 
 FASTEST, SLOWEST = 0.002, 0.05
-WATCHED = 0.5
-"""Seconds between looks when somebody tells us of the commits of other processes anyway."""
+WATCHED, SELDOM = 0.5, 5.0
+"""Seconds between looks when the worker tells of the commits of other processes anyway: less and less often."""
 
 DONE = FINAL | {Status.STUCK}
 
@@ -33,12 +35,16 @@ class Results:
         self._guard = threading.Lock()
         self.watched = False
         """Whether ``changed`` is called when another process has committed."""
+        self.is_held: Callable[[str], bool] = lambda run_id: False
+        """Returns whether the worker of this process holds a run, or is about to."""
         self._expected: dict[str, None] = {}
+        """Runs that were started here and that have not ended here."""
         self._ended: dict[str, None] = {}
         self._read: dict[str, tuple[float, Run]] = {}
+        self._mailbox: Mailbox | None = None
 
     def expect(self, run_ids: Iterable[str]) -> None:
-        """Somebody has started these together, and will want to know what became of each."""
+        """Note runs that this process has started, before its worker begins any of them."""
         with self._guard:
             self._expected.update(dict.fromkeys(run_ids))
             for found in (self._expected, self._ended):
@@ -92,6 +98,8 @@ class Results:
         try:
             limit = None if seconds is None else clock() + seconds
             pause = WATCHED if self.watched else FASTEST
+            if self._is_at_work(run_id):
+                ended.wait(pause if limit is None else min(pause, limit - clock()))
             while True:
                 ended.clear()  # before looking, not after
                 run = look()
@@ -105,41 +113,52 @@ class Results:
         finally:
             self._leave(run_id, ended.set)
 
-    async def wait_async(self, run_id: str, look: Callable[[], Run], seconds: float | None) -> Run | None:
-        """The same without blocking."""
-        if self._knows_end_of(run_id) and (run := look()).status in DONE:
-            return run
+    async def wait_async(self, run_id: str, look: Callable[[], Awaitable[Run]], seconds: float | None) -> Run | None:
+        """The same on a loop."""
         loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
+        waiter = _Waiter(loop)
+        mailbox = self._mailbox_of(loop)
 
         def tell() -> None:
-            loop.call_soon_threadsafe(ended.set)
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+                mailbox.post(waiter.wake)
 
         self._enter(run_id, tell)
         try:
             limit = None if seconds is None else loop.time() + seconds
             pause = WATCHED if self.watched else FASTEST
+            if self._is_at_work(run_id):
+                await waiter.wait(pause if limit is None else min(pause, seconds or 0.0))
             while True:
-                ended.clear()
-                run = look()
+                waiter.woken = False  # before looking, not after
+                run = await look()
                 if run.status in DONE:
                     return run
                 left = pause if limit is None else min(pause, limit - loop.time())
                 if left <= 0:
                     return None
-                try:
-                    await asyncio.wait_for(ended.wait(), left)
-                except TimeoutError:
+                if not await waiter.wait(left):
                     pause = self._longer(pause)
         finally:
             self._leave(run_id, tell)
+
+    def _mailbox_of(self, loop: asyncio.AbstractEventLoop) -> Mailbox:
+        """Return what wakes those that wait on a loop: one wake-up for all the runs that a commit has ended."""
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = Mailbox(loop, float("inf"))
+        return self._mailbox
 
     def _knows_end_of(self, run_id: str) -> bool:
         """Say whether a run that was started together with others has ended here: then nobody need wait for it."""
         return run_id in self._read or run_id in self._ended
 
+    def _is_at_work(self, run_id: str) -> bool:
+        """Return whether a read would find the run unfinished, because this process works on it. Call it after ``_enter``, so
+        that ``hinted`` reports an end that comes in between."""
+        return run_id in self._expected and self.is_held(run_id)
+
     def _longer(self, pause: float) -> float:
-        return WATCHED if self.watched else min(pause * 1.3, SLOWEST)
+        return min(max(pause, WATCHED) * 2, SELDOM) if self.watched else min(pause * 1.3, SLOWEST)
 
     def _enter(self, run_id: str, call: Callable[[], None]) -> None:
         with self._guard:
@@ -152,3 +171,34 @@ class Results:
                 self._waiting[run_id] = left
             else:
                 self._waiting.pop(run_id, None)
+
+
+class _Waiter:
+    """Waits on a loop until it is woken, or for some time. ``asyncio.wait_for`` would take a task each time."""
+
+    __slots__ = ("_future", "_loop", "woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[None] | None = None
+        self.woken = False
+
+    def wake(self) -> None:
+        """Wake it, on its loop."""
+        self.woken = True
+        self._release()
+
+    async def wait(self, seconds: float) -> bool:
+        """Return whether it was woken, at the latest after so many seconds."""
+        if not self.woken:
+            self._future = self._loop.create_future()
+            timer = self._loop.call_later(seconds, self._release)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+        return self.woken
+
+    def _release(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)

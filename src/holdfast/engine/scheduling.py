@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.options import checked_tags, priority_of
+from holdfast.core.options import checked_many, checked_tags, priority_of
 from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.record import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
+from holdfast.core.texts import is_one_of
+from holdfast.core.why.serving import offer_of
 from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
@@ -62,12 +64,18 @@ class Schedules:
         except BadSchedule as error:
             raise BadSchedule(schedule=name, **error.facts) from None
         route = self._client.route(workflow, options)
-        data = self._client.input_of(workflow, options.get("args") or (), options.get("kwargs") or {})
-        paused = options.get("paused", False)
+        given = {} if options.get("kwargs") is None else options["kwargs"]
+        args = () if options.get("args") is None else options["args"]
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise BadOption(option="kwargs", value=given, why='give names and values, such as {"limit": 5}')
+        data = self._client.input_of(workflow, tuple(checked_many("args", args)), dict(given))
+        paused = options.get("paused")
+        if paused is not None and not isinstance(paused, bool | str):
+            raise BadOption(option="paused", value=paused, why="it is True, False or the reason")
         schedule = Schedule(
             namespace=route.namespace, name=name, workflow=route.workflow, version=route.version, lane=route.lane,
             capabilities=route.capabilities, input=data, priority=priority_of(options.get("priority", 0)),
-            tags=checked_tags(options.get("tags") or {}),
+            tags=checked_tags(options.get("tags")),
             deadline=_length(name, "deadline", options.get("deadline")) or None, rule=rule, zone=zone,
             overlap=_one_of(name, "overlap", options.get("overlap", "skip"), OVERLAPS),
             queue_limit=_number(name, "queue_limit", options.get("queue_limit", 100)),
@@ -89,7 +97,7 @@ class Schedules:
             return
         if any(route.workflow == workflow for route in self._store.routes().values()):
             return
-        if any(workflow in msgspec.json.decode(session.serves).get("workflows", ()) for session in self._store.sessions()):
+        if any(workflow in (offer_of(session).workflows or ()) for session in self._store.sessions()):
             return
         raise UnknownWorkflow(workflow=workflow)
 
@@ -206,7 +214,8 @@ def _instant(schedule: Schedule, given: Moment, now: int) -> int:
 
 def as_datetime(instant: int) -> datetime:
     """Return an instant as a date and time in UTC."""
-    return datetime.fromtimestamp(instant / 1_000_000, UTC)
+    whole, micros = divmod(instant, 1_000_000)  # not a float: the last second of the year 9999 would be rounded up
+    return datetime.fromtimestamp(whole, UTC).replace(microsecond=micros)
 
 
 def _iso(instant: int) -> str:
@@ -221,7 +230,7 @@ def _length(name: str, option: str, value: Any) -> int:
 
 
 def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> str:
-    if value not in known:
+    if not is_one_of(value, known):
         raise BadSchedule(schedule=name, **{option: value}, why=f"there are {', '.join(known)}")
     return str(value)
 

@@ -28,5 +28,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     """How long output waits for company before it is written."""
     capture: bool = False
     """Whether what steps print and log is part of their output."""
+    webhook_hosts: tuple[str, ...] = ()
+    """Hosts to which webhooks may deliver although their addresses are not public."""
     retain: int = 60_000_000
     """How often a worker looks whether retention rules have something to delete."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,13 +20,31 @@ from holdfast.engine.failure import as_data
 from holdfast.engine.listening import Listening
 from holdfast.engine.outcomes import without_room
 from holdfast.engine.wants import Paying, Step
-from holdfast.errors import HoldfastError, UnknownDimension
+from holdfast.errors import HoldfastError, StoreError, UnknownDimension
 from holdfast.store.contract import Advance, Refused, Reserve, Spend, Spent
+
+log = logging.getLogger("holdfast")
 
 LOOK_AGAIN = 1_000_000
 """Microseconds after which a branch that has no room looks again while others of its run are at work."""
 
 UNDO = "undo "
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the seconds between the tries of a write: longer and longer, without end."""
+    pause = 0.05
+    while True:
+        yield pause
+        pause = min(pause * 2, 5.0)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class Aside(msgspec.Struct):
@@ -48,8 +71,8 @@ class HandPurse:
         held = self._held
         held.check_dimensions(amounts)
         fact = fact or not held.run.budgets or held.spends_freely(self._step)
-        if not fact and self._under is None and not self._transacts:
-            self._make_sure(amounts)
+        if not fact and self._under is None and not self._transacts and not held.is_on_program_loop():
+            self._make_sure(amounts)  # the program's loop never waits for the store: there the commit of the attempt decides
         plain = next((one for one in self.spendings if one.key is None and one.fact == fact), None)
         if key is not None or plain is None:
             self.spendings.append(Spending(dict(amounts), key, self._under, fact))
@@ -69,8 +92,13 @@ class HandPurse:
                 covered = {name: max(amount - aside.left.get(name, 0), 0) for name, amount in amounts.items()}
             request = self._request(covered)
             if request is not None:
-                self._grant(request, self._held.host.writer.call(request))
-                self._held.learn_lines()  # there was room after all
+                with suppress(StoreError):  # it is asked again when the attempt has completed, for as long as it takes
+                    self._grant(request, self._held.host.writer.call(request))
+                    self._held.learn_lines()  # there was room after all
+
+    def is_empty(self) -> bool:
+        """Return whether the attempt has neither spent nor set aside anything."""
+        return not self.spendings and not self.reserved
 
     def counted(self) -> frozenset[str]:
         """Return the dimensions that the budgets of the run count."""
@@ -79,12 +107,36 @@ class HandPurse:
     def reserve(self, amounts: Mapping[str, int]) -> Aside | None:
         """Set so much aside."""
         request = self._request(amounts)
-        return None if request is None else self._answered(amounts, request, self._held.host.writer.call(request))
+        return None if request is None else self._answered(amounts, request, self._call(request))
 
     async def reserve_aio(self, amounts: Mapping[str, int]) -> Aside | None:
         """The same, in the next commit of the loop."""
         request = self._request(amounts)
-        return None if request is None else self._answered(amounts, request, await self._held.host.writer.submit(request))
+        return None if request is None else self._answered(amounts, request, await self._submit(request))
+
+    def _call(self, request: Reserve) -> Spent | Refused:
+        """Write from the thread of a step, and try again while the store is in trouble, like every other write of a run."""
+        for pause in _pauses():
+            try:
+                answer: Spent | Refused = self._held.host.writer.call(request)
+                return answer
+            except StoreError as error:
+                if _is_on_a_loop():
+                    raise  # to wait here would hold up all other runs
+                log.warning("run %s cannot set anything aside now, will try again: %s", self._held.run.id, error)
+            time.sleep(pause)
+        raise AssertionError("it is tried without end")
+
+    async def _submit(self, request: Reserve) -> Spent | Refused:
+        """The same for a coroutine, on whichever loop it runs."""
+        for pause in _pauses():
+            try:
+                answer: Spent | Refused = await self._held.host.ask(request)
+                return answer
+            except StoreError as error:
+                log.warning("run %s cannot set anything aside now, will try again: %s", self._held.run.id, error)
+            await asyncio.sleep(pause)
+        raise AssertionError("it is tried without end")
 
     def release(self, held: object) -> None:
         """Set it aside no more. The store hears of it when something else is set aside, or the attempt ends."""
@@ -145,8 +197,16 @@ class Spender(Listening):
         """Refuse what none of the run's budgets counts; they are looked up once, and again before anything is refused."""
         if not self.run.budgets or self._dimensions.issuperset(amounts):
             return
-        self.learn_lines()
+        if self.is_on_program_loop():
+            self.host.loop.call_soon_threadsafe(self.learn_lines)  # the next attempt knows, should this one be refused
+        else:
+            self.learn_lines()
         budgets.check_dimensions(amounts, self._dimensions)
+
+    def is_on_program_loop(self) -> bool:
+        """Return whether this thread is the one of the program's loop, where nothing may be read."""
+        elsewhere = self.host.program_loop
+        return elsewhere is not None and elsewhere.thread == threading.get_ident()
 
     def learn_lines(self) -> None:
         """Look how the budgets stand."""
@@ -182,7 +242,7 @@ class Spender(Listening):
 
     def counted_dimensions(self) -> frozenset[str]:
         """Return what the run's budgets count, as far as it was looked up; it is looked up once."""
-        if self.run.budgets and not self._dimensions:
+        if self.run.budgets and not self._dimensions and not self.is_on_program_loop():
             self.learn_lines()
         return self._dimensions if self.run.budgets else frozenset()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context
 from typing import Any
 
 
@@ -70,7 +70,7 @@ class Strand:
         self, coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, done: Callable[[Strand], None]
     ) -> None:
         self._coroutine, self._loop, self._done = coroutine, loop, done
-        self._run = copy_context().run
+        self._run = Context().run  # an empty one: whoever starts, claims or adopts a run may be in the middle of a step
         self._waits_for: Pause | asyncio.Future[Any] | None = None
         self.over: asyncio.Future[None] = loop.create_future()
         """Done when the strand has come to its end, whichever."""

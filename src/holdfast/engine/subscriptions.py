@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import Any
 
+import msgspec
+
+from holdfast.core.exits import as_exception
+from holdfast.core.options import checked_string
 from holdfast.core.subscriptions import (
     ATTEMPTS,
     BEGINNING,
@@ -16,14 +21,16 @@ from holdfast.core.subscriptions import (
     Place,
     RunEvent,
     Subscription,
+    Which,
     cursor_of,
     place_of,
     which_from,
 )
-from holdfast.core.texts import is_storable
-from holdfast.engine.client import Request
+from holdfast.core.texts import is_one_of, is_storable, plain_text
+from holdfast.engine.client import Client, Request
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadOption, SubscriptionNotFound
+from holdfast.errors import BadOption, SubscriptionExists, SubscriptionNotFound
+from holdfast.errors.base import shown
 from holdfast.store import contract as c
 
 WINDOW = 500
@@ -36,8 +43,10 @@ Callback = Callable[[list[RunEvent], Any], object]
 class Subscriptions:
     """Turns what subscribers ask into transitions and readers."""
 
-    def __init__(self, store: c.Store, vault: Vault) -> None:
-        self.store, self.vault = store, vault
+    def __init__(self, client: Client) -> None:
+        self._client: Client = client
+        self.store: c.Store = client.store
+        self.vault: Vault = client.vault
         self._installation = ""
 
     @property
@@ -51,21 +60,42 @@ class Subscriptions:
         """Return where to begin: at a cursor, at the beginning, or now. Raises BadCursor."""
         if after is None:
             return unless
-        return after if after in (BEGINNING, NOW) else place_of(after, self.installation)
+        return plain_text(after) if is_one_of(after, (BEGINNING, NOW)) else place_of(after, self.installation)
+
+    def _which(self, filters: Mapping[str, Any]) -> Which:
+        """Return the events that are meant; an engine that is bound to a namespace reads no others. Raises NamespaceBound."""
+        which = which_from(filters)
+        return msgspec.structs.replace(which, namespace=self._client.within(which.namespace))
+
+    def _mine(self, name: Any) -> str:
+        """Return the name of a subscription that may be touched. Raises SubscriptionNotFound."""
+        if self._client.only is not None and name not in {one.name for one in self.all()}:
+            raise SubscriptionNotFound(subscription=name)
+        return name if isinstance(name, str) else shown(name)
+
+    def _new(self, name: Any) -> str:
+        """Return a name to subscribe under: a subscription of another namespace is neither told of nor read. Raises
+        SubscriptionExists."""
+        checked = checked_name(name)
+        only = self._client.only
+        old = None if only is None else self.store.subscription(checked)
+        if old is not None and old.which.namespace != only:
+            raise SubscriptionExists(subscription=checked)
+        return checked
 
     def reader(self, after: Any, filters: Mapping[str, Any]) -> EventPages:
         """Read from a cursor on."""
-        return EventPages(self, self.store.place(self.start(after, BEGINNING)), which_from(filters))
+        return EventPages(self, self.store.place(self.start(after, BEGINNING)), self._which(filters))
 
     def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request:
         """Read under a name: from where that name has come, or, the first time, from *after* on. The answer is the reader."""
-        which = which_from(filters)
-        op = c.Subscribe(checked_name(name), CURSOR, which, self.start(after, BEGINNING))
+        which = self._which(filters)
+        op = c.Subscribe(self._new(name), CURSOR, which, self.start(after, BEGINNING))
         return Request(op, lambda found: EventPages(self, found.place, which))
 
     def moved(self, name: str, place: Place) -> Request:
         """Note how far a name has come."""
-        return Request(c.MoveCursor(name, place), lambda answer: None)
+        return Request(c.MoveCursor(self._mine(name), place), lambda answer: None)
 
     def consume(self, name: str, callback: Callback, after: Any, batch: int, filters: Mapping[str, Any]) -> Request:
         """Let a function have the next events of a name, in the transaction in which its cursor moves."""
@@ -74,12 +104,24 @@ class Subscriptions:
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000:
             raise BadOption(option="batch", value=batch, why="it is a number of events from 1 to 10000")
 
+        context = copy_context()  # whichever thread commits calls it, and not in a context of its own
+
         def body(connection: Any, events: list[RunEvent]) -> object:
-            return callback(events, connection)
+            try:
+                return context.run(callback, events, connection)
+            except Exception:
+                raise
+            except BaseException as raised:  # such as sys.exit(): the others in this transaction are not to blame
+                raise as_exception(raised, "callback") from raised
 
         start = self.start(after, BEGINNING)
-        op = c.Consume(checked_name(name), which_from(filters), start, batch, body, self.vault.told)
+        op = c.Consume(self._new(name), self._which(filters), start, batch, body, self.vault.told)
         return Request(op, lambda answer: answer)
+
+    def has_news(self, name: str) -> bool:
+        """Return whether ``consume`` has something to do. Only reads: a commit would wake all who follow, this one among them."""
+        stored = self.store.subscription(name)
+        return stored is None or self.store.events(stored.place, stored.which, 1)[1] != stored.place
 
     def add_webhook(
         self, name: str, url: str, secret: str | None, after: Any, attempts: int | None, filters: Mapping[str, Any]
@@ -91,28 +133,29 @@ class Subscriptions:
         if secret is not None and (not isinstance(secret, str) or len(secret) < 16 or not is_storable(secret)):
             raise BadOption(option="secret", why="it must be a text of at least 16 characters")
         op = c.Subscribe(
-            checked_name(name), WEBHOOK, which_from(filters), self.start(after, NOW), checked_url(url),
-            secret or secrets.token_hex(32), limit,
+            self._new(name), WEBHOOK, self._which(filters), self.start(after, NOW), checked_url(url),
+            self.vault.secrets.seal_webhook(name, secret or secrets.token_hex(32)), limit,
         )  # fmt: skip
-        return Request(op, lambda found: found.secret)
+        return Request(op, self.vault.secrets.reveal_webhook)
 
     def remove(self, name: str) -> Request:
         """Forget a subscription."""
-        return Request(c.Unsubscribe(name), lambda answer: None)
+        return Request(c.Unsubscribe(self._mine(checked_string("name", name))), lambda answer: None)
 
     def replay(self, name: str) -> Request:
         """Deliver dead letters once more; the answer is how many."""
-        return Request(c.ReplayLetters(name), int)
+        return Request(c.ReplayLetters(self._mine(checked_string("name", name))), int)
 
     def letters(self, name: str) -> list[Letter]:
         """Return what a webhook could not deliver."""
-        if self.store.subscription(name) is None:
+        if self.store.subscription(self._mine(name)) is None:
             raise SubscriptionNotFound(subscription=name)
         return self.store.letters(name)
 
     def all(self) -> list[Subscription]:
         """Return all subscriptions, without their secrets."""
-        found = self.store.subscriptions()
+        only = self._client.only
+        found = [one for one in self.store.subscriptions() if only is None or one.which.namespace == only]
         for one in found:
             one.secret = None
         return found
@@ -153,22 +196,22 @@ def checked_name(name: Any) -> str:
 
 
 def checked_url(url: Any) -> str:
-    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption."""
-    if not isinstance(url, str) or not url.isprintable() or " " in url:
-        raise BadOption(option="url", value=url, why="it must be like https://example.org/hook")
+    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption, which shows no password."""
+    like = "it must be like https://example.org/hook"
+    if not isinstance(url, str):
+        raise BadOption(option="url", value=url, why=like)
+    shown = "..." if "@" in url else url
     from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(url)
-        port_fits = parts.port is None or 0 < parts.port < 65536
+        fits = parts.port is None or 0 < parts.port < 65536
     except ValueError:  # a port that is none, or half an address
-        raise BadOption(
-            option="url", value=url if "@" not in url else "...", why="it must be like https://example.org/hook"
-        ) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_fits:
-        raise BadOption(option="url", value=url if "@" not in url else "...", why="it must be like https://example.org/hook")
+        raise BadOption(option="url", value=shown, why=like) from None
+    if not fits or not url.isprintable() or " " in url or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadOption(option="url", value=shown, why=like)
     if parts.username is not None or parts.password is not None:
         raise BadOption(option="url", why="it must not hold a password: deliveries are signed instead")
     if parts.fragment:
-        raise BadOption(option="url", value=url, why="a fragment (#...) is never sent")
+        raise BadOption(option="url", value=shown, why="a fragment (#...) is never sent")
     return url

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.core import conditions, suspensions, tokens
 from holdfast.core.conditions import AnyOf, Condition, Handed
-from holdfast.core.options import checked_text
+from holdfast.core.options import checked_name
 from holdfast.core.records import Event, Kind, Signal, Wait
 from holdfast.core.status import Status
 from holdfast.core.streams import Reason
@@ -48,6 +48,7 @@ class Suspending:
 
     def __init__(self, client: Client) -> None:
         self._client, self.store, self.codec = client, client.store, client.codec
+        self.vault = client.vault
 
     def _write(self, held: Holding, events: list[Event], outcome: Any, **place: Any) -> Request:
         raise NotImplementedError
@@ -62,7 +63,7 @@ class Suspending:
 
     def create_wait(self, held: Holding, name: str, expires: Moment | None) -> Request:
         """Open a wait that can be handed out; the answer is LeaseWait. There must be a key."""
-        checked_text("name", "" if name is None else name)
+        name = checked_name("name", name)
         now = self.store.now()
         until = None if expires is None else suspensions.checked_instant("expires", instant(expires, now), now, self.horizon)
         key = tokens.current(self.store.keys())
@@ -75,7 +76,7 @@ class Suspending:
 
     def _told_wait(self, wait: Wait) -> LeaseWait:
         assert wait.id is not None
-        return LeaseWait(wait, token_of(self.store.keys(), wait.id, wait.kid))
+        return LeaseWait(wait, token_of(self.store.keys(), wait.id, self.vault.secrets.reveal))
 
     def _handed(self, held: Holding, wait_id: str) -> Handed:
         wait = self.store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
@@ -169,8 +170,7 @@ class Suspending:
 
     def _read(self, held: Holding) -> conditions.Read:
         def read(signal: Signal) -> Any:
-            what = f"signal {signal.name!r} to run {held.run.id}"
-            return self.codec.decode(self._client.vault.open(signal.payload, what))
+            return self.codec.decode(self._client.vault.signal(held.run.id, signal))
 
         return read
 

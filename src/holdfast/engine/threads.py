@@ -1,4 +1,5 @@
-"""Threads for blocking steps. They are daemons: a step that hangs keeps no process from ending."""
+"""Threads for blocking calls: steps, and what an ``AsyncEngine`` asks of its database. They are daemons: a call that hangs keeps
+no process from ending."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ from typing import Any
 
 
 class Threads:
-    """As many threads as are needed at once, each used again."""
+    """As many threads as are needed at once, each used again; with *most*, calls beyond that number wait for a thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "holdfast step", most: int | None = None) -> None:
+        self._name = name
+        self._most = most
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._guard = threading.Lock()
         self._idle = 0
+        """Threads that wait for a call, less the calls that wait for a thread."""
         self._count = 0
 
     def run(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -37,11 +41,11 @@ class Threads:
                 return
 
         with self._guard:
-            if self._idle > 0:
+            if self._idle > 0 or self._count == self._most:
                 self._idle -= 1
             else:
                 self._count += 1
-                threading.Thread(target=self._serve, name=f"holdfast step {self._count}", daemon=True).start()
+                threading.Thread(target=self._serve, name=f"{self._name} {self._count}", daemon=True).start()
         self._tasks.put(work)
         return future
 

@@ -9,14 +9,15 @@ import msgspec
 
 from holdfast.core.codec import Codec
 from holdfast.core.conditions import Effect
-from holdfast.core.options import checked_count, checked_text
+from holdfast.core.options import checked_count, checked_flag, checked_string, checked_text
 from holdfast.core.records import Wait
 from holdfast.core.status import Status
+from holdfast.core.stored import decoded
 from holdfast.core.texts import is_storable
-from holdfast.core.tokens import Token
-from holdfast.engine.client import Request
+from holdfast.core.tokens import Reveal, Token
+from holdfast.engine.client import Client, Request
 from holdfast.engine.listening import token_of
-from holdfast.errors import BadOption, WaitNotFound
+from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
 from holdfast.store import contract as c
 
 
@@ -45,20 +46,24 @@ class WaitInfo(msgspec.Struct, kw_only=True):
 
 
 def deliver(
-    codec: Codec, wait_id: str, token: str, name: str | None, payload: Any, *, source: str | None, key: str | None, limit: int
+    client: Client, wait_id: str, token: str, name: str | None, payload: Any, *, source: str | None, key: str | None
 ) -> Request:
     """Deliver a signal to a wait, from outside; the answer is Delivered."""
     if not isinstance(wait_id, str) or not isinstance(token, str):
         raise BadOption(option="token", why="a wait is known by its id, and opened by its token: both are texts")
+    if client.only is not None and not _is_mine(client, wait_id):
+        raise TokenRefused()
     op = c.DeliverSignal(
-        wait_id=wait_id, token=token, name=checked_text("name", name), payload=codec.encode(payload, what="the payload"),
-        key=checked_text("key", key), source=checked_text("source", source), limit=limit,
+        wait_id=wait_id, token=token, name=checked_text("name", name), payload=client.codec.encode(payload, what="the payload"),
+        key=checked_text("key", key), source=checked_text("source", source), limit=client.max_signals,
+        reveal=client.vault.secrets.reveal,
     )  # fmt: skip
     return Request(op, lambda answer: Delivered(answer.number, Effect(answer.effect)))
 
 
 def release(store: c.Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None) -> Request:
     """Let what a run waits for go, or let it begin that was to begin later; the answer is the step, empty if it has none."""
+    checked_string("step", step)
     if step is None:
         step = _only_step(store, run_id)
     data = codec.encode(payload, what="the payload")
@@ -71,7 +76,8 @@ def _only_step(store: c.Store, run_id: str) -> str:
     steps = [wait.step for wait in store.waits(run_id, limit=10_000) if wait.id is None and wait.closed_at is None]
     run = store.run(run_id)
     if run is not None and run.waits is not None:
-        steps += [wait["step"] for wait in msgspec.json.decode(run.waits) if wait.get("kind") in c.BEFORE_TIME]
+        waits = decoded(run.waits, f"what run {run_id} waits for", list[dict[str, Any]])
+        steps += [wait["step"] for wait in waits if wait.get("kind") in c.RELEASABLE]
     if not steps and run is not None and run.status is Status.PENDING and run.wake_at is not None and run.wake_at > store.now():
         return c.BEFORE
     if not steps:
@@ -82,13 +88,21 @@ def _only_step(store: c.Store, run_id: str) -> str:
     return steps[0]
 
 
-def listed(store: c.Store, run_id: str | None, *, escalated: bool, limit: int) -> list[WaitInfo]:
+def _is_mine(client: Client, wait_id: str) -> bool:
+    wait = client.store.wait(wait_id) if is_storable(wait_id) else None
+    return wait is not None and client.is_mine(wait.run_id)
+
+
+def listed(client: Client, run_id: str | None, *, escalated: bool, limit: int) -> list[WaitInfo]:
     """Return waits, with the name of the key and a fingerprint of the token, never the token."""
-    found = store.waits(run_id, escalated=escalated, limit=checked_count("limit", limit))
+    store = client.store
+    escalated, limit = checked_flag("escalated", escalated), checked_count("limit", limit)
+    found = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
     keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
     ended = run_id is not None and (run := store.run(run_id)) is not None and run.finished_at is not None
     good = {key.kid for key in keys if key.is_good(now)}
-    return [_info(wait, _fingerprint(keys, wait) if wait.kid in good else None, now, ended=ended) for wait in found]
+    reveal = client.vault.secrets.reveal
+    return [_info(wait, _fingerprint(keys, wait, reveal) if wait.kid in good else None, now, ended=ended) for wait in found]
 
 
 def _info(wait: Wait, fingerprint: str | None, now: int, *, ended: bool) -> WaitInfo:
@@ -101,14 +115,24 @@ def _info(wait: Wait, fingerprint: str | None, now: int, *, ended: bool) -> Wait
     return WaitInfo(**msgspec.structs.asdict(wait), state=state, fingerprint=fingerprint)
 
 
-def _fingerprint(keys: Any, wait: Wait) -> str | None:
-    return None if wait.id is None else hashlib.sha256(token_of(keys, wait.id, wait.kid).encode()).hexdigest()[:16]
+def _fingerprint(keys: Any, wait: Wait, reveal: Reveal) -> str | None:
+    """Return the fingerprint of the token that the wait was created with, or of a current one when that key is gone; None when
+    the key is encrypted with a key that is not known here."""
+    if wait.id is None:
+        return None
+    original = [key for key in keys if key.kid == wait.kid]
+    try:
+        token = token_of(original or keys, wait.id, reveal)
+    except KeyMissing:
+        return None
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
-def token(store: c.Store, wait_id: str) -> Token:
+def token(client: Client, wait_id: str) -> Token:
     """Return the token of a wait once more."""
+    store = client.store
     wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
-    if wait is None or wait.id is None:
+    if wait is None or wait.id is None or not client.is_mine(wait.run_id):
         raise WaitNotFound(wait=wait_id)
     good = [key for key in store.keys() if key.is_good(store.now())]
-    return token_of(good, wait.id, wait.kid)
+    return token_of(good, wait.id, client.vault.secrets.reveal)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.core import budgets
 from holdfast.core.conditions import next_expiry
-from holdfast.core.gates.records import Gate
+from holdfast.core.gates.records import OPEN, Gate
 from holdfast.core.gates.rules import next_at
-from holdfast.core.program import AwaitChild, AwaitCondition, AwaitSignal, OpenGate, Reserve, RunStep, SetTimer, Spend, StartMap
-from holdfast.core.records import Breach, Child, Event, Kind
+from holdfast.core.program import (
+    AwaitChild,
+    AwaitCondition,
+    AwaitSignal,
+    EndChildren,
+    OpenGate,
+    Reserve,
+    RunStep,
+    SetTimer,
+    Spend,
+    StartMap,
+)
+from holdfast.core.records import CHILDREN_END, Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 from holdfast.engine.alarms import Alarm
+
+
+class Cancellable(Protocol):
+    """An attempt at a step that can be told to stop."""
+
+    def cancel(self) -> object:
+        """Ask it to stop."""
+
 
 Opened = Callable[[Iterable[Child]], list[Child]]
 """What opens the values of children."""
@@ -41,7 +59,7 @@ class Step:
     def __init__(self, command: RunStep, attempt: int, again_at: int | None) -> None:
         self.command, self.attempt, self.again_at = command, attempt, again_at
         self.started_at: int | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: Cancellable | None = None
         self.note: Alarm | None = None
         """When the history is told that it has begun, if it goes on for so long."""
         self.noted = False
@@ -88,17 +106,18 @@ class Signalled:
 
 
 class Gated:
-    """A wait for people to decide. ``gate`` is what is known of it here; people may have changed it since."""
+    """A wait for people to decide. ``gate`` is what is known of it here; people may have changed it since. Time does nothing
+    about a gate that is not ``stored`` yet."""
 
-    __slots__ = ("command", "gate")
+    __slots__ = ("command", "gate", "stored")
 
-    def __init__(self, command: OpenGate, gate: Gate) -> None:
-        self.command, self.gate = command, gate
+    def __init__(self, command: OpenGate, gate: Gate, *, stored: bool) -> None:
+        self.command, self.gate, self.stored = command, gate, stored
 
     @property
     def until(self) -> int | None:
         """When time has something to do about it."""
-        return next_at(self.gate)
+        return next_at(self.gate) if self.gate.status == OPEN else None
 
     def wait(self) -> dict[str, Any]:
         gate = self.gate
@@ -114,14 +133,14 @@ class Conditional:
 
     __slots__ = ("command", "due", "escalated_at", "sealed", "until")
 
-    def __init__(self, command: AwaitCondition, until: int | None, escalated_at: int | None, *, now: int, sealed: bool) -> None:
+    def __init__(self, command: AwaitCondition, until: int | None, escalated_at: int | None, *, sealed: bool) -> None:
         self.command, self.until, self.escalated_at, self.sealed = command, until, escalated_at, sealed
         self.due: int | None = None
-        self.set_due(now)
+        self.set_due(0)  # a wait that it needs may have expired already
 
-    def set_due(self, now: int) -> None:
+    def set_due(self, after: int) -> None:
         """Find out when to look next, if nothing comes. One that has been put to a person waits for that person."""
-        instants = [self.until, None if self.escalated_at is not None else next_expiry(self.command.condition, now)]
+        instants = [self.until, None if self.escalated_at is not None else next_expiry(self.command.condition, after)]
         self.due = min((instant for instant in instants if instant is not None), default=None)
 
     def wait(self) -> dict[str, Any]:
@@ -143,12 +162,26 @@ class ChildEnd:
     def wait(self) -> dict[str, Any]:
         return {"kind": "child", "step": self.command.id, "run": self.command.run_id}
 
-    def outcome(self, child: Child, opened: Opened) -> Event | None:
-        """Return what the end of the child is to its parent, if it has ended."""
-        if child.status not in FINAL:
-            return None
+    def outcome(self, child: Child, opened: Opened) -> Event:
+        """Return what the end of the child is to its parent."""
         (child,) = opened([child])
         return Event(Kind.CHILD_ENDED, self.command.id, data=child.result, error=_error(child))
+
+
+class ChildrenEnd:
+    """A wait for the ends of all children that were cancelled because the run stops."""
+
+    __slots__ = ("command",)
+
+    def __init__(self, command: EndChildren) -> None:
+        self.command = command
+
+    def wait(self) -> dict[str, Any]:
+        return {"kind": CHILDREN_END, "step": self.command.id}
+
+    def outcome(self, *, released: bool) -> Event:
+        """Return the end of the wait; *released* says that an operator ended it."""
+        return Event(Kind.CHILDREN_ENDED, self.command.id, msgspec.json.encode({"released": released}))
 
 
 class Paying:
@@ -165,6 +198,10 @@ class Paying:
         return None if self.blocked is None else budgets.as_wait(self.blocked, self.command.id)
 
 
+PORTION = 2000
+"""How many children of a map one commit starts at most: while it is written, no one else can write."""
+
+
 class MapEnd:
     """A wait for all children of a map."""
 
@@ -179,23 +216,42 @@ class MapEnd:
         return {"kind": "children", "step": self.command.id, "open": left, "of": len(self.command.inputs)}
 
     def room(self, children: list[Child]) -> int:
-        """Say how many more children may be started now."""
+        """Say how many more children may be started with the next commit."""
         self.ended = sum(child.status in FINAL for child in children)
-        left = len(self.command.inputs) - self.started
+        return self.startable()
+
+    def startable(self) -> int:
+        """Return how many more children may be started with the next commit, by what is known of those that ended."""
+        left = min(len(self.command.inputs) - self.started, PORTION)
         limit = self.command.max_parallel
         return left if limit is None else max(min(left, limit - (self.started - self.ended)), 0)
 
-    def outcome(self, children: list[Child], opened: Opened) -> Event | None:
-        """Return what the children came to, if all have ended or one too many has failed."""
-        self.ended = sum(child.status in FINAL for child in children)
-        failed = [child for child in children if child.status in FINAL and child.status is not Status.COMPLETED]
+    def instant(self, children: list[Child]) -> int | None:
+        """Return when the outcome was certain; None while it is not."""
+        failed = self._failed(children)
         if failed and self.command.fail_fast:
-            ends = [_end(child) for child in opened(failed[:1])]
-        elif self.ended == len(self.command.inputs):
-            ends = [_end(child) for child in opened(sorted(children, key=lambda child: child.parent_index or 0))]
+            return min(map(ended_at, failed))
+        ended = [child for child in children if child.status in FINAL]
+        return max(map(ended_at, ended)) if len(ended) == len(self.command.inputs) else None
+
+    def _failed(self, children: list[Child]) -> list[Child]:
+        return [child for child in children if child.status in FINAL and child.status is not Status.COMPLETED]
+
+    def outcome(self, children: list[Child], opened: Opened) -> Event:
+        """Return what the children came to, now that this is certain."""
+        self.ended = sum(child.status in FINAL for child in children)
+        failed = self._failed(children)
+        if failed and self.command.fail_fast:
+            ends = [_end(child) for child in opened([min(failed, key=ended_at)])]
         else:
-            return None
-        return Event(Kind.MAP_ENDED, self.command.id, data=msgspec.json.encode(ends))
+            ends = [_end(child) for child in opened(sorted(children, key=lambda child: child.parent_index or 0))]
+        error = next((bytes(failure) for _, _, failure in ends if failure is not None), None)
+        return Event(Kind.MAP_ENDED, self.command.id, data=msgspec.json.encode(ends), error=error)
+
+
+def ended_at(child: Child) -> int:
+    """Return when a child ended."""
+    return child.finished_at or 0
 
 
 def _end(child: Child) -> tuple[str, msgspec.Raw | None, msgspec.Raw | None]:
@@ -209,7 +265,7 @@ def _error(child: Child) -> bytes | None:
     return child.error or msgspec.json.encode({"type": child.status.value, "message": f"the run is {child.status.value}"})
 
 
-Want = Step | Timer | Signalled | Conditional | Gated | ChildEnd | MapEnd | Paying
+Want = Step | Timer | Signalled | Conditional | Gated | ChildEnd | MapEnd | ChildrenEnd | Paying
 
 
 def until(want: Want) -> int | None:

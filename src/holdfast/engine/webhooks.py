@@ -18,15 +18,13 @@ from holdfast.core.subscriptions import WEBHOOK, Letter, RunEvent, Subscription,
 from holdfast.engine.alarms import Alarms
 from holdfast.engine.news import News
 from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.settings import Settings
 from holdfast.engine.threads import Threads
 from holdfast.engine.writer import Writer
 from holdfast.errors import BadData, EngineClosed, KeyMissing, LeaseLost, StoreError, SubscriptionNotFound
 from holdfast.store.contract import ClaimWebhooks, SettleDelivery, Store
 
 log = logging.getLogger("holdfast")
-
-TIMEOUT = 10.0
-"""Seconds for which a receiver may take to answer."""
 
 PAGE = 100
 """How many events are read at once."""
@@ -45,16 +43,9 @@ class Office(Protocol):
     news: News
     vault: Vault
     loop: asyncio.AbstractEventLoop
+    settings: Settings
     session_id: str
     stopping: bool
-
-
-def signature(secret: str, body: bytes, at: int) -> str:
-    """Return what proves that a delivery is ours: the time, in seconds, and the HMAC-SHA256 of time, dot and body."""
-    import hmac
-
-    signed = hmac.new(secret.encode(), f"{at}.".encode() + body, "sha256").hexdigest()
-    return f"t={at},v1={signed}"
 
 
 def body_of(event: RunEvent) -> bytes:
@@ -83,33 +74,6 @@ def _json(data: bytes | None) -> Any:
         return data.decode("latin-1")
 
 
-def post(url: str, secret: str, name: str, delivery: str, attempt: int, body: bytes, at: int) -> str | None:
-    """Deliver; return None when it has arrived, else what went wrong. A redirection is not followed: it has not arrived."""
-    import http.client  # only who delivers pays for it
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "holdfast",
-        "Holdfast-Subscription": name.encode("ascii", "backslashreplace").decode(),
-        "Holdfast-Delivery": delivery.encode("ascii", "backslashreplace").decode(),
-        "Holdfast-Attempt": str(attempt),
-        "Holdfast-Signature": signature(secret, body, at),
-    }
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    try:
-        connection.request("POST", target, body, headers)
-        status = connection.getresponse().status
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return f"{type(error).__name__}: {error}"[:300]
-    finally:
-        connection.close()
-    return None if 200 <= status < 300 else f"the receiver answered {status}"
-
-
 class Couriers:
     """All webhooks that one worker delivers."""
 
@@ -129,7 +93,8 @@ class Couriers:
             self._look.clear()
             await self._claim()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), self._poll)
+                async with asyncio.timeout(self._poll):
+                    await self._look.wait()
 
     def close(self) -> None:
         """Call all couriers back."""
@@ -138,14 +103,21 @@ class Couriers:
 
     async def _claim(self) -> None:
         office = self._office
-        found = [one for one in office.store.subscriptions() if one.kind == WEBHOOK]
+        found = self._found()
         if any(one.session_id != office.session_id for one in found):
-            await office.writer.submit(ClaimWebhooks(office.session_id))
-            found = [one for one in office.store.subscriptions() if one.kind == WEBHOOK]
+            await office.writer.submit(ClaimWebhooks(office.session_id, tuple(one.name for one in found)))
+            found = self._found()
         for one in found:
             if one.session_id == office.session_id and one.name not in self._tasks:
                 task = self._tasks[one.name] = office.loop.create_task(self._courier(one.name, office.session_id))
                 task.add_done_callback(partial(self._done, one.name))
+
+    def _found(self) -> list[Subscription]:
+        """Return the webhooks that this worker may deliver. One that is bound to a namespace reads no events of others, and the
+        hosts that it allows are not allowed to others."""
+        only = self._office.settings.namespace
+        found = [one for one in self._office.store.subscriptions() if one.kind == WEBHOOK]
+        return found if only is None else [one for one in found if one.which.namespace == only]
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         del self._tasks[name]
@@ -244,12 +216,16 @@ class Couriers:
             await self._settle(found, place=found.place, error=failed, letter=dead)
 
     async def _post(self, found: Subscription, run_id: str, seq: int, body: bytes, attempt: int) -> str | None:
+        from holdfast.engine.delivery import Delivery, deliver  # only who delivers pays for it
+
         office = self._office
         at = office.store.now() // 1_000_000
-        delivery = f"{run_id}:{seq}"
-        call = partial(post, found.url or "", found.secret or "", found.name, delivery, attempt, body, at)
-        answer: str | None = await office.threads.run(call)
-        return answer
+        try:
+            secret = office.vault.secrets.reveal_webhook(found)
+        except (KeyMissing, BadData) as error:
+            return str(error)
+        attempted = Delivery(found.url or "", secret, found.name, f"{run_id}:{seq}", attempt, body, at)
+        return await deliver(attempted, office.settings.webhook_hosts, office.threads)
 
     async def _settle(self, found: Subscription, **how: Any) -> None:
         op = SettleDelivery(found.name, self._office.session_id, **how)

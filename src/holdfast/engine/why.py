@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.gates.records import Entry, Gate
 from holdfast.core.graphs.records import Member
-from holdfast.core.records import Kind, Route, Run, Session
+from holdfast.core.records import CHILDREN_END, Kind, Route, Run, Session
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.why import serving
 from holdfast.core.why.claiming import is_served
@@ -20,7 +20,7 @@ from holdfast.core.why.serving import Life, Seen, Unserved, life_of, offer_of
 from holdfast.engine.client import run_named
 from holdfast.engine.past import valid
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import RunNotFound
+from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.store.contract import Filter, Store
 
 __all__ = ["Blocker", "Unserved", "Why", "at_work", "look_at_workers", "unserved", "why"]
@@ -37,24 +37,31 @@ PAGE = 200
 READY = 20_000
 """How many live runs are looked at, at most, to see whether somebody serves them."""
 
+ELSEWHERE = "a run of another namespace"
+
 PATIENCE = 5000
 """How many held runs are looked at, at most, to see who takes the places of a lane."""
 
 
-def why(store: Store, run: Run | str, vault: Vault | None = None) -> Why:
-    """Explain where *run* stands. By its id, it may also be that of a member of a graph that has no run yet. Raises
-    RunNotFound."""
+def why(store: Store, run: Run | str, vault: Vault | None = None, only: str | None = None) -> Why:
+    """Explain where *run* stands. By its id, it may also be that of a member of a graph that has no run yet. With *only*, nothing
+    outside that namespace is explained or named. Raises RunNotFound."""
     found = run if isinstance(run, Run) else store.run(run_named(run))
     if found is None:
-        return _of_member(store, str(run))
-    return _explain(store, found, look_at_workers(store), DEEPEST, vault or Vault(store))
+        return _of_member(store, str(run), only)
+    if only is not None and found.namespace != only:
+        raise RunNotFound(run=found.id)
+    return _explain(store, found, look_at_workers(store, only), DEEPEST, vault or Vault(store), only)
 
 
-def _of_member(store: Store, run_id: str) -> Why:
+def _of_member(store: Store, run_id: str, only: str | None) -> Why:
     member = store.member(run_id) if isinstance(run_id, str) else None
     graph = None if member is None else store.graph(member.graph_id)
-    if member is None or graph is None:
+    if member is None or graph is None or (only is not None and graph.namespace != only):
         raise RunNotFound(run=run_id)
+    damage = _damage_of(store, graph.id)
+    if damage is not None:
+        return explain_member(graph, member, [], {}, damage)
     upstreams: dict[int, list[Member]] = {}
     for needed in store.needed_by(run_id):
         upstream = store.member(needed.run_id)
@@ -63,10 +70,20 @@ def _of_member(store: Store, run_id: str) -> Why:
     return explain_member(graph, member, store.groups_of_member(run_id), upstreams)
 
 
-def look_at_workers(store: Store) -> list[Seen]:
-    """Return all workers, the living and the dead, with how much each has at work."""
+def _damage_of(store: Store, graph_id: str) -> str | None:
+    """Say what is wrong with a damaged row of a graph: such a graph is not settled."""
+    try:
+        store.whole_graph(graph_id)
+    except RowDamaged as damage:
+        return str(damage)
+    return None
+
+
+def look_at_workers(store: Store, only: str | None = None) -> list[Seen]:
+    """Return all workers, the living and the dead; with *only*, those that serve that namespace."""
     now = store.now()
-    return [_seen(store, session, now) for session in store.sessions()]
+    seen = [_seen(store, session, now) for session in store.sessions()]
+    return [one for one in seen if only is None or one.offer.namespace in (None, only)]
 
 
 def _seen(store: Store, session: Session, now: int) -> Seen:
@@ -86,12 +103,12 @@ def at_work(store: Store, workers: list[Seen]) -> dict[str, list[Run]]:
     return found
 
 
-def unserved(store: Store, workers: list[Seen] | None = None) -> list[Unserved]:
-    """Return the routes on which runs are ready and that no live worker serves."""
-    living = [seen for seen in (look_at_workers(store) if workers is None else workers) if seen.life is not Life.GONE]
+def unserved(store: Store, workers: list[Seen] | None = None, only: str | None = None) -> list[Unserved]:
+    """Return the routes on which runs are ready and that no live worker serves; with *only*, those of that namespace."""
+    living = [seen for seen in (look_at_workers(store, only) if workers is None else workers) if seen.life is not Life.GONE]
     offers = [seen.offer for seen in living if seen.offer.claims]
     waiting: dict[Route, list[str]] = {}
-    for run in _ready(store, {seen.session.id for seen in living}):
+    for run in _ready(store, {seen.session.id for seen in living}, only):
         waiting.setdefault(Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities), []).append(run.id)
     found = []
     for route, runs in waiting.items():
@@ -103,11 +120,11 @@ def unserved(store: Store, workers: list[Seen] | None = None) -> list[Unserved]:
     return found
 
 
-def _ready(store: Store, living: set[str]) -> Iterator[Run]:
+def _ready(store: Store, living: set[str], only: str | None) -> Iterator[Run]:
     """Yield the runs that could go on now, if somebody served them."""
     statuses, now, before = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING], store.now(), None
     for _ in range(READY // PAGE):
-        page = store.runs(Filter(statuses=statuses, before=before, limit=PAGE))
+        page = store.runs(Filter(statuses=statuses, before=before, limit=PAGE, namespace=only))
         for run in page:
             is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
             if is_ready and run.session_id not in living:
@@ -117,20 +134,20 @@ def _ready(store: Store, living: set[str]) -> Iterator[Run]:
         before = page[-1].id
 
 
-def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vault) -> Why:
+def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vault, only: str | None) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
     heard = vault.signals_shown(run.id, store.signals(run.id))
-    history = vault.shown_events(valid(store.history(run.id)))
+    history = vault.shown_events(run.id, valid(store.history(run.id)))
     facts = Facts(
         now=store.now(), run=vault.shown(run), history=history, workers=workers, waits=waits, lane=lane, heard=heard,
         signals=frozenset(signal.name for signal in heard if signal.wait_id is None and signal.step is None),
-        children={str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault) for wait in waits},
+        children={str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault, only) for wait in waits},
         gates=_gates(store, waits),
         share_free_at=store.share_free_at(run.lane, run.share) if lane is not None and run.share is not None else 0,
     )  # fmt: skip
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
-        _count(store, facts, workers)
+        _count(store, facts, workers, only)
         facts.leased = _is_leased(store, facts)
     return explain(facts)
 
@@ -161,15 +178,16 @@ def _may_be_claimed(run: Run, workers: list[Seen]) -> bool:
     return holder is None or holder.life is Life.GONE
 
 
-def _count(store: Store, facts: Facts, workers: list[Seen]) -> None:
-    """See who takes the places of the lane, and how busy the workers are."""
-    held = at_work(store, workers)
+def _count(store: Store, facts: Facts, workers: list[Seen], only: str | None) -> None:
+    """See who takes the places of the lane, and how busy the workers are. Lanes are shared by all namespaces: with *only*, what
+    others hold is counted and not named."""
+    held = at_work(store, workers if only is None else look_at_workers(store))
     for seen in workers:
         seen.at_work = len(held[seen.session.id])
     names = {seen.session.id: seen.name for seen in workers}
     lane = facts.run.lane
     slots = [
-        Slot(run.id, names[session], run.started_at, run.share)
+        Slot(run.id if only in (None, run.namespace) else ELSEWHERE, names.get(session, "elsewhere"), run.started_at, run.share)
         for session, runs in held.items()
         for run in runs
         if run.lane == lane
@@ -177,7 +195,9 @@ def _count(store: Store, facts: Facts, workers: list[Seen]) -> None:
     facts.slots = [slot for slot in slots if slot.run != facts.run.id]
 
 
-def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[Seen], depth: int, vault: Vault) -> list[Why]:
+def _open_children(
+    store: Store, run: Run, wait: dict[str, Any], workers: list[Seen], depth: int, vault: Vault, only: str | None
+) -> list[Why]:
     """Explain the open children that a wait waits for; deep down only say how they stand."""
     if wait.get("kind") == "child":
         child = store.run(str(wait.get("run")))
@@ -187,11 +207,15 @@ def _open_children(store: Store, run: Run, wait: dict[str, Any], workers: list[S
         found = [child for child in page if child.parent_step == wait.get("step")]
         wait["open"] = len(found) if len(page) < PAGE else f"{len(found)} or more"
         found = found[:MOST]
+    elif wait.get("kind") == CHILDREN_END:
+        left = store.open_children(run.id, PAGE)
+        wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
+        found = [child for child_id in left[:MOST] if (child := store.run(child_id)) is not None]
     else:
         return []
     if depth == 0:
         return [Why(run=child.id, workflow=child.workflow, status=child.status.value, reason="and so on") for child in found]
-    return [_explain(store, child, workers, depth - 1, vault) for child in found]
+    return [_explain(store, child, workers, depth - 1, vault, only) for child in found]
 
 
 def _decoded(waits: bytes | None) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from holdfast.store.contract import Hints, Store
 
@@ -71,15 +71,17 @@ class Work:
         finally:
             self._polling.release()
 
-    async def wait_async(self, told: asyncio.Event, seconds: float) -> None:
-        """The same without blocking."""
+    async def wait_async(
+        self, told: asyncio.Event, seconds: float, aside: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """The same on a loop, which asks the store *aside*."""
         end = time.monotonic() + min(seconds, SLOWEST)
         mine = not (self.watched or self._listens) and self._polling.acquire(blocking=False)
         try:
             while (left := end - time.monotonic()) > 0 and not told.is_set():
                 if mine:
                     await asyncio.sleep(min(self._pause(), left))
-                    self._ask()
+                    await aside(self._ask)
                 else:
                     await _wait(told, left)
         finally:
@@ -98,6 +100,7 @@ class Work:
 
 async def _wait(told: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(told.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await told.wait()
     except TimeoutError:
         return

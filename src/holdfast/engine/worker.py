@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from holdfast.core.codec import Codec
 from holdfast.core.program import Definition
-from holdfast.core.records import Allowance, Event, NewRun, Route, Run, Session, Signal
-from holdfast.core.status import Status
+from holdfast.core.records import Allowance, Event, NewRun, Route, Run, Session, Signal, born_leased
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.bell import Bell
+from holdfast.engine.capacity import Capacity
+from holdfast.engine.claimed import hold_claimed
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.graphs import composer
@@ -32,20 +29,34 @@ from holdfast.engine.known import Known
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
 from holdfast.engine.payloads.vault import Vault
+from holdfast.engine.program_loop import ProgramLoop
+from holdfast.engine.session import session_of
 from holdfast.engine.settings import Settings
 from holdfast.engine.settling import Settler
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
-from holdfast.errors import EngineClosed, HoldfastError, StoreError, UsageError
-from holdfast.store.clock import Clock
-from holdfast.store.contract import Beat, Claim, Claimed, Delivered, EndSession, Hints, Look, OpenSession, Store, Transition
+from holdfast.errors import EngineClosed, HoldfastError, RowDamaged, StoreError, StoreSealed, UsageError
+from holdfast.store.clock import Clock, uptime
+from holdfast.store.contract import (
+    Beat,
+    Claim,
+    Claimed,
+    Delivered,
+    EndSession,
+    Hints,
+    Look,
+    OpenSession,
+    Store,
+    Transition,
+)
 
 log = logging.getLogger("holdfast")
 
-BATCH = 200
-"""How many runs are claimed at once."""
+BATCH = 200  # how many runs are claimed at once
+SEALED_PAUSE = 30.0  # seconds between two tries of a duty while the store is sealed
+KEEP_EVERY = 0.5  # seconds between two checks that this worker still has the lock by which others see that its process lives
 
 
 class Worker:
@@ -54,16 +65,19 @@ class Worker:
     def __init__(
         self, store: Store, writer: Writer, codec: Codec, definitions: Callable[[], Mapping[str, Definition]], clock: Clock,
         settings: Settings, learn: Callable[[Definition], None], vault: Vault | None = None,
+        program_loop: ProgramLoop | None = None,
     ) -> None:  # fmt: skip
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
         self.definitions, self.clock, self.learn = definitions, clock, learn
         self.vault = vault or Vault(store)
+        self.program_loop = program_loop
         self.session_id = ""
         self.stopping = False
-        self.linger = settings.linger
+        self.linger, self.pause = settings.linger, settings.retain
         self.seen_lines: dict[tuple[str, ...], list[Allowance]] = {}
         self.stream_window, self.captures = settings.stream_window / 1_000_000, settings.capture
         self.drivers: dict[str, Driver] = {}
+        self.capacity = Capacity(settings.concurrency, settings.threads, self.drivers, definitions, lambda: self._ready.set())
         self.watchers: list[Callable[[], None]] = []
         """Called when another process has committed."""
         self.declare: Callable[[], list[Transition]] = list
@@ -80,8 +94,8 @@ class Worker:
         self._bell = Bell(settings.watch, settings.idle_watch)
         self._slot = -1
         self._seen_knock = 0
-        self._full = self._behind = self._freed = False
-        """No room here; some wait for a place in their lane; one was freed since we asked."""
+        self._behind = self._freed = False
+        """Some wait for a place in their lane; one was freed since we asked."""
         self._wake: Alarm | None = None
         self._known = Known(store)
         self._served: tuple[str, ...] = ()
@@ -90,11 +104,11 @@ class Worker:
         self._unheld: set[tuple[str, int]] = set()
         self._found: set[str] = set()
         self.settler = Settler(
-            writer, composer(self.vault, codec), self.lease_for,
+            writer, composer(self.vault, codec), self.lease_member,
             lambda run, created_at: self.adopt(self.vault.new_run_opened(run), created_at),
         )  # fmt: skip
         self.duties = Duties(
-            store, writer, lifetime=settings.lifetime, crash_limit=settings.crash_limit,
+            store, writer, lifetime=settings.lifetime,
             mine=lambda: self.session_id, freed=self._ready.set, settle=self.settler.look,
         )  # fmt: skip
 
@@ -106,8 +120,11 @@ class Worker:
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
         self.hands = Hands(self.loop)
+        if self.program_loop is not None:
+            self.program_loop.attach(self.loop, self.writer)
         self.writer.listeners += [self._hinted, self.news.hinted]
         self.writer.closing.append(self.settler.last_word)
+        self.writer.capacity = self.capacity
         self.watchers.append(self.news.changed)
         self.news.watched = True
         self._slot = self.store.take_slot()
@@ -148,6 +165,8 @@ class Worker:
         for job in jobs:
             job.cancel()
         self.couriers.close()
+        if self.program_loop is not None:
+            self.program_loop.abandoned = True
         for driver in list(self.drivers.values()):
             driver.close()
         for strand in list(self._strands):
@@ -168,10 +187,14 @@ class Worker:
                 self.writer.listeners.remove(listener)
         if self.settler.last_word in self.writer.closing:
             self.writer.closing.remove(self.settler.last_word)
+        if self.writer.capacity is self.capacity:
+            self.writer.capacity = None
         self.store.free_slot(self._slot)
         self.alarms.close()
         self.hands.close()
         self.threads.close()
+        if self.program_loop is not None:
+            self.program_loop.close()
 
     async def _open_session(self) -> None:
         self.session_id = new_id()
@@ -185,26 +208,15 @@ class Worker:
         """Write what the code declares: its schedules."""
         declared = self.declare() if self.settings.schedules else []
         for answer in await asyncio.gather(*map(self.writer.submit, declared), return_exceptions=True):
-            if isinstance(answer, UsageError) and not isinstance(answer, EngineClosed):
+            if isinstance(answer, UsageError | RowDamaged) and not isinstance(answer, EngineClosed):
                 log.error("what the code declares is not used: %s", answer)
             elif isinstance(answer, BaseException):
                 raise answer
 
     def _session(self) -> Session:
-        now = self.store.now()
-        serves = {
-            "workflows": {name: _serves(one) for name, one in self.definitions().items()},
-            "lanes": self.settings.lanes,
-            "capabilities": self.settings.capabilities,
-            "namespace": self.settings.namespace,
-            "concurrency": self.settings.concurrency,
-        }
-        self._served = tuple(sorted(self.definitions()))
-        return Session(
-            id=self.session_id, worker=self.settings.name or f"{socket.gethostname()}-{os.getpid()}", host=socket.gethostname(),
-            pid=os.getpid(), slot=self._slot, started_at=now, beat_at=now, expires_at=now + self.settings.lifetime,
-            serves=msgspec.json.encode(serves),
-        )  # fmt: skip
+        definitions = self.definitions()
+        self._served = tuple(sorted(definitions))
+        return session_of(self.session_id, self._slot, self.settings, definitions, self.store.now())
 
     async def _guarded(self, job: Callable[[], Any]) -> None:
         """Keep a duty going whatever happens to it; trouble is logged and tried again."""
@@ -214,7 +226,10 @@ class Worker:
                 return
             except EngineClosed:
                 return
-            except StoreError as error:
+            except StoreSealed as error:
+                log.error("this worker does nothing: %s", error)
+                await asyncio.sleep(SEALED_PAUSE)
+            except (StoreError, RowDamaged) as error:
                 self.writer.troubled = True
                 log.warning("the store is in trouble, will try again: %s", error)
             except Exception:
@@ -274,7 +289,8 @@ class Worker:
             await self._claim()
             self._wake_for_timers(began)
             try:
-                await asyncio.wait_for(self._ready.wait(), self.settings.poll / 1_000_000)
+                async with asyncio.timeout(self.settings.poll / 1_000_000):
+                    await self._ready.wait()
             except TimeoutError:
                 self._known.stale = True
 
@@ -290,42 +306,30 @@ class Worker:
             if not runs:
                 return
             if self.store.overlaps and len(runs) == BATCH:
-                asked = self._ask(besides=BATCH)  # the next ones come while these begin
-            told = [run.id for run in runs if run.generation > 1 or run.forked_from or run.revision]  # or an operator came first
-            histories = self.store.histories(told)
-            signals = self.store.signals_of([run.id for run in runs if run.revision])  # else nothing has ever reached it
-            for run in runs:
-                self.hold(run, histories.get(run.id, []), signals.get(run.id, []))
+                asked = self._ask(aside=True)  # the next ones come while these begin
+            await hold_claimed(self.store, self.writer, runs, self.hold)
             await asyncio.sleep(0)
             asked = asked or self._ask()
 
-    def _ask(self, besides: int = 0) -> asyncio.Future[Claimed] | None:
+    def _ask(self, *, aside: bool = False) -> asyncio.Future[Claimed] | None:
         self._freed = False
-        op = self._wanted(besides)
-        return None if op is None else self.writer.submit_aside(op) if besides else self.writer.submit(op)
+        op = self._wanted()
+        if op is None:
+            return None
+        return self.writer.submit_aside(op) if aside else self.writer.submit(op)
 
-    def _wanted(self, besides: int) -> Claim | None:
-        """Return what to ask for now, besides so many runs that are not held yet; None: no room, or nothing to serve."""
-        room = min(self.room() - besides, BATCH)
-        self._full = room <= 0
+    def _wanted(self) -> Claim | None:
+        """Return what to ask for now; None: no room, or nothing to serve."""
+        room = min(self.capacity.room(), BATCH)
+        self.capacity.is_full = room <= 0
         taken = {number: route for number, route in self._known.routes().items() if self.takes(route)}
-        if any(self.definitions()[route.workflow].blocking for route in taken.values()):
-            room = min(room, self._free_threads() - besides)
+        self.capacity.claims_blocking = any(self.definitions()[route.workflow].blocking for route in taken.values())
+        if self.capacity.claims_blocking:
+            room = min(room, self.capacity.free_threads())
         routes = [(number, route.lane) for number, route in taken.items()]
         if room <= 0 or not routes or self.stopping:
             return None
         return Claim(self.session_id, routes, room)
-
-    @property
-    def pause(self) -> int:
-        """Microseconds between two looks at the retention rules."""
-        return self.settings.retain
-
-    def room(self) -> int:
-        """Say how many more runs may be held at work; those that wait take no room."""
-        if len(self.drivers) < self.settings.concurrency:
-            return self.settings.concurrency - len(self.drivers)
-        return self.settings.concurrency - sum(not driver.waiting for driver in self.drivers.values())
 
     def serves(self, route: Route) -> bool:
         """Say whether this worker can go on with runs of that route."""
@@ -341,20 +345,33 @@ class Worker:
 
     def takes(self, route: Route) -> bool:
         """Say whether this worker can go on with runs of that route now: blocking ones need a thread."""
-        return self.serves(route) and (not self.definitions()[route.workflow].blocking or self._free_threads() > 0)
+        return self.serves(route) and (not self.definitions()[route.workflow].blocking or self.capacity.free_threads() > 0)
 
-    def _free_threads(self) -> int:
-        return self.settings.threads - sum(driver.blocking for driver in self.drivers.values())
+    async def ask(self, op: Transition) -> Any:
+        """Commit a transition for a coroutine of user code, on whichever loop that runs, and return the answer."""
+        elsewhere, submit = self.program_loop, self.writer.submit
+        return await (submit(op) if elsewhere is None else elsewhere.ask(partial(submit, op)))
 
     def settle_soon(self) -> None:
         """Settle graphs in the transaction that is about to be: it ends a member."""
         self.settler.soon()
 
     def lease_for(self, route: Route) -> str | None:
-        """Return this session's id if a new run of that route can be born leased to it."""
-        if self.stopping or len(self.drivers) >= self.settings.concurrency:
+        """Return this session's id if a new run of that route can be born leased to it: if a place is free when it is written."""
+        if self.stopping or not self.capacity.has_birthplace():
             return None
         return self.session_id if self.takes(route) else None
+
+    def lease_member(self, route: Route) -> str | None:
+        """The same for a member of a graph, which is born inside a transaction."""
+        return self.capacity.lease_member(route, self.lease_for)
+
+    def may_reach(self, run_id: str) -> bool:
+        """Return whether runs that are held here may signal and cancel that run: not out of the namespace that is served."""
+        if self.settings.namespace is None:
+            return True
+        run = self.store.run(run_id)
+        return run is None or run.namespace == self.settings.namespace  # a child may be created by the same commit
 
     def keeps_waiting(self, lane: str) -> bool:
         """Say whether runs of that lane may stay in memory while they wait: not where they would take a limited place."""
@@ -363,16 +380,9 @@ class Worker:
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Go on with a run that was born leased to this session."""
         if run.id in self._found:
-            return  # it was found first
-        route = run.route
-        whole = Run(
-            id=run.id, namespace=route.namespace, workflow=route.workflow, version=route.version, lane=route.lane,
-            capabilities=route.capabilities, status=Status.RUNNING, priority=run.priority, input=run.input, generation=1,
-            revision=0, crashes=0, created_at=created_at, key=run.key, deadline=run.deadline, session_id=run.session_id,
-            parent_id=run.parent_id, parent_step=run.parent_step, parent_index=run.parent_index, root_id=run.root_id,
-            on_parent_end=run.on_parent_end, started_at=created_at, budgets=run.budgets, share=run.share,
-        )  # fmt: skip
-        self.hold(whole, [], [], fresh=True)
+            self.capacity.arrived(run.id)
+        else:
+            self.hold(born_leased(run, created_at), [], [], fresh=True)
 
     def adopt_all(self, born: list[tuple[NewRun, int]]) -> None:
         """Go on with several."""
@@ -381,9 +391,10 @@ class Worker:
 
     def hold(self, run: Run, history: list[Event], signals: list[Signal], *, fresh: bool = False) -> None:
         """Drive a run that this session has leased, from what was read just now: a knock that comes later finds a driver."""
-        if run.session_id != self.session_id:
-            return  # the session ended meanwhile, and the run with it
+        if run.session_id != self.session_id:  # the session ended meanwhile, and the run with it
+            return self.capacity.arrived(run.id)
         driver = self.drivers[run.id] = Driver(run, self.definitions()[run.workflow], self, signals)
+        self.capacity.arrived(run.id)
         strand = Strand(driver.live(history, fresh=fresh), self.loop, lambda done: self._let_go(run.id, driver, done))
         self._strands.add(strand)
 
@@ -391,12 +402,13 @@ class Worker:
         self._strands.discard(strand)
         if self.drivers.get(run_id) is driver:
             del self.drivers[run_id]
+        self.capacity.goes_on(driver)
         if strand.error is not None:
             log.error("run %s could not be driven on; it will be taken up again", run_id, exc_info=strand.error)
             self.writer.troubled = True
         self._freed = True
         behind = self._behind and self._known.is_limited(driver.run.lane)
-        if not driver.finished or driver.blocking or self._full or behind or driver.run.crashes:
+        if not driver.finished or driver.blocking or self.capacity.is_full or behind or driver.run.crashes:
             self._ready.set()  # it may be due again before anything else, or some may have had to wait for it
 
     # Time
@@ -407,7 +419,7 @@ class Worker:
         if self._wake is not None:
             self._wake.cancel()
         look = self.store.next_look()
-        if self.room() <= 0:
+        if self.capacity.room() <= 0:
             look.work = None  # whoever makes room makes us look
         if not self.duties.leads:
             look = Look(work=look.work)
@@ -415,10 +427,15 @@ class Worker:
             self._wake = self.alarms.at(look.at if look.at > looked_at else self.store.now() + 1000, self._ready.set)
 
     async def _beat_forever(self) -> None:
+        interval = self.settings.lifetime / 3_000_000
+        due = self.loop.time() + interval
         while True:
-            await asyncio.sleep(self.settings.lifetime / 3_000_000)
+            await asyncio.sleep(min(interval, KEEP_EVERY))
+            if self.store.keep_slot(self._slot) and self.loop.time() < due:
+                continue  # otherwise only heartbeats show that this process lives
+            due = self.loop.time() + interval
             await self._beat()
-            if self.writer.troubled:
+            if self.capacity.forget_lost() or self.writer.troubled:
                 self._find_unheld()
 
     async def _beat(self) -> None:
@@ -446,11 +463,14 @@ class Worker:
 
     def _lease_from_now(self) -> float:
         """Return until when, by this process's own clock, nobody can take a session over that beats now."""
-        return self.loop.time() + 0.8 * self.settings.lifetime / 1_000_000
+        return uptime() + 0.8 * self.settings.lifetime / 1_000_000
 
     def is_sure(self) -> bool:
         """Say whether this session lives, without asking: it has beaten not long ago. A process that was stopped is not sure."""
-        return self.loop.time() < self._sure_until
+        return uptime() < self._sure_until
+
+    def is_abandoned(self) -> bool:
+        return any(job.cancelling() for job in self._jobs)  # the loop cancels the tasks of steps with them
 
     def doubt(self) -> asyncio.Task[None]:
         """Ask whether this session lives; if it does not, let go of all its runs."""
@@ -460,15 +480,16 @@ class Worker:
         return self._doubt
 
     async def make_sure(self) -> None:
-        """Return when it is known that this session lives. If not, whoever waits here for one of its runs is cancelled."""
-        await asyncio.shield(self.doubt())
+        """Return when it is known that this session lives; else what waits here is cancelled. Raises EngineClosed."""
+        while not self.is_sure():  # it may be doubted again, or the process stopped again, before this goes on
+            self.writer.refuse_when_closed()
+            await asyncio.shield(self.doubt())
 
     def _find_unheld(self) -> None:
-        """After trouble with the store: go on with what is leased to this session and held by nobody here, because whoever asked
-        for the lease was told of the trouble and not of the lease. Seen twice, for the first time it may be on its way."""
-        leased = {
-            (run_id, generation) for run_id, generation, _ in self.store.held(self.session_id) if run_id not in self.drivers
-        }
+        """After trouble with the store: go on with what is leased to this session although no driver here was told so. It must
+        be seen twice: for the first time it may be on its way."""
+        held = self.store.held(self.session_id)
+        leased = {(run_id, generation) for run_id, generation, _ in held if run_id not in self.drivers}
         for run_id, generation in leased & self._unheld:
             run = self.store.run(run_id)
             if run is not None and run.generation == generation and run.workflow in self.definitions():
@@ -477,7 +498,3 @@ class Worker:
                 self.hold(run, self.store.history(run_id), self.store.signals(run_id) if run.revision else [])
         self._unheld = leased
         self.writer.troubled = bool(leased)
-
-
-def _serves(definition: Definition) -> list[str] | None:
-    return None if definition.serves is None else sorted(definition.serves)

@@ -16,10 +16,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.engine.strand import Pause
-from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable
+from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUnavailable
 from holdfast.store.contract import Hints, Store, Transition
 
 log = logging.getLogger("holdfast")
@@ -34,8 +34,21 @@ are through sooner right here, where what they are about is in the processor's m
 IN_A_ROW = 0.002
 """For how many seconds one commit follows another in one turn of the loop: then it looks again what else there is."""
 
-PASSING = (StoreBusy, StoreFull, StoreReadOnly, StoreUnavailable)
-"""Trouble of the store that may be over soon, and that says nothing about the run that met it."""
+PASSING = (StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUnavailable)
+"""Trouble of the store that says nothing about the run that met it, and that may be over soon or with the next process."""
+
+
+class Capacity(Protocol):
+    """What limits how many runs a batch leases to the worker of this process."""
+
+    @property
+    def has_promised(self) -> bool: ...
+
+    def before(self, ops: Sequence[Transition]) -> bool:
+        """Limit what these may lease; return whether they may lease anything."""
+
+    def after(self, ops: Sequence[Transition], answers: Sequence[Any]) -> None:
+        """Note what they have leased."""
 
 
 class Word:
@@ -86,15 +99,18 @@ class Writer:
         self.listeners: list[Callable[[Hints], None]] = []
         self.closing: list[Callable[[Sequence[Transition]], Word | None]] = []
         """Asked before transitions are committed, by whichever thread: what else belongs into their transaction, at its end?"""
+        self.capacity: Capacity | None = None
+        """Limits what a batch may lease to the worker of this process, while there is one."""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
+        self._interrupted = False
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
         self._line: deque[_Entry] = deque()
         """Threads that wait for somebody else's commit: each is woken when it has its answer, or to commit for the rest."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._committing = self._company = 0
-        self._scheduled = self._gathering = self._flushing = False
+        self._scheduled = self._gathering = self._flushing = self._held_back = False
         self._aside, self._guard = False, threading.Lock()
         self._dead: EngineClosed | None = None
 
@@ -129,6 +145,21 @@ class Writer:
             self._scheduled = True
             self._loop.call_soon(self._flush)  # type: ignore[union-attr]
 
+    def hold_back(self) -> None:
+        """Queue what is submitted until ``release``, on the loop's thread: several calls of it share a commit."""
+        self._held_back = not (self._scheduled or self._flushing)
+        self._scheduled = self._scheduled or self._held_back
+
+    def release(self) -> None:
+        """Commit what was held back, in this turn of the loop."""
+        if not self._held_back:
+            return  # it is committed by what was under way already
+        self._held_back = False
+        if self._queue:
+            self._flush()
+        else:
+            self._scheduled = False
+
     def call(self, op: Transition) -> Any:
         """Commit a transition in this thread and return its answer, or raise it."""
         if self._committing == threading.get_ident():
@@ -137,7 +168,8 @@ class Writer:
         self._queue.append(entry)
         self._see_to(entry)
         if isinstance(entry.answer, BaseException):
-            raise entry.answer
+            cause = entry.answer.__cause__
+            raise cause if isinstance(cause, KeyboardInterrupt | SystemExit) else entry.answer
         return entry.answer
 
     def call_all(self, ops: Sequence[Transition]) -> list[Any]:
@@ -168,6 +200,14 @@ class Writer:
             finally:
                 self._lock.release()
                 self._hand_on()
+        if self._interrupted and threading.current_thread() is threading.main_thread():
+            self._interrupted = False
+            raise KeyboardInterrupt
+
+    def interrupt(self) -> None:
+        """A KeyboardInterrupt was raised in a step that is part of the commit in this thread. In the main thread it may be a real
+        one (Ctrl-C) that met the step by chance: the call that commits raises it when it is done."""
+        self._interrupted = threading.current_thread() is threading.main_thread()
 
     def _wait_for(self, entry: _Entry) -> None:
         assert entry.bell is not None
@@ -221,6 +261,11 @@ class Writer:
             self._aside = bool(self._queue)
             return self._aside
 
+    def refuse_when_closed(self) -> None:
+        """Raise EngineClosed if nothing is written any more."""
+        if self._dead is not None:
+            raise self._dead
+
     def close(self) -> None:
         """Refuse whatever still comes."""
         self._dead = self._dead or EngineClosed(database=self.store.url)
@@ -254,6 +299,7 @@ class Writer:
             raise
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
             pass
+        self._interrupted = False  # nobody calls from here: asyncio has its own way with Ctrl-C
         if self._line:
             self._hand_on()
         _resolve(done)  # with no lock: those who waited go on right here
@@ -266,15 +312,19 @@ class Writer:
         if not batch:
             return batch
         self._company = len(batch)
+        ops = [entry.op for entry in batch]
         for call in self.closing:
-            word = call([entry.op for entry in batch])
+            word = call(ops)
             if word is not None:
                 batch.append(_Entry(word.op, word))
+                ops.append(word.op)
+        capacity = self.capacity
+        leases = capacity is not None and capacity.before(ops)
         try:
             if self._dead is not None:
                 raise self._dead
             self._committing = threading.get_ident()
-            answers = self.store.apply([entry.op for entry in batch])
+            answers = self.store.apply(ops)
         except Exception as error:
             self.troubled = True
             answers = [error] * len(batch)
@@ -284,6 +334,8 @@ class Writer:
             raise
         finally:
             self._committing = 0
+        if capacity is not None and (leases or capacity.has_promised):
+            capacity.after(ops, answers)
         waiting = _answered(batch, answers)
         self._tell(self.store.hints())
         return waiting

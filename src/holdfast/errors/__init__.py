@@ -10,10 +10,13 @@ HoldfastError
 │   ├── NotInWorkflow          called outside a running workflow
 │   ├── UnknownWorkflow        no such workflow in this process
 │   ├── WorkflowExists         two workflows want one name
+│   ├── NamespaceBound         the engine is bound to a namespace, and this lies outside it
 │   ├── RunNotFound            no such run
 │   ├── RunExists              the id or key belongs to a run with other input
+│   ├── StartIncomplete        only the first parts of very many runs were started
 │   ├── RunFinished            the run has ended
 │   ├── RunNotFinished         the run has not ended
+│   ├── RunChanged             the run was replayed by another call meanwhile
 │   ├── StepNotFound           the run has no such step
 │   ├── BadLease               this is no proof of a lease
 │   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
@@ -29,6 +32,7 @@ HoldfastError
 │   ├── GraphRefused           what was asked of a graph cannot be
 │   │   ├── GraphNotFound      no such graph
 │   │   ├── GraphExists        the id belongs to another graph
+│   │   ├── GraphBusy          another process is adding or deleting these members
 │   │   ├── GraphChanged       the graph has another revision than expected
 │   │   ├── GraphFinished      the graph has ended, or takes nothing new
 │   │   ├── GraphCycle         members would wait for each other
@@ -90,11 +94,14 @@ HoldfastError
 ├── Retry                      raised by user code: try again, after a while
 ├── ResultTimeout              ``result(timeout=...)`` waited long enough
 ├── LeaseLost                  whoever wrote does not hold the run; the write changed nothing
+├── WriteConflict              a row was there already; the write changed nothing
 ├── Fenced                     somebody newer was here; the write outside changed nothing
 ├── IllegalMove                this cannot happen in this status
 ├── Diverged                   the code no longer matches the history that it replays
+├── RowDamaged                 a row of the database cannot be read; the others can
 └── StoreError                 the database said no
     ├── StoreBusy              somebody else kept the write lock too long
+    ├── StoreGone              the files were deleted, moved or replaced while they were open
     ├── StoreFull              no room left; nothing was written
     ├── StoreReadOnly          the file cannot be written
     ├── StoreCorrupt           this is not a sound Holdfast database
@@ -104,6 +111,7 @@ HoldfastError
     ├── StoreInUse             somebody works on it
     ├── StoreNotEmpty          there are runs in it already
     ├── StoreHalfCopied        a copy into it did not come to its end
+    ├── StoreSealed            its runs continue in another database
     ├── BadUrl                 the database URL cannot be understood
     ├── CodecMismatch          the data was written with another codec
     └── BadData                stored data cannot be read
@@ -116,6 +124,7 @@ from holdfast.errors.base import UsageError as UsageError
 from holdfast.errors.graphs import BadGraph as BadGraph
 from holdfast.errors.graphs import EdgeAcrossNamespaces as EdgeAcrossNamespaces
 from holdfast.errors.graphs import EdgeExists as EdgeExists
+from holdfast.errors.graphs import GraphBusy as GraphBusy
 from holdfast.errors.graphs import GraphCancelled as GraphCancelled
 from holdfast.errors.graphs import GraphChanged as GraphChanged
 from holdfast.errors.graphs import GraphCycle as GraphCycle
@@ -132,15 +141,18 @@ from holdfast.errors.graphs import SelfEdge as SelfEdge
 from holdfast.errors.store import BadData as BadData
 from holdfast.errors.store import BadUrl as BadUrl
 from holdfast.errors.store import CodecMismatch as CodecMismatch
+from holdfast.errors.store import RowDamaged as RowDamaged
 from holdfast.errors.store import StoreBusy as StoreBusy
 from holdfast.errors.store import StoreCorrupt as StoreCorrupt
 from holdfast.errors.store import StoreError as StoreError
 from holdfast.errors.store import StoreForeign as StoreForeign
 from holdfast.errors.store import StoreFull as StoreFull
+from holdfast.errors.store import StoreGone as StoreGone
 from holdfast.errors.store import StoreHalfCopied as StoreHalfCopied
 from holdfast.errors.store import StoreInUse as StoreInUse
 from holdfast.errors.store import StoreNotEmpty as StoreNotEmpty
 from holdfast.errors.store import StoreReadOnly as StoreReadOnly
+from holdfast.errors.store import StoreSealed as StoreSealed
 from holdfast.errors.store import StoreTooNew as StoreTooNew
 from holdfast.errors.store import StoreUnavailable as StoreUnavailable
 
@@ -177,6 +189,10 @@ class WorkflowExists(UsageError):
     """Two workflows want the same name: give one of them name=... in its decorator."""
 
 
+class NamespaceBound(UsageError):
+    """This engine is bound to a namespace and this lies outside it: use an engine that is bound to that namespace, or to none."""
+
+
 class RunNotFound(UsageError):
     """There is no such run: `holdfast runs` lists what there is."""
 
@@ -185,12 +201,22 @@ class RunExists(UsageError):
     """This id or key already belongs to a run with other input: choose another one, or start with the same input."""
 
 
+class StartIncomplete(UsageError):
+    """Only some of these runs were started: ``run_ids`` of this error are theirs. Mend the reason, then start the other items."""
+
+    run_ids: tuple[str, ...] = ()
+
+
 class RunFinished(UsageError):
     """The run has ended: `holdfast replay` or `holdfast fork` can start from it again."""
 
 
 class RunNotFinished(UsageError):
     """The run has not ended yet: cancel it first, or wait."""
+
+
+class RunChanged(UsageError):
+    """The run was replayed by another call at the same time, and has ended again: look at it again, then decide."""
 
 
 class StepNotFound(UsageError):
@@ -426,11 +452,15 @@ class TooManyFailures(HoldfastError):
     """Too many of the mapped calls failed."""
 
 
+def _told(message: object) -> dict[str, object]:
+    return {} if isinstance(message, str) and not message else {"message": message}
+
+
 class Fail(HoldfastError):
     """The step says that trying again is of no use."""
 
     def __init__(self, message: str = "", **facts: object) -> None:
-        super().__init__(**({"message": message} if message else {}), **facts)
+        super().__init__(**_told(message), **facts)
 
 
 class Retry(HoldfastError):
@@ -438,7 +468,7 @@ class Retry(HoldfastError):
 
     def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
         self.after = after
-        super().__init__(**({"message": message} if message else {}), **({} if after is None else {"after": after}), **facts)
+        super().__init__(**_told(message), **({} if after is None else {"after": after}), **facts)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Retry, (str(self.facts.get("message", "")),))
@@ -450,6 +480,10 @@ class ResultTimeout(HoldfastError, TimeoutError):
 
 class LeaseLost(HoldfastError):
     """Whoever wrote does not hold this run: the write was refused and changed nothing."""
+
+
+class WriteConflict(HoldfastError):
+    """Another writer has written the same row: this write changed nothing; read again, then try again."""
 
 
 class Fenced(HoldfastError):

@@ -28,7 +28,15 @@ def _rebuild(kind: type[HoldfastError], facts: dict[str, object]) -> HoldfastErr
 def _shown(name: str, value: object) -> str:
     if isinstance(value, int) and name in _TIMES and 10**14 < value < 10**17:
         return f"{datetime.fromtimestamp(value / 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return value if isinstance(value, str) and value and " " in value else repr(value)
+    return value if isinstance(value, str) and value and " " in value else shown(value)
+
+
+def shown(value: object) -> str:
+    """Return what stands for a value in a message. Its own ``repr`` may fail: a fault of the value must not hide the error."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 class UsageError(HoldfastError):

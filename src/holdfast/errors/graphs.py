@@ -17,6 +17,11 @@ class GraphExists(GraphRefused):
     """There is another graph with this id: choose another one, or start the very same graph."""
 
 
+class GraphBusy(GraphRefused):
+    """Another process is adding these members, or deleting what is left of them: try again when it is done. What a process that
+    has died was adding is deleted after ten minutes."""
+
+
 class GraphChanged(GraphRefused):
     """The graph was changed by somebody else meanwhile: look at it again, then decide."""
 

@@ -35,7 +35,9 @@ def fence(holder: Lease | AsyncLease | str | None = None) -> Fence:
         return Fence(info.run_id, info.generation, info.idempotency_key)
     text: Any = holder if isinstance(holder, str) else getattr(holder, "proof", holder)
     proof = read_proof(text)
-    return Fence(proof.run_id, proof.generation, proof.run_id)
+    # A proof does not tell that its run was replayed after it had completed; the lease does.
+    key = proof.run_id if isinstance(holder, str) else getattr(holder, "idempotency_key", proof.run_id)
+    return Fence(proof.run_id, proof.generation, key)
 
 
 def given(fence_or_none: Any) -> Fence:

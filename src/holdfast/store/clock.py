@@ -8,7 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
+
+uptime: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+"""Return seconds that pass also while the machine sleeps, and that nothing sets: the life of a session is measured in them."""
 
 
 class Clock(Protocol):

@@ -1,7 +1,7 @@
 """Named queries from the .sql files, in one dialect.
 
 In the files the schema is written ``holdfast.table``, parameters are ``:name``, and the input of a run, wherever it is kept, is
-``holdfast.input_of(run)``.
+``holdfast.input_of(run)``, and what the last event of a completed run says about its steps is ``holdfast.steps_of(event)``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ _INPUT = {
     "sqlite": "CASE run.input WHEN x'' THEN (SELECT input FROM holdfast.large_input WHERE run_id = run.id) ELSE run.input END",
     "postgres": "run.input",
 }
+_STEPS = {
+    "sqlite": "CAST(SUBSTR(CAST(event.data AS TEXT), 10) AS INTEGER)",
+    "postgres": """CAST(SUBSTRING(ENCODE(event.data, 'escape') FROM '^[{]"steps":([0-9]{1,9})[}]$') AS BIGINT)""",
+}
+"""The number in ``{"steps":5}``. What is none, because the row is damaged, is NULL or 0: another law finds that."""
 
 
 @cache
@@ -33,12 +38,15 @@ def common() -> dict[str, str]:
 def load(dialect: str) -> dict[str, str]:
     """Return every query of *dialect* by name: the common ones, unless it has to say them in its own way, and its own."""
     found = common() | tables.queries(dialect) | _named(dialect)
-    return {name: with_inputs(text, dialect) for name, text in (found | tables.forgettable(found["prunable"])).items()}
+    return {
+        name: in_dialect(text, dialect)
+        for name, text in (found | tables.forgettable(found["prunable"], found["tree_sizes"])).items()
+    }
 
 
-def with_inputs(sql: str, dialect: str) -> str:
-    """Spell out where the input of a run is."""
-    return sql.replace("holdfast.input_of(run)", _INPUT[dialect])
+def in_dialect(sql: str, dialect: str) -> str:
+    """Spell out where the input of a run is, and how the number of its steps is read."""
+    return sql.replace("holdfast.input_of(run)", _INPUT[dialect]).replace("holdfast.steps_of(event)", _STEPS[dialect])
 
 
 @cache

@@ -109,9 +109,10 @@ STANDING: tuple[Table, ...] = (
         ),
         "run_id",
     ),
+    Table("graph_stage", ("id", "written", "due_at", "discarded"), "id"),
     Table("graph_group", ("run_id", "number", "need", "total", "done", "lost", "rest", "state"), "run_id, number"),
     Table("graph_edge", ("upstream", "dependent", "number"), "upstream, dependent"),
-    Table("graph_news", ("graph_id", "run_id", "status", "at"), "id"),
+    Table("graph_news", ("graph_id", "run_id", "status", "at", "place"), "id"),
     Table("graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"),
     Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
     Table("schedule", _SCHEDULE, "namespace, name"),
@@ -162,13 +163,16 @@ def queries(dialect: str) -> dict[str, str]:
     return found
 
 
-def forgettable(prunable: str) -> dict[str, str]:
-    """Return, for each part of a history, the query *prunable* with those only that still have it."""
+def forgettable(prunable: str, tree_sizes: str) -> dict[str, str]:
+    """Return, for each part of a history, the queries *prunable* and *tree_sizes* with those only that still have it, and one
+    that finds them below a root."""
     found = {}
     for what, part in FORGETTABLE.items():
         counted = f" AND {part.counted}" if part.counted else ""
         has = f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id = run.id{counted})"
         found[f"prunable_{what}"] = prunable.replace("parent_id IS NULL", f"parent_id IS NULL AND {has}", 1)
+        found[f"tree_sizes_{what}"] = tree_sizes.replace("COUNT(*)", f"COUNT(CASE WHEN {has} THEN 1 END)", 1)
+        found[f"descendants_{what}"] = f"SELECT id FROM holdfast.run AS run WHERE root_id = :run_id AND {has} LIMIT :limit"
     return found
 
 

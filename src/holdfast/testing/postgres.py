@@ -13,14 +13,15 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 NOBODY = 65534
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off")
 _KEPT = ("migration", "setting")
-_WIPE = f"""SET lock_timeout TO '30s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public; DO $$ DECLARE one RECORD; BEGIN
+_WIPE = f"""SET lock_timeout TO '30s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public;
+DROP FUNCTION IF EXISTS holdfast.refuse_write() CASCADE; DO $$ DECLARE one RECORD; BEGIN
     FOR one IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relname NOT IN {_KEPT} LOOP
         IF one.relkind = 'r' THEN EXECUTE 'DELETE FROM holdfast.' || one.relname; END IF;
         IF one.relkind = 'S' THEN EXECUTE 'ALTER SEQUENCE holdfast.' || one.relname || ' RESTART'; END IF;
@@ -46,12 +47,12 @@ def find_binaries() -> pathlib.Path:
 class Server:
     """A server on a socket of its own, in a temporary folder."""
 
-    def __init__(self, *, durable: bool = False) -> None:
-        self.base = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+    def __init__(self, *, durable: bool = False, settings: Sequence[str] = (), folder: pathlib.Path | None = None) -> None:
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=folder))
         self.data = self.base / "data"
         self._prefix, self._user = _disguise()
         self._bin = find_binaries()
-        self._settings = () if durable else FAST
+        self._settings = (*(() if durable else FAST), *settings)
         self._databases = 0
         self._template = ""
         self._lendable: list[str] = []
@@ -164,9 +165,9 @@ def _readable(binaries: pathlib.Path, base: pathlib.Path) -> pathlib.Path:
 
 
 @contextmanager
-def postgres(*, durable: bool = False) -> Iterator[Server]:
-    """Run a server for as long as the block lasts."""
-    server = Server(durable=durable)
+def postgres(*, durable: bool = False, settings: Sequence[str] = ()) -> Iterator[Server]:
+    """Run a server for as long as the block lasts, with settings such as ``"wal_level=minimal"``."""
+    server = Server(durable=durable, settings=settings)
     try:
         server.start()
         yield server

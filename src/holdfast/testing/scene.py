@@ -99,7 +99,12 @@ class Scene:
         lab = self._open(store, number)
         if lab is None:
             return None
-        if not (self._performed(lab, store) and store.spare()):
+        try:
+            is_performed = self._performed(lab, store)
+        except BaseException:
+            lab.abandon()  # an engine left open would write to the folder while it is removed
+            raise
+        if not (is_performed and store.spare()):
             if store.dead:
                 lab.abandon()
                 self._bury()

@@ -38,11 +38,11 @@ class Bench:
         self.do(c.StartRuns([NewRun(id=id, route=route, input=b"[]", **options)]))
         return id
 
-    def worker(self, name="w1", *, slot=-1, host="elsewhere", **offer):
+    def worker(self, name="w1", *, slot=-1, host="elsewhere", pid=77, **offer):
         serves = {"workflows": {"shop": None}, "lanes": None, "capabilities": [], "namespace": None, "concurrency": 10, **offer}
         now = self.store.now()
         session = Session(
-            id=f"session-{name}", worker=name, host=host, pid=77, slot=slot, started_at=now, beat_at=now,
+            id=f"session-{name}", worker=name, host=host, pid=pid, slot=slot, started_at=now, beat_at=now,
             expires_at=now + 15 * SECOND, serves=msgspec.json.encode(serves),
         )  # fmt: skip
         self.do(c.OpenSession(session))

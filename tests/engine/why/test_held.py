@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 from holdfast.core.records import Event, Kind
 
@@ -76,8 +78,10 @@ def test_a_dead_worker_and_another_that_takes_over(bench):
 
 
 def test_a_process_that_is_gone_is_known_at_once(bench):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
     bench.start()
-    bench.worker("w1", slot=9, host=socket.gethostname())
+    bench.worker("w1", slot=9, host=socket.gethostname(), pid=ended.pid)
     bench.claim()
 
     assert "which held it, is gone" in bench.why().reason

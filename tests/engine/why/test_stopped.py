@@ -169,3 +169,7 @@ def test_waits_and_offers_that_cannot_be_read_stop_nobody(bench):
     run = msgspec.structs.replace(bench.store.run("r1"), status=Status.WAITING, waits=b"not json", error=b"nor this")
 
     assert why(bench.store, run).reason == "it waits"
+    (finding,) = bench.store.check()
+    assert "session: s, column serves" in finding
+
+    bench.do(c.EndSession("s", crashed=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from holdfast.authoring.code import children, gates, graphs, verbs, waits
@@ -91,6 +91,7 @@ def grow(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
 
 async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
     """Run calls side by side and return their results in order."""
+    _check_awaitable(calls)
     return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
 
 
@@ -98,6 +99,7 @@ async def first(*calls: Awaitable[T]) -> T:
     """Return the result of the call that ends first, and stop the others."""
     if not calls:
         raise BadOption(option="first", why="there must be something to wait for")
+    _check_awaitable(calls)
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -106,6 +108,17 @@ async def first(*calls: Awaitable[T]) -> T:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check_awaitable(calls: Sequence[object]) -> None:
+    """Refuse what cannot be awaited; the others are never begun."""
+    wrong = [call for call in calls if not inspect.isawaitable(call)]
+    if not wrong:
+        return
+    for call in calls:
+        if inspect.iscoroutine(call):
+            call.close()
+    raise BadOption(option="calls", value=wrong[0], why="give what can be awaited, such as pack(item), where pack is async")
 
 
 def timeout(length: Duration) -> asyncio.Timeout:
@@ -186,6 +199,7 @@ async def map(
     if isinstance(call, Workflow):
         policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
         return list(await _fulfil(program, children.mapping(program, call, found, options=options, **policy)))  # type: ignore[arg-type]
+    children.check_call(call, options)
     children.check_map(max_parallel, on_error, min_success, len(found))
     return await _map_steps(call, found, max_parallel, on_error, min_success)
 
@@ -201,6 +215,7 @@ async def _map_steps(
             return await made
 
     calls = [call(item) for item in items]
+    _check_awaitable(calls)
     tasks = [asyncio.ensure_future(one(made)) for made in calls]
     try:
         results = await asyncio.gather(*tasks, return_exceptions=tolerant)

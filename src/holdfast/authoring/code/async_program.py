@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
 from holdfast.authoring.code.branch import current_branch
 from holdfast.authoring.code.loop import WorkflowLoop
-from holdfast.authoring.code.program import CodeProgram, Evicted, current_program, innermost
-from holdfast.core.program import Command, Finish, SetTimer
+from holdfast.authoring.code.program import CHILDREN, CodeProgram, Evicted, current_program, frames_of
+from holdfast.core.exits import as_exception
+from holdfast.core.program import Command, EndChildren, Finish, SetTimer
 from holdfast.core.records import Event, Kind, Run
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,8 +22,8 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 class AsyncProgram(CodeProgram):
     """A coroutine that goes as far as history and outcomes carry it."""
 
-    def __init__(self, run: Run, codec: Any, reachable: Any, call: Callable[[], Awaitable[bytes]], *, stop_undoing: bool) -> None:
-        super().__init__(run, codec, reachable, stop_undoing=stop_undoing)
+    def __init__(self, run: Run, codec: Any, ahead: Any, call: Callable[[], Awaitable[bytes]], *, stop_undoing: bool) -> None:
+        super().__init__(run, codec, ahead, stop_undoing=stop_undoing)
         self._call = call
         self._cancelled = False
         self._main: asyncio.Task[bytes] | None = None
@@ -41,11 +42,20 @@ class AsyncProgram(CodeProgram):
     async def _whole(self) -> bytes:
         try:
             return await self._call()
-        except (Exception, asyncio.CancelledError):
+        except Evicted:
+            raise  # the run leaves memory
+        except BaseException as raised:
+            if isinstance(raised, GeneratorExit) and self.closing:
+                raise  # the run leaves memory: its coroutine is closed
             await self._undo_all()
-            raise
+            if isinstance(raised, Exception) or (isinstance(raised, asyncio.CancelledError) and self._cancelled):
+                raise
+            raise as_exception(raised, "workflow") from raised
 
     async def _undo_all(self) -> None:
+        self.stopping = True
+        if self.open_children:
+            await self.ask(EndChildren(self.identify(CHILDREN)))
         while self.undos:
             undo = self.undos.pop()
             event = await self.ask(undo.make(undo.id))
@@ -93,7 +103,7 @@ class AsyncProgram(CodeProgram):
         self.loop.settle()
 
     async def _cancel(self, reason: str) -> None:
-        if self._main is not None and not self._cancelled:
+        if self._main is not None and not self._cancelled and not self.stopping:
             self._cancelled = True
             self._main.cancel(reason)
             self.loop.settle()
@@ -107,9 +117,14 @@ class AsyncProgram(CodeProgram):
         self.loop.close()
         self._main = None
 
+    def _frames(self) -> Iterator[FrameType]:
+        for task in self.loop.tasks:
+            yield from frames_of(task.get_coro(), PACKAGE)
+
     def _where(self, waiter: Any) -> FrameType | None:
         _, task = waiter
-        return innermost(task.get_coro(), PACKAGE) if task is not None else None
+        frames = [] if task is None else list(frames_of(task.get_coro(), PACKAGE))
+        return frames[-1] if frames else None
 
 
 __all__ = ["AsyncProgram", "Evicted"]

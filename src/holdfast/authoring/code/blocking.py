@@ -174,6 +174,7 @@ def map(
     if isinstance(call, Workflow):
         policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
         return list(fulfil(program, children.mapping(program, call, found, options=options, **policy)))  # type: ignore[arg-type]
+    children.check_call(call, options)
     children.check_map(max_parallel, on_error, min_success, len(found))
     return _map_steps(program, call, found, max_parallel or 32, on_error, min_success)
 

@@ -11,12 +11,12 @@ from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.program import CodeProgram
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.authoring.code.wish import Wish, fulfil
-from holdfast.core import duration
 from holdfast.core.budgets import read_option
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_count, checked_start, checked_text
 from holdfast.core.program import AwaitChild, StartChild, StartMap
 from holdfast.core.records import ErrorInfo, Event, Route
 from holdfast.core.signature import Signature
+from holdfast.core.texts import is_one_of
 from holdfast.errors import BadOption, ChildFailed, TooManyFailures
 
 
@@ -38,7 +38,14 @@ def starting(program: CodeProgram, workflow: Child, args: Any, kwargs: Any, opti
     identity = program.identify(f"run {workflow.name}")
     data = workflow.signature.encode_args(program.codec, args, kwargs)
     command = StartChild(identity, route_of(program, workflow, options), data, child_options(options), workflow)
+    if ends_with_parent(options):
+        program.open_children.add(identity)
     return Wish(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
+
+
+def ends_with_parent(options: Mapping[str, Any]) -> bool:
+    """Return whether a child with these options must end before its parent does."""
+    return options.get("on_parent_end") is None or is_one_of(options["on_parent_end"], ("cancel",))
 
 
 def route_of(program: CodeProgram, workflow: Child, options: Mapping[str, Any]) -> Route:
@@ -48,7 +55,7 @@ def route_of(program: CodeProgram, workflow: Child, options: Mapping[str, Any]) 
         program.run.namespace,
         workflow.name,
         workflow.version,
-        options.get("lane") or workflow.lane,
+        checked_text("lane", options.get("lane")) or workflow.lane,
         workflow.capabilities if capabilities is None else checked_capabilities(capabilities),
     )
 
@@ -58,20 +65,17 @@ def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
     unknown = set(options) - set(OPTIONS)
     if unknown:
         raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
-    if options.get("on_parent_end", "cancel") not in ("cancel", "leave"):
+    if options.get("on_parent_end") is not None and not is_one_of(options["on_parent_end"], ("cancel", "leave")):
         raise BadOption(option="on_parent_end", value=options["on_parent_end"], why='it is "cancel" or "leave"')
     read_option(options.get("budget"))
-    found = {name: value for name, value in options.items() if value is not None and name not in ("lane", "capabilities")}
-    for name in ("delay", "deadline"):
-        if name in found:
-            found[name] = duration.parse(found[name])
-    return found
+    return checked_start({name: value for name, value in options.items() if name not in ("lane", "capabilities")})
 
 
 def awaiting_child(program: CodeProgram, workflow: Child, start: str, run_id: str, *, owned: bool = False) -> Wish:
     """Wait for a child to end. One that is owned is cancelled when nobody waits for it any more."""
 
     def understand(event: Event) -> Any:
+        program.open_children.discard(start)
         return program.read(event, lambda data: child_value(program, workflow, run_id, data, event.error))
 
     return Wish(AwaitChild(program.identify(f"{start.rsplit('/', 1)[-1]} end"), start, run_id, owned), understand)
@@ -114,8 +118,13 @@ def mapping(
         workflow, max_parallel, on_error == "fail_fast" and min_success is None,
     )  # fmt: skip
 
+    if ends_with_parent(options):
+        program.open_children.add(command.id)
+
     def understand(event: Event) -> list[Any]:
         ends = msgspec.json.decode(event.data or b"[]", type=list[tuple[str, msgspec.Raw, msgspec.Raw]])
+        if len(ends) == len(inputs):
+            program.open_children.discard(command.id)
         return settle_map([_end(program, workflow, end) for end in ends], on_error, min_success)
 
     return Wish(command, understand)
@@ -136,12 +145,20 @@ def _raw(value: Any) -> bytes | None:
 
 def check_map(max_parallel: int | None, on_error: str, min_success: int | None, count: int) -> None:
     """Refuse options of ``map`` that make no sense."""
-    if on_error not in ("fail_fast", "collect"):
+    if not is_one_of(on_error, ("fail_fast", "collect")):
         raise BadOption(option="on_error", value=on_error, why='it is "fail_fast" or "collect"')
-    if max_parallel is not None and (not isinstance(max_parallel, int) or max_parallel < 1):
-        raise BadOption(option="max_parallel", value=max_parallel, why="at least one must be allowed")
-    if min_success is not None and not 0 <= min_success <= count:
+    if max_parallel is not None:
+        checked_count("max_parallel", max_parallel, least=1)
+    if min_success is not None and checked_count("min_success", min_success) > count:
         raise BadOption(option="min_success", value=min_success, why=f"there are {count} items")
+
+
+def check_call(call: Any, options: Mapping[str, Any]) -> None:
+    """Refuse what a map cannot call, and options of runs where none is started."""
+    if not callable(call):
+        raise BadOption(option="call", value=call, why="give a step, a workflow or a function")
+    if options:
+        raise BadOption(option=sorted(options)[0], why="only a workflow is started as a run, and has such options")
 
 
 def settle_map(results: list[Any], on_error: str, min_success: int | None) -> list[Any]:

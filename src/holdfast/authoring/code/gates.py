@@ -15,9 +15,10 @@ from holdfast.core.duration import Duration
 from holdfast.core.gates.answer import Answer, Decided, Outcome
 from holdfast.core.gates.records import APPROVE, CONTINUE, FAIL, REJECT, Escalation, Gate, Option, Terms
 from holdfast.core.gates.rules import check_quorum
+from holdfast.core.options import checked_many
 from holdfast.core.program import OpenGate
 from holdfast.core.records import Event
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.errors import BadOption, GateExpired, GateRejected, GateWithdrawn, HoldfastError, WrongAnswer, WrongType
 
 Options = Iterable[str | Mapping[str, Any]] | Mapping[str, str]
@@ -27,6 +28,9 @@ JSON = JsonCodec()
 
 LONGEST = 1000
 """Characters of a name or of an option."""
+
+
+MOST_PEOPLE = 1_000_000
 
 
 def asking(
@@ -48,7 +52,7 @@ def asking(
         option = "assignees" if assignees is not None else "roles"
         raise BadOption(option=option, value=[], why="nobody is named; leave it out if anybody may decide")
     command = OpenGate(
-        program.identify("gate"), prompt, terms, people, heads,
+        program.identify("gate"), plain_text(prompt), terms, people, heads,
         None if data is None else JSON.encode(data, what="data of the gate"), _length("timeout", timeout),
     )  # fmt: skip
     _check(command)
@@ -62,7 +66,7 @@ def _check(command: OpenGate) -> None:
     )  # fmt: skip
     check_quorum(gate)
     known = (FAIL, CONTINUE, *gate.choices)
-    if command.terms.on_timeout not in known:
+    if not is_one_of(command.terms.on_timeout, known):
         raise BadOption(option="on_timeout", value=command.terms.on_timeout, known=", ".join(known))
 
 
@@ -99,7 +103,7 @@ def _options(given: Options | None) -> tuple[Option, ...]:
     if isinstance(given, Mapping):
         found = [Option(_text("options", value), _text("options", label)) for value, label in given.items()]
     else:
-        found = [_option(one) for one in given]
+        found = [_option(one) for one in checked_many("options", given)]
     if not found:
         raise BadOption(option="options", why="there must be something to choose from")
     values = [option.value for option in found]
@@ -115,7 +119,7 @@ def _option(given: Any) -> Option:
     if not isinstance(given, Mapping):
         return Option(_text("options", given))
     unknown = set(given) - {"value", "label", "means"}
-    if unknown or given.get("means") not in (None, APPROVE, REJECT):
+    if unknown or not (given.get("means") is None or is_one_of(given["means"], (APPROVE, REJECT))):
         why = 'an option is a text, or has a "value", and may have a "label" and "means": "approve" or "reject"'
         raise BadOption(option="options", value=dict(given), why=why)
     label = given.get("label")
@@ -125,19 +129,19 @@ def _option(given: Any) -> Option:
 def _text(option: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST or not is_storable(value):
         raise BadOption(option=option, value=value, why=f"it must be a text of 1 to {LONGEST} characters")
-    return value
+    return plain_text(value)
 
 
 def _names(option: str, given: Names | None) -> tuple[str, ...]:
     if given is None:
         return ()
-    names = [given] if isinstance(given, str) else list(given)
+    names = [given] if isinstance(given, str) else checked_many(option, given)
     return tuple(dict.fromkeys(_text(option, name) for name in names))
 
 
 def _quorum(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-        raise BadOption(option="quorum", value=given, why="it is a number of people, at least 1")
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST_PEOPLE:
+        raise BadOption(option="quorum", value=given, why=f"it is a number of people, from 1 to {MOST_PEOPLE}")
     return given
 
 

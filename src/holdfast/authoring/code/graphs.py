@@ -13,14 +13,17 @@ from holdfast.authoring.code.wish import Wish
 from holdfast.core.graphs.drafting import Drafting, encoded_unchecked
 from holdfast.core.graphs.drawing import Graph
 from holdfast.core.graphs.records import graph_of, run_of
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_text
 from holdfast.core.program import GrowGraph
 from holdfast.core.records import Event, Route
 from holdfast.errors import BadGraph, UnknownWorkflow
+from holdfast.errors.base import shown
 
 
 def growing(program: CodeProgram, graph: Graph) -> Wish:
     """Add what was drawn up to the graph of this run; the code hears the ids of the new runs, by their names."""
+    if not isinstance(graph, Graph):
+        raise BadGraph(graph=type(graph).__name__, why="draw it up as a holdfast.Graph")
     graph_id = graph_of(program.run.id)
     if graph_id is None:
         raise BadGraph(run=program.run.id, why="this run is no member of a graph")
@@ -28,10 +31,10 @@ def growing(program: CodeProgram, graph: Graph) -> Wish:
     def route(workflow: Any, options: Mapping[str, Any]) -> Route:
         known, wanted = _known(workflow), options.get("capabilities")
         return Route(
-            options.get("namespace") or program.run.namespace,
+            checked_text("namespace", options.get("namespace")) or program.run.namespace,
             known.name,
-            str(options.get("version") or known.version),
-            options.get("lane") or known.lane,
+            checked_text("version", str(options.get("version") or known.version)) or "",
+            checked_text("lane", options.get("lane")) or known.lane,
             known.capabilities if wanted is None else checked_capabilities(wanted),
         )
 
@@ -55,5 +58,5 @@ def growing(program: CodeProgram, graph: Graph) -> Wish:
 def _known(workflow: Any) -> Any:
     found = registry.known().get(workflow) if isinstance(workflow, str) else workflow
     if not hasattr(found, "program"):
-        raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else repr(workflow))
+        raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else shown(workflow))
     return found

@@ -49,7 +49,13 @@ class WorkflowLoop(asyncio.AbstractEventLoop):
             while ready:
                 handle = ready.popleft()
                 if not handle._cancelled:
-                    handle._run()
+                    try:
+                        handle._run()
+                    except (
+                        KeyboardInterrupt,
+                        SystemExit,
+                    ) as error:  # its task has failed with it, and what awaits it hears of it
+                        self.trouble = error
         finally:
             events._set_running_loop(outer)
             if self.gentle:

@@ -10,6 +10,7 @@ from holdfast.authoring.code.program import current_program
 from holdfast.authoring.code.step import current_step
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_count
 from holdfast.core.streams import LARGEST, TTL, FrameKind, Mode, null
 from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption
@@ -28,10 +29,10 @@ class Stream:
     __slots__ = ("_keep", "_mode", "_ttl")
 
     def __init__(self, mode: str = Mode.DURABLE, keep: int | None = None, ttl: Duration | None = None) -> None:
-        if mode not in set(Mode):
+        if not isinstance(mode, str) or mode not in set(Mode):
             raise BadOption(option="mode", value=mode, known=", ".join(Mode))
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
-            raise BadOption(option="keep", value=keep, why="it is a number of frames")
+        if keep is not None:
+            keep = checked_count("keep", keep, least=1)
         if keep is not None and mode == Mode.BEST_EFFORT:
             raise BadOption(option="keep", value=keep, why="best effort keeps what came within ttl=")
         self._mode, self._keep = Mode(mode), keep

@@ -1,15 +1,15 @@
 """What an ``async def`` and a ``def`` workflow have in common: matching what the code asks with what history answers.
 
 Outcomes are fed in the order in which they were recorded. One that the code does not ask for at its turn is kept until it
-does: a step that was added before it does no harm. But when the code asks for something new while a recorded step can no
-longer be reached from it, the code has diverged, and nothing new is done.
+does: a step that was added before it does no harm. But when the code ends, or asks for something new, while it can no
+longer ask for an outcome that was kept, it has diverged, and nothing new is done: see ``leftovers``.
 """
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.authoring.code.branch import Branch, current_branch
+from holdfast.authoring.code.leftovers import Leftovers, is_ahead, is_undo
 from holdfast.core.codec import Codec
-from holdfast.core.program import Command, Drop, Finish, Mark, Report
+from holdfast.core.program import Command, Drop, EndChildren, Finish, Mark, Report, StartMap
 from holdfast.core.records import OUTCOMES, Event, Kind, Run
 from holdfast.core.streams import Sink
 from holdfast.errors import BadData, Diverged, NotInWorkflow, WrongType
@@ -37,6 +38,7 @@ FAMILY = {
     "StartChild": {Kind.CHILD_STARTED},
     "AwaitChild": {Kind.CHILD_ENDED},
     "StartMap": {Kind.MAP_ENDED},
+    "EndChildren": {Kind.CHILDREN_ENDED},
     "OpenGate": {Kind.GATE_CLOSED},
     "SendSignal": {Kind.SIGNAL_SENT},
     "GrowGraph": {Kind.GRAPH_GROWN},
@@ -46,6 +48,13 @@ FAMILY = {
     "Settle": {Kind.BUDGET_SETTLED},
 }
 
+NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
+"""Returns the names of what live frames can still ask for; None when that cannot be told."""
+
+CHILDREN = "end of children"
+"""The name of the step at which a run that stops waits for its children."""
+
+_STEP_ENDS = FAMILY["RunStep"]
 _TOLD = frozenset({Drop, Finish, Mark})
 """What the engine is told, and what nobody waits for."""
 
@@ -67,10 +76,14 @@ class CodeProgram(ABC):
     speculative = True
     """Whether an outcome may be fed before it is committed: only if the code cannot do anything by itself."""
 
-    def __init__(self, run: Run, codec: Codec, reachable: Callable[[], frozenset[str]], *, stop_undoing: bool) -> None:
+    def __init__(self, run: Run, codec: Codec, names_ahead: NamesAhead, *, stop_undoing: bool) -> None:
         self.run, self.codec = run, codec
         self.root = Branch()
         self.undos: list[Undo] = []
+        self.open_children: set[str] = set()
+        """The steps that have started children which must end before the run does, as far as the code knows."""
+        self.stopping = False
+        """Whether the code has failed or was cancelled, and the run waits for its children and compensates."""
         self.failed_undos: list[str] = []
         self.stop_undoing = stop_undoing
         self.now = run.started_at or run.created_at
@@ -82,15 +95,21 @@ class CodeProgram(ABC):
         self.clock: Callable[[], int] = lambda: self.now
         self.purse: Callable[[str, str | None], Any] | None = None
         self.held_up = False
+        self.is_sure: Callable[[], bool] = bool
+        self.steps = 0
         self.handed_out: dict[str, Any] = {}
         """The waits that it has handed out, by their ids."""
         self.token: Callable[[str, str], str] = no_token
-        self._reachable = reachable
+        self.life_of: Callable[[str], int] = first_life
+        self.epoch = 0
+        self._names_ahead = names_ahead
         self._wanted: dict[str, tuple[Command, Any]] = {}
         self._dropped: set[str] = set()
-        self._kept: dict[str, Event] = {}
+        self._left = Leftovers(())
         self._marks: dict[str, Any] = {}
         self._recorded: set[str] = set()
+        self._maps: dict[str, Event] = {}
+        """The maps that the history knows, by their steps."""
         self._new: list[Command] = []
         self._divergence: Diverged | None = None
 
@@ -100,6 +119,9 @@ class CodeProgram(ABC):
         """Replay *history* and return what is wanted now."""
         outcomes = [event for event in history if event.kind in OUTCOMES]
         self._recorded = {event.step for event in history if event.step is not None}
+        if history:
+            self._maps = {event.step or "": event for event in history if event.kind == Kind.MAP_STARTED}
+            self._left = Leftovers(history)
         self._marks = {event.step: msgspec.json.decode(event.data or b"null") for event in history if event.kind == Kind.MARKED}  # type: ignore[misc]
         last = max((event.seq for event in history if event.step is not None), default=0)
         self.replaying = last > 0
@@ -109,6 +131,8 @@ class CodeProgram(ABC):
             self.replaying = event.seq < last  # the run has been past this point if anything was recorded after it
             await self._take(event)
         self.replaying = False
+        if not self._left.events:
+            self._left = Leftovers(())  # it refers to the whole history
         return self._commands()
 
     async def feed(self, events: Sequence[Event]) -> list[Command]:
@@ -141,6 +165,10 @@ class CodeProgram(ABC):
         """Give up the function in the middle."""
 
     @abstractmethod
+    def _frames(self) -> Iterator[FrameType]:
+        """Yield the live frames of the workflow's code, all of which wait."""
+
+    @abstractmethod
     def _where(self, waiter: Any) -> FrameType | None:
         """Return the frame of the workflow's code that waits."""
 
@@ -150,14 +178,15 @@ class CodeProgram(ABC):
         self.now = max(self.now, event.at)
         if event.kind == Kind.CANCEL_REQUESTED:
             await self._cancel(msgspec.json.decode(event.data or b"{}").get("reason", ""))
+            self._raise_divergence()
             return
         assert event.step is not None
+        if event.kind in _STEP_ENDS:
+            self.steps += 1
         found = self._wanted.pop(event.step, None)
         if found is None:
             if event.step not in self._dropped:
-                self._kept[event.step] = event
-                self._check(event)
-                self._raise_divergence()
+                self._left.keep(event)
             return
         self._check_kind(found[0], event, found[1])
         self._raise_divergence()
@@ -168,15 +197,26 @@ class CodeProgram(ABC):
         """Ask for *command*. Returns the outcome if history has it already; else *waiter* will get it."""
         if self.closing:
             raise Evicted
-        kept = self._kept.pop(command.id, None)
-        if kept is not None:
-            self._check_kind(command, kept, waiter)
-            if self._divergence is not None:
-                raise Evicted  # the code must not go on; whoever drives it is told why
-            return kept
+        if command.id in self._recorded:
+            self._left.note_asked(command.id)
+            if type(command) is StartMap:
+                self._check_items(command, waiter)
+            kept = self._left.take(command.id)
+            if kept is not None:
+                self._check_kind(command, kept, waiter)
+                if self._divergence is not None:
+                    raise Evicted  # the code must not go on; whoever drives it is told why
+                return kept
         self._wanted[command.id] = (command, waiter)
         self._new.append(command)
         return None
+
+    def _check_items(self, command: StartMap, waiter: Any) -> None:
+        """Compare the number of items with that of the children that were recorded: their results stand for those items."""
+        recorded = self._maps.get(command.id)
+        if recorded is not None and msgspec.json.decode(recorded.data or b"{}").get("count") != len(command.inputs):
+            self._diverge(recorded, command, waiter)
+            raise Evicted
 
     def read(self, event: Event, decode: Callable[[bytes], Any]) -> Any:
         """Return what a recorded outcome means. What can no longer be read is for a person to look at, not for the code."""
@@ -200,30 +240,61 @@ class CodeProgram(ABC):
 
     def is_recorded(self, step: str) -> bool:
         """Say whether history has the outcome of this command waiting."""
-        return self.replaying or step in self._kept or step in self._recorded
+        return self.replaying or step in self._recorded
 
     def _commands(self) -> list[Command]:
         """Return what is new and still wanted; what history answered needs no doing."""
         new, self._new = self._new, []
-        return [c for c in new if type(c) in _TOLD or c.id in self._wanted]  # type: ignore[union-attr]
+        commands = [c for c in new if type(c) in _TOLD or c.id in self._wanted]  # type: ignore[union-attr]
+        if self._left.events:
+            self._check_leftovers(commands)
+            self._raise_divergence()
+        return commands
 
-    def _check(self, event: Event) -> None:
-        """The recorded *event* is not asked for. If the code asks for something new instead of it, it has diverged."""
-        name = step_name(event.step or "")
-        fresh = [want for step, want in self._wanted.items() if step not in self._recorded]
-        if fresh and event.kind in (Kind.STEP_COMPLETED, Kind.STEP_FAILED) and name not in self._reachable():
-            self._diverge(event, *fresh[0])
+    def _check_leftovers(self, commands: Sequence[Command], waiter: Any = None) -> None:
+        """Before *commands* are done: can the code still ask for each outcome that it has not asked for yet?"""
+        required = self._left.required()
+        for command in commands if required else ():
+            lost = self._lost(required, command)
+            if lost is not None:
+                _, waiting = self._wanted.get(getattr(command, "id", ""), (None, waiter))
+                self._diverge(lost, command, waiting)
+                return
+
+    def _lost(self, required: Sequence[Event], command: Command) -> Event | None:
+        """Return the first outcome that the code, which now gives *command*, can no longer ask for."""
+        if isinstance(command, Finish):
+            return required[0]
+        if type(command) in _TOLD or command.id in self._recorded:
+            return None
+        if isinstance(command, EndChildren) or is_undo(command.id):
+            return next((event for event in required if not is_undo(event.step or "")), None)
+        passed = next((event for event in required if self._left.is_passed(event)), None)
+        ordinary = [event for event in required if not is_undo(event.step or "")]
+        if passed is not None or not ordinary:
+            return passed
+        names = self._names_ahead(self._frames())
+        if names is None:
+            return None
+        return next((event for event in ordinary if not is_ahead(event, names)), None)
 
     def _check_kind(self, command: Command, event: Event, waiter: Any) -> None:
         if event.kind not in FAMILY[type(command).__name__]:
             self._diverge(event, command, waiter)
 
     def _diverge(self, event: Event, command: Command, waiter: Any) -> None:
-        frame = self._where(waiter)
+        frame = None if waiter is None else self._where(waiter)
+        wanted = f"{type(command).__name__} {getattr(command, 'id', '')}"
+        if isinstance(command, StartMap):
+            wanted += f" of {len(command.inputs)} items"
+        if isinstance(command, Finish):
+            wanted = f"the end of the run: {command.status}"
+            if command.error is not None:
+                wanted += f", {type(command.error).__name__}: {command.error}"
         self._divergence = Diverged(
             step=event.step,
             recorded=f"{event.kind} {event.step} (event {event.seq})",
-            wanted=f"{type(command).__name__} {getattr(command, 'id', '')}",
+            wanted=wanted,
             where=f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" if frame else "unknown",
         )
 
@@ -243,8 +314,11 @@ class CodeProgram(ABC):
         return current_branch.get(self.root).identify(name)
 
     def dice(self, name: str) -> bytes:
-        """Return sixteen bytes that are random, but the same in every replay."""
-        return hashlib.sha256(f"{self.run.id}\0{self.identify(name)}".encode()).digest()[:16]
+        """Return sixteen bytes that are random, but the same whenever the same work of the run is taken up again."""
+        seed = f"{self.run.id}\0{self.identify(name)}"
+        if self.epoch:
+            seed += f"\0{self.epoch}"
+        return hashlib.sha256(seed.encode()).digest()[:16]
 
     def uuid(self) -> UUID:
         from uuid import UUID
@@ -262,23 +336,21 @@ class CodeProgram(ABC):
         return value
 
 
+def first_life(step: str) -> int:
+    """Return the life of a step in a run that was never replayed."""
+    return 0
+
+
 def no_token(wait_id: str, kid: str) -> str:
     """Nobody has told the program how tokens are made."""
     raise NotInWorkflow(call="token", wait=wait_id)
 
 
-def step_name(identity: str) -> str:
-    """Return the name of the step that an identity belongs to."""
-    return identity.rsplit("/", 1)[-1].split("#", 1)[0]
-
-
-def innermost(coroutine: Coroutine[Any, Any, Any] | None, hidden: str) -> FrameType | None:
-    """Return the deepest frame of a suspended coroutine that is not in the package at *hidden*."""
-    found: FrameType | None = None
+def frames_of(coroutine: Any, hidden: str) -> Iterator[FrameType]:
+    """Yield the frames of a suspended coroutine that are not in the package at *hidden*, the deepest last."""
     awaited: Any = coroutine
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
         if frame is not None and not frame.f_code.co_filename.startswith(hidden):
-            found = frame
+            yield frame
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    return found

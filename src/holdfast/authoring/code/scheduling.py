@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from holdfast.authoring.code.verbs import program_here
 from holdfast.authoring.code.workflow import Workflow
+from holdfast.core.options import checked_text
 from holdfast.core.schedules import rules
 from holdfast.core.schedules.record import tick_of
 from holdfast.errors import BadOption
@@ -20,6 +21,7 @@ def schedule(name: str | None = None, /, **options: Any) -> Callable[[W], W]:
 
     The schedule is called like the workflow unless it has a name of its own. The options are those of ``Engine.schedule``.
     It is written to the database when an engine that knows the workflow begins to work."""
+    checked_text("name", name)
     rules.written(options, options.get("zone", "UTC"))
 
     def decorate(workflow: W) -> W:

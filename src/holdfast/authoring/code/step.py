@@ -18,6 +18,7 @@ from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.core import duration
 from holdfast.core.codec import Codec, same
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_flag, checked_text
 from holdfast.core.program import RunStep, StepInfo
 from holdfast.core.records import ErrorInfo, Event, Kind
 from holdfast.core.retry import RetryPolicy, policy_from
@@ -58,7 +59,11 @@ class Step(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         program = current_program.get()
-        if program is None or current_step.get() is not None:
+        running = current_step.get()
+        if program is None or running is not None:
+            if program is not None and running is not None and running.run_id != program.run.id:
+                why = f"its call would not be recorded: this is the context of a step of run {running.run_id}"
+                raise NotInWorkflow(step=self.name, run=program.run.id, why=why)
             return self.fn(*args, **kwargs)
         identity = program.identify(self.identity or self.name)
         if isinstance(program, AsyncProgram):
@@ -119,7 +124,7 @@ class Step(Generic[P, R]):
         policy = self.policy if retries is None and not more else policy_from(retries, **more)
         limit = self.timeout if timeout is None else duration.parse(timeout)
         other: Step[P, R] = Step(self.fn, self.name, policy, limit, self.transactional, self.capture)
-        other.identity = id
+        other.identity = checked_text("id", id)
         return other
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -236,7 +241,11 @@ def step(
         if not callable(fn):
             raise BadOption(option="step", value=fn, why="it decorates a function")
         limit = None if timeout is None else duration.parse(timeout)
-        return Step(fn, name or fn.__name__, policy_from(retries, **policy), limit, transactional, capture)
+        called: str = checked_text("name", name) or getattr(fn, "__name__", "") or type(fn).__name__
+        checked_flag("transactional", transactional)
+        if capture is not None:
+            checked_flag("capture", capture)
+        return Step(fn, called, policy_from(retries, **policy), limit, transactional, capture)
 
     return decorate if fn is None else decorate(fn)
 

@@ -12,13 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any
 
 from holdfast.authoring.code.branch import Branch, current_branch
-from holdfast.authoring.code.program import CodeProgram, Evicted, current_program
-from holdfast.core.program import Command, Finish, RunStep, SetTimer, StepInfo
+from holdfast.authoring.code.program import CHILDREN, CodeProgram, Evicted, current_program
+from holdfast.core.exits import as_exception
+from holdfast.core.program import Command, EndChildren, Finish, RunStep, SetTimer, StepInfo
 from holdfast.core.purse import current_purse
 from holdfast.core.records import Event, Kind, Run
 
@@ -72,8 +73,8 @@ class SyncProgram(CodeProgram):
 
     speculative = False
 
-    def __init__(self, run: Run, codec: Any, reachable: Any, call: Callable[[], bytes], *, stop_undoing: bool) -> None:
-        super().__init__(run, codec, reachable, stop_undoing=stop_undoing)
+    def __init__(self, run: Run, codec: Any, ahead: Any, call: Callable[[], bytes], *, stop_undoing: bool) -> None:
+        super().__init__(run, codec, ahead, stop_undoing=stop_undoing)
         self._call = call
         self._guard = threading.RLock()
         self._active = 0
@@ -99,7 +100,7 @@ class SyncProgram(CodeProgram):
         await self._settle()
 
     async def _cancel(self, reason: str) -> None:
-        if not self._stopped:
+        if not self._stopped and not self.stopping:
             self._stopped = True
             self.stop(self._main, asyncio.CancelledError(reason))
             await self._settle()
@@ -118,11 +119,15 @@ class SyncProgram(CodeProgram):
             settled = self._settled = self._loop.create_future()
         await settled  # not by its name: the last thread to rest takes it away
 
+    def _frames(self) -> Iterator[FrameType]:
+        threads = {waiter.thread for waiter in self._waiters}
+        if hasattr(_line, "current"):
+            threads.add(threading.get_ident())
+        for thread in threads:
+            yield from _frames_of(thread)
+
     def _where(self, waiter: _Waiter | _Limit) -> FrameType | None:
-        frame = sys._current_frames().get(waiter.thread)
-        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
-            frame = frame.f_back
-        return frame
+        return next(_frames_of(waiter.thread), None)
 
     # In the threads of the workflow
 
@@ -148,17 +153,16 @@ class SyncProgram(CodeProgram):
         try:
             try:
                 result = self._call()
-            except (Exception, asyncio.CancelledError):
+            except Evicted:
+                raise  # the run leaves memory
+            except BaseException:
                 self._undo_all()
                 raise
-        except asyncio.CancelledError:
-            self._end(Finish("cancelled"))
-        except Exception as error:
-            self._end(Finish("failed", error=error))
         except Evicted:
             raise
-        except BaseException as raised:  # such as sys.exit: nobody would ever hear of it
-            self._end(Finish("failed", error=RuntimeError(f"the workflow raised {type(raised).__name__}: {raised}")))
+        except BaseException as raised:
+            cancelled = isinstance(raised, asyncio.CancelledError) and self._stopped
+            self._end(Finish("cancelled") if cancelled else Finish("failed", error=as_exception(raised, "workflow")))
         else:
             self._end(Finish("completed", result=result))
 
@@ -167,6 +171,9 @@ class SyncProgram(CodeProgram):
             self.say(finish)
 
     def _undo_all(self) -> None:
+        self.stopping = True
+        if self.open_children:
+            self.ask(EndChildren(self.identify(CHILDREN)))
         while self.undos:
             undo = self.undos.pop()
             if self.ask(undo.make(undo.id)).kind == Kind.STEP_FAILED:
@@ -182,6 +189,7 @@ class SyncProgram(CodeProgram):
             self._heed(line)
             own = self._runs_here(command)
             if own:
+                self._check_own(command, waiter)
                 command.own = True  # type: ignore[union-attr]
             event = self.want(command, waiter)
             if event is not None:
@@ -190,6 +198,13 @@ class SyncProgram(CodeProgram):
         if own:
             self._run_here(command)  # type: ignore[arg-type]
         return self._receive(waiter, command)
+
+    def _check_own(self, command: Command, waiter: _Waiter) -> None:
+        """A step that runs here begins before the engine hears of it, so the code is checked before that."""
+        if self._left.events:
+            self._check_leftovers([command], waiter)
+            if self._divergence is not None:
+                raise Evicted
 
     @contextmanager
     def limited(self, command: SetTimer) -> Iterator[None]:
@@ -212,26 +227,26 @@ class SyncProgram(CodeProgram):
             isinstance(command, RunStep)
             and not (command.is_async or command.transactional or command.timeout)
             and not (self.held_up or self.is_recorded(command.id))
+            and self.is_sure()  # else the process was stopped, and the run may have gone on elsewhere: the engine asks first
         )
 
     def _run_here(self, command: RunStep) -> None:
         assert self.report is not None
         started = self.clock()
-        info = StepInfo(self.run.id, self.run.workflow, command.id, 1, self.run.generation, self.sink)
         purse = None if self.purse is None else self.purse(command.id, command.under)
-        token = current_purse.set(purse)
         try:
-            value = command.call(info, None)
-        except Exception as error:
-            self.report(command.id, None, error, started, purse)
+            value = Context().run(self._call_step, command, purse)  # as every attempt, it sees nothing of the workflow's context
         except Evicted:
             raise
-        except BaseException as raised:  # such as sys.exit: a step must not take its workflow along
-            self.report(command.id, None, RuntimeError(f"the step raised {type(raised).__name__}: {raised}"), started, purse)
+        except BaseException as raised:  # whatever it is: a step must not take its workflow along
+            self.report(command.id, None, as_exception(raised, "step"), started, purse)
         else:
             self.report(command.id, value, None, started, purse)
-        finally:
-            current_purse.reset(token)
+
+    def _call_step(self, command: RunStep, purse: Any) -> Any:
+        current_purse.set(purse)
+        run, life = self.run, self.life_of(command.id)
+        return command.call(StepInfo(run.id, run.workflow, command.id, 1, run.generation, self.sink, life), None)
 
     def _receive(self, waiter: _Waiter, command: Command) -> Event:
         waiter.ready.acquire()
@@ -299,7 +314,9 @@ class SyncProgram(CodeProgram):
                 value, failure = None, None
                 try:
                     value = call()
-                except (Exception, asyncio.CancelledError) as error:
+                except Evicted:
+                    raise
+                except BaseException as error:  # whatever it is: the code that waits for this branch hears of it
                     failure = error
                 with self._guard:
                     if not over:
@@ -332,6 +349,15 @@ class SyncProgram(CodeProgram):
                 self.stop(line, asyncio.CancelledError("no longer needed"))
         if joiner.stop is not None:
             raise joiner.stop
+
+
+def _frames_of(thread: int) -> Iterator[FrameType]:
+    """Yield the frames of a thread that belong to no part of the package, the deepest first."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            yield frame
+        frame = frame.f_back
 
 
 def _set(future: asyncio.Future[None]) -> None:

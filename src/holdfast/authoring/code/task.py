@@ -11,7 +11,7 @@ from holdfast.authoring.code.step import Step
 from holdfast.authoring.code.workflow import Workflow
 from holdfast.core import duration
 from holdfast.core.duration import Duration
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_flag, checked_text, checked_versions
 from holdfast.core.retry import RetryPolicy, policy_from
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption
@@ -37,7 +37,6 @@ class Task(Workflow[P, R]):
         )  # fmt: skip
         self.step, self.origin = step, step.fn
         self.signature = Signature(step.fn)
-        self._reachable = frozenset({step.name})
         functools.update_wrapper(self, step.fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,15 +75,16 @@ def task(
     def decorate(fn: Callable[..., Any]) -> Task[..., Any]:
         if not callable(fn) or isinstance(fn, Step | Workflow):
             raise BadOption(option="task", value=fn, why="it decorates a function")
-        called = name or fn.__name__
+        called = checked_text("name", name) or fn.__name__
+        own, served = checked_versions(version, serves)
         limit = None if timeout is None else duration.parse(timeout)
         made: Task[..., Any] = Task(
-            Step(fn, called, policy_from(retries, **policy), limit, transactional),
+            Step(fn, called, policy_from(retries, **policy), limit, checked_flag("transactional", transactional)),
             name=called,
-            version=str(version),
-            lane=lane,
+            version=own,
+            lane=checked_text("lane", lane) or "default",
             capabilities=checked_capabilities(capabilities),
-            serves=None if serves is None else frozenset({str(version), *(str(one) for one in serves)}),
+            serves=served,
         )
         registry.register(made)
         return made

@@ -10,11 +10,12 @@ from holdfast.authoring.code.program import CodeProgram, Undo, current_program
 from holdfast.authoring.code.step import Step, current_step, run_step
 from holdfast.authoring.code.wish import Wish
 from holdfast.core import duration
+from holdfast.core.codec import check_type
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_name, checked_reason, checked_signal
 from holdfast.core.program import AwaitSignal, CancelRun, SendSignal, SetTimer
 from holdfast.core.records import Event, Kind
 from holdfast.core.retry import RetryPolicy
-from holdfast.core.texts import is_storable
 from holdfast.errors import BadOption, NotInWorkflow
 
 
@@ -33,8 +34,9 @@ def sleeping(program: CodeProgram, length: Duration) -> Wish:
 
 def awaiting_signal(program: CodeProgram, name: str, timeout: Duration | None, type: Any) -> Wish:
     """Wait for a signal of that name."""
-    if not isinstance(name, str) or not name.strip() or not is_storable(name):
-        raise BadOption(option="name", value=name, why="a signal has a name")
+    name = checked_signal(name)
+    if type is not Any:
+        check_type(type, "type")
 
     def understand(event: Event) -> Any:
         if event.kind == Kind.SIGNAL_TIMED_OUT:
@@ -50,13 +52,14 @@ def awaiting_signal(program: CodeProgram, name: str, timeout: Duration | None, t
 
 def sending(program: CodeProgram, run_id: str, name: str, payload: Any) -> Wish:
     """Send a signal to another run, once."""
+    name = checked_signal(name)
     data = program.codec.encode(payload, what=f"signal {name!r}")
     return Wish(SendSignal(program.identify(f"send {name}"), run_id, name, data), lambda event: None)
 
 
 def cancelling(program: CodeProgram, run_id: str, reason: str) -> Wish:
     """Ask another run to stop, once."""
-    return Wish(CancelRun(program.identify("cancel"), run_id, reason), lambda event: None)
+    return Wish(CancelRun(program.identify("cancel"), run_id, checked_reason(reason)), lambda event: None)
 
 
 # What needs no outcome
@@ -78,6 +81,8 @@ class _Settings(NamedTuple):
     timeout: int | None
     transactional: bool
 
+
+LARGEST_VERSION = 2**62
 
 _UNDO = _Settings(RetryPolicy(retries=5), None, False)
 """A plain function that undoes is tried harder than one that does."""
@@ -103,12 +108,17 @@ def uuid() -> Any:
 
 def patched(name: str) -> bool:
     """Say whether this run takes the new way: true for all but those that are past this point already."""
-    return bool(program_here("patched").mark(f"patch {name}", True, False))
+    return bool(program_here("patched").mark(f"patch {checked_name('name', name)}", True, False))
 
 
 def version(name: str, current: int, *, oldest: int = 0) -> int:
     """Return the version of a piece of code that this run follows: *current*, or what it was when the run came by."""
-    found = int(program_here("version").mark(f"version {name}", current, oldest))
+    program = program_here("version")
+    checked_name("name", name)
+    for option, number in (("current", current), ("oldest", oldest)):
+        if isinstance(number, bool) or not isinstance(number, int) or abs(number) > LARGEST_VERSION:
+            raise BadOption(option=option, value=number, why="it is a whole number")
+    found = int(program.mark(f"version {name}", current, oldest))
     if not oldest <= found <= current:
         raise BadOption(option="version", name=name, recorded=found, known=f"{oldest} to {current}")
     return found

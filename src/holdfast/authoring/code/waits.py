@@ -11,12 +11,14 @@ import msgspec
 from holdfast.authoring.code.program import CodeProgram
 from holdfast.authoring.code.wish import Wish
 from holdfast.core import conditions, duration
+from holdfast.core.codec import check_type
 from holdfast.core.conditions import AllOf, AnyOf, Condition, Count, Handed, Named
 from holdfast.core.duration import Duration
 from holdfast.core.program import AwaitCondition, CreateWait
 from holdfast.core.records import Event, Kind
-from holdfast.core.texts import is_storable
+from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.errors import BadCondition, BadOption, WaitClosed, WaitTimeout
+from holdfast.errors.base import shown
 
 ON_TIMEOUT = ("fail", "cancel", "expire", "continue", "escalate")
 
@@ -114,7 +116,7 @@ def matching(what: str | Wait, payload: Mapping[str, Any] | None = None, *, name
 def condition_of(what: Any) -> Condition:
     """Return what is waited for as a condition; refuse what is none."""
     if isinstance(what, str):
-        return conditions.checked(Named(what))
+        return conditions.checked(Named(plain_text(what)))
     if isinstance(what, Wait):
         if what._closed:
             raise WaitClosed(wait=what.id, why="an earlier wait_for was the end of it")
@@ -124,7 +126,7 @@ def condition_of(what: Any) -> Condition:
     handed = getattr(what, "condition", None)
     if isinstance(handed, Handed):  # a wait that the holder of a lease has opened
         return handed
-    raise BadCondition(condition=repr(what)[:100], why="it is no name of a signal, no wait, and no condition")
+    raise BadCondition(condition=shown(what)[:100], why="it is no name of a signal, no wait, and no condition")
 
 
 # What a workflow asks for
@@ -134,6 +136,7 @@ def creating(program: CodeProgram, name: str, expires: Duration | None) -> Wish:
     """Open a wait that can be handed out."""
     if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name or not is_storable(name):
         raise BadOption(option="name", value=name, why="a wait has a name: a text of one line, 1 to 200 characters")
+    name = plain_text(name)
     limit = None if expires is None else duration.parse(expires)
     step = program.identify(f"create {name}")
 
@@ -153,11 +156,13 @@ def awaiting(program: CodeProgram, what: Any, timeout: Duration | None, on_timeo
     strange = [wait for wait in waits if wait not in program.handed_out]
     if strange:
         raise BadCondition(condition=waits[strange[0]].label, why="this wait belongs to another run")
-    if on_timeout not in ON_TIMEOUT:
+    if not is_one_of(on_timeout, ON_TIMEOUT):
         raise BadOption(option="on_timeout", value=on_timeout, why=f"it is one of {', '.join(ON_TIMEOUT)}")
     if on_timeout != "fail" and timeout is None and all(wait.until is None for wait in waits.values()):
         raise BadOption(option="on_timeout", value=on_timeout, why="there is no timeout, and no wait that expires")
     limit = None if timeout is None else duration.parse(timeout)
+    if type is not Any:
+        check_type(type, "type")
 
     def understand(event: Event) -> Waited:
         for wait_id in waits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -12,10 +11,11 @@ from holdfast.authoring.code import registry
 from holdfast.authoring.code.async_program import AsyncProgram
 from holdfast.authoring.code.children import call_child
 from holdfast.authoring.code.program import CodeProgram, current_program
+from holdfast.authoring.code.reachability import names_ahead
 from holdfast.authoring.code.step import Step, current_step
 from holdfast.authoring.code.sync_program import SyncProgram
 from holdfast.core.codec import Codec, same
-from holdfast.core.options import checked_capabilities
+from holdfast.core.options import checked_capabilities, checked_flag, checked_text, checked_versions
 from holdfast.core.records import Run
 from holdfast.core.signature import Signature
 from holdfast.errors import BadOption
@@ -40,7 +40,6 @@ class Workflow(Generic[P, R]):
         self.signature = Signature(fn)
         self.schedules: list[tuple[str, dict[str, Any]]] = []
         """What ``@schedule`` says about it: names and options."""
-        self._reachable: frozenset[str] | None = None
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -60,9 +59,9 @@ class Workflow(Generic[P, R]):
             async def call() -> bytes:
                 return self._encoded(codec, await cast(Any, self.fn(*args, **kwargs)))
 
-            return AsyncProgram(run, codec, self.reachable, call, stop_undoing=self.stop_undoing)
+            return AsyncProgram(run, codec, names_ahead, call, stop_undoing=self.stop_undoing)
         return SyncProgram(
-            run, codec, self.reachable, lambda: self._encoded(codec, self.fn(*args, **kwargs)), stop_undoing=self.stop_undoing
+            run, codec, names_ahead, lambda: self._encoded(codec, self.fn(*args, **kwargs)), stop_undoing=self.stop_undoing
         )
 
     def _encoded(self, codec: Codec, value: Any) -> bytes:
@@ -72,55 +71,8 @@ class Workflow(Generic[P, R]):
             self.signature.decode_result(codec, data)
         return data
 
-    def reachable(self) -> frozenset[str]:
-        """Return the names of the steps that the code of this workflow can come to, as far as can be seen."""
-        if self._reachable is None:
-            names: set[str] = set()
-            _explore(self.fn, names, set())
-            self._reachable = frozenset(names)
-        return self._reachable
-
     def __repr__(self) -> str:
         return f"<workflow {self.name}>"
-
-
-def _explore(fn: Callable[..., Any], names: set[str], seen: set[int]) -> None:
-    """Collect the steps that a function names, and those that the functions it names name."""
-    code = getattr(fn, "__code__", None)
-    if code is None or id(code) in seen:
-        return
-    seen.add(id(code))
-    around = dict(getattr(fn, "__globals__", {}))
-    cells = zip(code.co_freevars, getattr(fn, "__closure__", None) or (), strict=False)
-    around |= {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
-    for name in _names(code):
-        found = around.get(name)
-        if isinstance(found, Step):
-            names.update({found.name, found.identity or found.name, f"undo {found.name}"})
-        elif isinstance(found, types.FunctionType) and found.__module__ == fn.__module__:
-            _explore(found, names, seen)
-            names.update({found.__name__, f"undo {found.__name__}"})
-        elif isinstance(found, types.ModuleType):
-            names.update(step.name for step in vars(found).values() if isinstance(step, Step))
-    names.update(_strings(code))
-
-
-def _is_filled(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
-def _names(code: types.CodeType) -> set[str]:
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return {*code.co_names, *code.co_freevars}.union(*(_names(const) for const in inner))
-
-
-def _strings(code: types.CodeType) -> set[str]:
-    """Names of steps may stand in the code as text, where they are given by ``options(id=...)``."""
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return {const for const in code.co_consts if isinstance(const, str)}.union(*(_strings(const) for const in inner))
 
 
 @overload
@@ -145,14 +97,15 @@ def workflow(
     def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
         if not callable(fn) or isinstance(fn, Step):
             raise BadOption(option="workflow", value=fn, why="it decorates a function")
+        own, served = checked_versions(version, serves)
         made: Workflow[..., Any] = Workflow(
             fn,
-            name=name or fn.__name__,
-            version=str(version),
-            lane=lane,
+            name=checked_text("name", name) or fn.__name__,
+            version=own,
+            lane=checked_text("lane", lane) or "default",
             capabilities=checked_capabilities(capabilities),
-            serves=None if serves is None else frozenset({str(version), *(str(one) for one in serves)}),
-            stop_undoing=stop_undoing_on_failure,
+            serves=served,
+            stop_undoing=checked_flag("stop_undoing_on_failure", stop_undoing_on_failure),
         )
         registry.register(made)
         return made

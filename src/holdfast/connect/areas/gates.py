@@ -17,7 +17,7 @@ class Gates(Calls):
 
     @property
     def _inbox(self) -> Inbox:
-        return Inbox(self._parts.store)
+        return Inbox(self._parts.client)
 
     def gates(self, **filters: Any) -> list[Gate]:
         """Return the inbox: gates from old to new, those that are open unless told otherwise.
@@ -116,7 +116,7 @@ class Gates(Calls):
 
     def gate_link(self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES) -> Token:
         """Return a signed token with which *by* answers the gate in one way, once, until it expires."""
-        key = self._do(keys.need())
+        key = self._do(keys.need(self._parts.vault))
         return self._inbox.link(key, gate, choice, by=by, roles=roles, expires=expires)
 
     def answer(self, token: str, *, feedback: str | None = None) -> Gate:
@@ -128,24 +128,21 @@ class Gates(Calls):
 class AsyncGates(AsyncCalls):
     """Gates, for ``AsyncEngine``."""
 
-    @property
-    def _inbox(self) -> Inbox:
-        return Inbox(self._parts.store)
-
-    def gates(self, **filters: Any) -> list[Gate]:
+    async def gates(self, **filters: Any) -> list[Gate]:
         """Return the inbox: gates from old to new, those that are open unless told otherwise.
 
         Filters: status ("open", "approved", "rejected", "expired", "withdrawn", "closed", "any"), mine (a person: what they may
         decide and have not yet), role (one or several), run, workflow, namespace, overdue; ``after`` and ``limit`` page."""
-        return self._inbox.find(**filters)
+        engine = await self._opened()
+        return await self._aside(engine.gates, **filters)
 
-    def gate(self, gate: Which) -> Gate:
+    async def gate(self, gate: Which) -> Gate:
         """Return a gate. Raises GateNotFound."""
-        return self._inbox.get(gate)
+        return await self._call(Gates.gate, gate)
 
-    def gate_entries(self, gate: Which) -> list[Entry]:
+    async def gate_entries(self, gate: Which) -> list[Entry]:
         """Return what was done to a gate, in order: decisions, delegations, reminders."""
-        return self._parts.store.gate_entries(self._inbox.get(gate).id)
+        return await self._call(Gates.gate_entries, gate)
 
     async def decide(
         self,
@@ -160,12 +157,9 @@ class AsyncGates(AsyncCalls):
         expect: str | None = None,
     ) -> Gate:
         """Decide a gate, as one person, and return it as it is then. The options are those of ``Engine.decide``."""
-        found: Gate = await self._do(
-            self._inbox.decide(
-                gate, choice, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect
-            )
+        return await self._call(
+            Gates.decide, gate, choice, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect
         )
-        return found
 
     async def approve(
         self,
@@ -179,10 +173,9 @@ class AsyncGates(AsyncCalls):
         expect: str | None = None,
     ) -> Gate:
         """Choose what means yes on a gate. Raises what ``decide`` does."""
-        found: Gate = await self._do(
-            self._inbox.approve(gate, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect)
+        return await self._call(
+            Gates.approve, gate, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect
         )
-        return found
 
     async def reject(
         self,
@@ -196,39 +189,32 @@ class AsyncGates(AsyncCalls):
         expect: str | None = None,
     ) -> Gate:
         """Choose what means no on a gate. Raises what ``decide`` does."""
-        found: Gate = await self._do(
-            self._inbox.reject(gate, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect)
+        return await self._call(
+            Gates.reject, gate, by=by, roles=roles, feedback=feedback, selections=selections, form=form, expect=expect
         )
-        return found
 
     async def delegate(self, gate: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None) -> Gate:
         """Let *to* decide in the place of *by*, who may. Raises GateClosed, NotYourGate, AlreadyDecided."""
-        found: Gate = await self._do(self._inbox.delegate(gate, to, by=by, roles=roles, reason=reason))
-        return found
+        return await self._call(Gates.delegate, gate, to, by=by, roles=roles, reason=reason)
 
     async def reassign(
         self, gate: Which, *, assignees: Names = (), roles: Names = (), by: str | None = None, reason: str | None = None
     ) -> Gate:
         """Name others who may decide, in place of those who could. Raises GateClosed, QuorumImpossible."""
-        found: Gate = await self._do(self._inbox.reassign(gate, assignees=assignees, roles=roles, by=by, reason=reason))
-        return found
+        return await self._call(Gates.reassign, gate, assignees=assignees, roles=roles, by=by, reason=reason)
 
     async def update_gate(self, gate: Which, data: Any, *, by: str | None = None, reason: str | None = None) -> Gate:
         """Change what a gate is about: decisions made so far lapse, and people decide again. Raises GateClosed."""
-        found: Gate = await self._do(self._inbox.update(gate, data, by=by, reason=reason))
-        return found
+        return await self._call(Gates.update_gate, gate, data, by=by, reason=reason)
 
     async def withdraw(self, gate: Which, *, by: str | None = None, reason: str | None = None) -> Gate:
         """Close a gate undecided; its workflow sees GateWithdrawn. Raises GateClosed."""
-        found: Gate = await self._do(self._inbox.withdraw(gate, by=by, reason=reason))
-        return found
+        return await self._call(Gates.withdraw, gate, by=by, reason=reason)
 
     async def gate_link(self, gate: Which, choice: str, *, by: str, roles: Names = (), expires: Moment = LINK_LIVES) -> Token:
         """Return a signed token with which *by* answers the gate in one way, once, until it expires."""
-        key = await self._do(keys.need())
-        return self._inbox.link(key, gate, choice, by=by, roles=roles, expires=expires)
+        return await self._call(Gates.gate_link, gate, choice, by=by, roles=roles, expires=expires)
 
     async def answer(self, token: str, *, feedback: str | None = None) -> Gate:
         """Answer a gate as the token of a link says. Raises TokenRefused, TokenExpired, and what ``decide`` does."""
-        found: Gate = await self._do(self._inbox.answer(token, feedback))
-        return found
+        return await self._call(Gates.answer, token, feedback=feedback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.core.duration import Duration
 from holdfast.engine import keys
+from holdfast.engine.client import Request
 from holdfast.engine.keys import DEFAULT_GRACE, KeyInfo
 from holdfast.store.contract import Rotated
 
@@ -14,24 +15,29 @@ class Keys(Calls):
 
     def keys(self) -> list[KeyInfo]:
         """Return the keys that are good, without their secrets."""
+        self._parts.client.unbound("keys")
         return keys.listed(self._parts.store.keys(), self._parts.store.now())
 
     def rotate_key(self, *, grace: Duration = DEFAULT_GRACE, kid: str | None = None, secret: bytes | None = None) -> Rotated:
         """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer. Raises KeyExists."""
-        found: Rotated = self._do(keys.rotate(kid, secret, grace))
-        return found
+        self._parts.client.unbound("rotate_key")
+        vault = self._parts.vault
+        rotated: Rotated = self._do(keys.rotate(vault, kid, secret, grace))
+        if vault.cipher is not None:
+            for op in vault.secrets.outdated(self._parts.store, vault.cipher.current, {}):
+                self._do(Request(op, bool))
+        return rotated
 
 
 class AsyncKeys(AsyncCalls):
     """Keys, for ``AsyncEngine``."""
 
-    def keys(self) -> list[KeyInfo]:
+    async def keys(self) -> list[KeyInfo]:
         """Return the keys that are good, without their secrets."""
-        return keys.listed(self._parts.store.keys(), self._parts.store.now())
+        return await self._call(Keys.keys)
 
     async def rotate_key(
         self, *, grace: Duration = DEFAULT_GRACE, kid: str | None = None, secret: bytes | None = None
     ) -> Rotated:
         """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer. Raises KeyExists."""
-        found: Rotated = await self._do(keys.rotate(kid, secret, grace))
-        return found
+        return await self._call(Keys.rotate_key, grace=grace, kid=kid, secret=secret)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.authoring.code.waits import Received, Waited
+from holdfast.connect.areas.calls import AsyncCalls
 from holdfast.core import tokens
 from holdfast.core.duration import Duration
 from holdfast.core.records import Run, Signal
@@ -16,7 +17,7 @@ from holdfast.engine.client import Moment, Request
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.suspending import LeaseWait
-from holdfast.errors import BadOption, HoldfastError, LeaseLost
+from holdfast.errors import BadOption, HoldfastError, LeaseLost, WriteConflict
 
 TRIES = 20
 """How often a patch is made again when somebody else, with the same proof, was quicker."""
@@ -37,14 +38,15 @@ class LeaseFacts:
         return str(self._holding.proof)
 
     @property
+    def idempotency_key(self) -> str:
+        """A key for the outside world: the same for every holder and attempt, and a new one if the run is replayed after it has
+        completed."""
+        return self._holding.idempotency_key
+
+    @property
     def run(self) -> Run:
         """The run, as it was when it was leased."""
         return self._holding.run
-
-    @property
-    def input(self) -> Any:
-        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
-        return self._desk.input(self._holding.run)
 
     @property
     def attempt(self) -> int:
@@ -79,20 +81,6 @@ class LeaseFacts:
             raise self._holding.trouble
         return self._holding.resumed
 
-    @property
-    def cancel_reason(self) -> str | None:
-        """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do so: ``cancel()``."""
-        return self._desk.cancel_reason(self._holding)
-
-    def _renewal(self, ttl: Duration) -> Request:
-        return self._desk.renew(self._holding.proof.session_id, ttl, self._holding.term, self._holding)
-
-    def _refuse_late(self) -> None:
-        """A lease that has run out is over, also while nobody has taken the run. Raises LeaseLost."""
-        late = self._desk.late(self._holding)
-        if late is not None:
-            raise late
-
     def __repr__(self) -> str:
         return f"<lease {self.proof}>"
 
@@ -103,10 +91,21 @@ class Lease(LeaseFacts):
     def __init__(self, holding: Holding, desk: LeaseDesk, do: Do, ttl: Duration) -> None:
         self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
 
+    @property
+    def input(self) -> Any:
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
+        return self._desk.input(self._holding.run)
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why somebody has asked the run to stop, as it stands now; None when nobody has. Then do so: ``cancel()``."""
+        return self._desk.cancel_reason(self._holding)
+
     def renew(self) -> int:
         """Keep the lease, and all others of this holder; return until when, in microseconds since 1970. Raises LeaseLost when it
         is too late, or when this run is no longer held by it."""
-        until: int = self._do(self._renewal(self._ttl))
+        held = self._holding
+        until: int = self._do(self._desk.renew(held.proof.session_id, self._ttl, held.term, held))
         return until
 
     # What it shows
@@ -157,7 +156,7 @@ class Lease(LeaseFacts):
         if known is not None:
             return known
         if tokens.current(self._desk.store.keys()) is None:
-            self._do(keys.need())
+            self._do(keys.need(self._desk.vault))
         wait: LeaseWait = self._write(lambda: self._desk.create_wait(self._holding, name, expires))
         return wait
 
@@ -176,6 +175,12 @@ class Lease(LeaseFacts):
         assert isinstance(answer, Ended)
         return answer
 
+    def _refuse_late(self) -> None:
+        """A lease that has run out is over, also while nobody has taken the run. Raises LeaseLost."""
+        late = self._desk.late(self._holding)
+        if late is not None:
+            raise late
+
     def _show(self, make: Make) -> Any:
         request = make()
         try:
@@ -191,110 +196,78 @@ class Lease(LeaseFacts):
             return self._do(request)
         except LeaseLost as refused:
             return self._desk.explain(self._holding, request, refused)
-        except HoldfastError:
-            raise
-        except Exception:
+        except WriteConflict:
             if not self._desk.caught_up(self._holding):
                 raise
         return self._do(make())
 
 
-AsyncDo = Callable[[Request], Awaitable[Any]]
-
-
 class AsyncLease(LeaseFacts):
-    """The right to write one run, for asyncio programs."""
+    """The right to write one run, for asyncio programs. What it does is done by a ``Lease``, in a thread."""
 
-    def __init__(self, holding: Holding, desk: LeaseDesk, do: AsyncDo, ttl: Duration) -> None:
-        self._holding, self._desk, self._do, self._ttl = holding, desk, do, ttl
+    def __init__(self, lease: Lease, calls: AsyncCalls) -> None:
+        """Open the input of the run, which may have to be read: this is called in a thread."""
+        self._lease, self._calls = lease, calls
+        self._holding, self._desk = lease._holding, lease._desk
+        self._input: Any = None
+        self._sealed: Exception | None = None
+        try:
+            self._input = lease.input
+        except HoldfastError as error:
+            self._sealed = error
+
+    @property
+    def input(self) -> Any:
+        """The arguments of the run: a list, or an object with ``args`` and ``kwargs``."""
+        if self._sealed is not None:
+            raise self._sealed
+        return self._input
+
+    async def cancel_reason(self) -> str | None:
+        """Return why somebody has asked the run to stop; None when nobody has. Then do so: ``await lease.cancel()``."""
+        return await self._calls._aside(self._desk.cancel_reason, self._holding)
 
     async def renew(self) -> int:
         """Keep the lease, and all others of this holder; return until when. Raises LeaseLost when it is too late, or when this
         run is no longer held by it."""
-        until: int = await self._do(self._renewal(self._ttl))
-        return until
+        return await self._calls._aside(self._lease.renew)
 
     async def progress(self, percent: float | None = None, message: str | None = None) -> None:
         """Say how far the run is; what is not said stays as it was. Raises LeaseLost."""
-        await self._show(lambda: self._desk.frames.progress(self._holding, percent, message))
+        await self._calls._aside(self._lease.progress, percent, message)
 
     async def emit(
         self, *values: Any, kind: str = FrameKind.EVENT, name: str | None = None, mode: str = Mode.DURABLE,
         keep: int | None = None, ttl: Duration | None = None, place: int | None = None,
     ) -> int:  # fmt: skip
         """Append frames to the output of the run, all or none, and return the number of the last one. Raises LeaseLost."""
-        options: dict[str, Any] = {"kind": kind, "name": name, "mode": mode, "keep": keep, "ttl": ttl, "place": place}
-        for left in reversed(range(TRIES)):
-            try:
-                last: int = await self._show(lambda: self._desk.frames.append(self._holding, values, **options))
-            except BadOption as error:
-                if not left or error.facts.get("option") != "since":
-                    raise
-            else:
-                return last
-        raise AssertionError
+        return await self._calls._aside(
+            self._lease.emit, *values, kind=kind, name=name, mode=mode, keep=keep, ttl=ttl, place=place
+        )
 
     async def complete(self, result: Any = None) -> Ended:
         """End the run with a result."""
-        ended: Ended = await self._write(lambda: self._desk.complete(self._holding, result))
-        return ended
+        return await self._calls._aside(self._lease.complete, result)
 
     async def fail(self, kind: str, message: str, details: Mapping[str, Any] | None = None) -> Retried | Ended:
         """Say that this attempt failed: transient, timeout, infrastructure, permanent or cancelled."""
-        answer: Retried | Ended = await self._write(lambda: self._desk.fail(self._holding, kind, message, details))
-        return answer
+        return await self._calls._aside(self._lease.fail, kind, message, details)
 
     async def delay(self, until: Moment) -> Put:
         """Put the run off for a time, or until one; that is no failure. Raises BadWait."""
-        answer: Put = await self._write(lambda: self._desk.delay(self._holding, until))
-        return answer
+        return await self._calls._aside(self._lease.delay, until)
 
     async def create_wait(self, name: str, *, expires: Moment | None = None) -> LeaseWait:
         """Open a wait that can be handed out, or return the open one of that name."""
-        self._desk.check_stands(self._holding)
-        known = self._desk.known_wait(self._holding, name)
-        if known is not None:
-            return known
-        if tokens.current(self._desk.store.keys()) is None:
-            await self._do(keys.need())
-        wait: LeaseWait = await self._write(lambda: self._desk.create_wait(self._holding, name, expires))
-        return wait
+        return await self._calls._aside(self._lease.create_wait, name, expires=expires)
 
     async def suspend(self, *what: Any, timeout: Moment | None = None, on_timeout: str = "continue") -> Put:
         """Let the run wait for one of these: names of signals, waits, conditions. Raises BadCondition, BadWait."""
-        wanted = self._desk.suspension(self._holding, what, timeout, on_timeout)
-        while True:
-            answer = await self._write(lambda: self._desk.suspend(self._holding, wanted))
-            if isinstance(answer, Put):
-                return answer
+        return await self._calls._aside(self._lease.suspend, *what, timeout=timeout, on_timeout=on_timeout)
 
     async def cancel(self, reason: str = "cancelled by its holder") -> Ended:
         """Stop the run."""
-        answer = await self.fail("cancelled", reason)
-        assert isinstance(answer, Ended)
-        return answer
-
-    async def _show(self, make: Make) -> Any:
-        request = make()
-        try:
-            self._refuse_late()
-            return await self._do(request)
-        except LeaseLost as refused:
-            raise self._desk.lost(self._holding) from refused
-
-    async def _write(self, make: Make) -> Any:
-        request = make()
-        try:
-            self._refuse_late()
-            return await self._do(request)
-        except LeaseLost as refused:
-            return self._desk.explain(self._holding, request, refused)
-        except HoldfastError:
-            raise
-        except Exception:
-            if not self._desk.caught_up(self._holding):
-                raise
-        return await self._do(make())
+        return await self._calls._aside(self._lease.cancel, reason)
 
 
 def _moment(instant: int) -> datetime:

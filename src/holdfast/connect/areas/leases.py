@@ -7,10 +7,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
-from holdfast.connect.areas.lease import AsyncDo, AsyncLease, Do, Lease
+from holdfast.connect.areas.lease import AsyncLease, Do, Lease
 from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.options import checked_capabilities, checked_count, checked_words
@@ -25,6 +25,8 @@ from holdfast.errors import BadOption, LeaseLost
 from holdfast.store import contract as c
 
 L = TypeVar("L", Lease, AsyncLease)
+P = ParamSpec("P")
+T = TypeVar("T")
 DoAll = Callable[[list[Request]], list[Any]]
 
 
@@ -215,7 +217,7 @@ class LeaseCalls(Calls):
     def leases(self, worker: str = "", *, horizon: Duration | None = None, **options: Any) -> Leases:
         """Hold leases, as a program that is no Python function: ``with engine.leases(...) as leases: leases.claim(10)``.
         Options: workflows, lanes, capabilities, ttl ("30s"); *horizon* ("366d") is how far away the end of a wait may lie."""
-        desk = LeaseDesk(self._parts.client, horizon)
+        desk = LeaseDesk(self._parts.client, horizon, crash_limit=self._parts.settings.crash_limit)
         return Leases(desk, self._do, self._do_all, self._parts.work, worker=worker, **options)
 
     def _do_all(self, requests: list[Request]) -> list[Any]:
@@ -248,32 +250,39 @@ class LeaseCalls(Calls):
         return status
 
 
-class AsyncLeases(_Holder):
-    """A holder of leases in an asyncio program. ``async with`` opens and closes it."""
+class AsyncLeases:
+    """A holder of leases in an asyncio program. ``async with`` opens and closes it. What it does is done by ``Leases``, in a
+    thread; only waiting for work is done on the loop."""
 
-    def __init__(self, desk: LeaseDesk, do: AsyncDo, work: Work, **offer: Any) -> None:
-        super().__init__(desk, **offer)
-        self._do, self._work = do, work
-        self._opening: Request | None = self._beginning()
-        self._claiming = asyncio.Lock()
-        self._stock: deque[AsyncLease] = deque()
-        self._hungry = 0
+    def __init__(self, calls: AsyncCalls, worker: str, horizon: Duration | None, **offer: Any) -> None:
+        _Holder(cast(LeaseDesk, None), worker=worker, **offer)  # an offer that makes no sense is refused here
+        self._calls = calls
+        self._offer: dict[str, Any] = {"worker": worker, "horizon": horizon, **offer}
+        self._guard = threading.Lock()
+        self._holder: Leases | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The id of its session, once that is open."""
+        return "" if self._holder is None else self._holder.session_id
 
     async def __aenter__(self) -> AsyncLeases:
-        await self._open()
+        await self._call(Leases._open)
         return self
-
-    async def _open(self) -> None:
-        """Open the session, or, when it has run out, another one."""
-        if self._is_over():
-            self._stock.clear()
-            self._opening = self._beginning()
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            await self._do(opening)
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _call(self, method: Callable[Concatenate[Leases, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        engine = await self._calls._opened()
+        return await self._calls._aside(self._called, engine, lambda holder: method(holder, *args, **kwargs))
+
+    def _called(self, engine: Any, call: Callable[[Leases], T]) -> T:
+        """Open the session if this is the first call, and call, in this thread."""
+        with self._guard:
+            if self._holder is None:
+                self._holder = engine.leases(**self._offer)
+        return call(self._holder)
 
     async def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[AsyncLease]:
         """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several tasks may call it."""
@@ -282,11 +291,12 @@ class AsyncLeases(_Holder):
         if found or patience <= 0:
             return found
         until, told, loop = time.monotonic() + patience, asyncio.Event(), asyncio.get_running_loop()
+        work, aside = (await self._calls._opened())._parts.work, self._calls._aside
 
         def tell() -> None:
             loop.call_soon_threadsafe(told.set)
 
-        self._work.enter(tell)
+        await aside(work.enter, tell)
         try:
             while True:
                 told.clear()
@@ -294,12 +304,12 @@ class AsyncLeases(_Holder):
                 left = until - time.monotonic()
                 if found or left <= 0:
                     return found
-                await self._work.wait_async(told, left)
+                await work.wait_async(told, left, aside)
         finally:
-            self._work.leave(tell)
+            work.leave(tell)
 
     async def _take(self, limit: int) -> list[AsyncLease]:
-        return await self._whole(self._taken(limit))
+        return await self._whole(self._call(_taken, limit, self._calls))
 
     async def _whole(self, leasing: Coroutine[Any, Any, list[AsyncLease]]) -> list[AsyncLease]:
         """Lease, also when whoever asked is cancelled meanwhile: what was leased for them is there for the next who claims."""
@@ -311,79 +321,47 @@ class AsyncLeases(_Holder):
             raise
 
     def _put_back(self, task: asyncio.Task[list[AsyncLease]]) -> None:
-        if not task.cancelled() and task.exception() is None:
-            self._stock.extendleft(reversed(task.result()))
-
-    async def _taken(self, limit: int) -> list[AsyncLease]:
-        self._hungry += limit
-        try:
-            async with self._claiming:
-                await self._open()
-                if not self._stock:
-                    self._stock.extend(await self._claim(max(self._hungry, limit)))
-                return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
-        finally:
-            self._hungry -= limit
-
-    async def _claim(self, limit: int) -> list[AsyncLease]:
-        looked = await self._look_after_others()
-        found = await self._lease(limit)
-        if not found and not looked and await self._look_after_others(now=True):
-            found = await self._lease(limit)
-        return found
-
-    async def _look_after_others(self, *, now: bool = False) -> bool:
-        ops = self._desk.duties(self.session_id, now=now)
-        for op in ops or ():
-            await self._do(Request(op, _ignore))
-        return bool(ops) if now else ops is not None
-
-    async def _lease(self, limit: int) -> list[AsyncLease]:
-        offer = (self._workflows, self._lanes, self._capabilities)
-        routes = self._desk.routes(*offer, fresh=False)
-        found = await self._do(self._desk.claim(self.session_id, routes, limit, self._term)) if routes else []
-        if not found and (now := self._desk.routes(*offer)) != routes:
-            found = await self._do(self._desk.claim(self.session_id, now, limit, self._term))
-        return [AsyncLease(held, self._desk, self._do, self._ttl) for held in found]
+        if self._holder is not None and not task.cancelled() and task.exception() is None:
+            self._holder._stock.extendleft(lease._lease for lease in reversed(task.result()))
 
     async def reclaim(self, run_id: str) -> AsyncLease | Ended:
         """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable, RunNotFound, RunFinished."""
-        found = await self._whole(self._reclaimed(run_id))
-        return found[0] if found else Ended(self._desk.status(run_id))
-
-    async def _reclaimed(self, run_id: str) -> list[AsyncLease]:
-        await self._open()
-        for op in self._desk.gone_holder(run_id):
-            await self._do(Request(op, _ignore))
-        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = await self._do(self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term))
-        return [AsyncLease(held, self._desk, self._do, self._ttl) for held in found]
+        ended: list[Ended] = []
+        found = await self._whole(self._call(_reclaimed, run_id, self._calls, ended))
+        return found[0] if found else ended[0]
 
     async def complete_all(self, done: Iterable[tuple[AsyncLease, Any]]) -> list[Ended | LeaseLost]:
         """Complete several leases, each with its result, in one commit. Of those that were refused the answer says why."""
-        pairs = _pairs(done, AsyncLease)
-        together = Completions(self._desk, [(lease._holding, result) for lease, result in pairs])
-        asked = await asyncio.gather(*map(self._do, together.requests), return_exceptions=True)
-        answers = together.answers(asked)
-        for place, ((lease, result), answer) in enumerate(zip(pairs, answers, strict=True)):
-            if is_trouble(answer):
-                (answers[place],) = await asyncio.gather(lease.complete(result), return_exceptions=True)
-        return [_final(answer) for answer in answers]
+        pairs = [(lease._lease, result) for lease, result in _pairs(done, AsyncLease)]
+        return await self._call(Leases.complete_all, pairs)
 
     async def renew(self) -> int:
         """Keep all leases of this holder; return until when. Raises LeaseLost when it is too late."""
-        until: int = await self._do(self._desk.renew(self.session_id, self._ttl, self._term))
-        return until
+        return await self._call(Leases.renew)
 
     async def rest(self) -> None:
         """Claim nothing more, and only hold what is held."""
-        resting = self._resting()
-        if resting is not None:
-            await self._do(resting)
+        await self._call(Leases.rest)
 
     async def close(self) -> None:
         """Give back what is still held, at once."""
-        await self._do(self._ending())
+        await self._call(Leases.close)
+
+
+def _taken(holder: Leases, limit: int, calls: AsyncCalls) -> list[AsyncLease]:
+    return [AsyncLease(lease, calls) for lease in holder._take(limit)]
+
+
+def _reclaimed(holder: Leases, run_id: str, calls: AsyncCalls, ended: list[Ended]) -> list[AsyncLease]:
+    answer = holder.reclaim(run_id)
+    if isinstance(answer, Ended):
+        ended.append(answer)
+        return []
+    return [AsyncLease(answer, calls)]
+
+
+def _again(engine: Any, proof: str, ttl: Duration, horizon: Duration | None, calls: AsyncCalls) -> AsyncLease:
+    return AsyncLease(engine.lease(proof, ttl=ttl, horizon=horizon), calls)
 
 
 class AsyncLeaseCalls(AsyncCalls):
@@ -391,24 +369,20 @@ class AsyncLeaseCalls(AsyncCalls):
 
     def leases(self, worker: str = "", *, horizon: Duration | None = None, **options: Any) -> AsyncLeases:
         """Hold leases: ``async with engine.leases(...) as leases: await leases.claim(10)``."""
-        return AsyncLeases(LeaseDesk(self._parts.client, horizon), self._do, self._parts.work, worker=worker, **options)
+        return AsyncLeases(self, worker, horizon, **options)
 
-    def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> AsyncLease:
+    async def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> AsyncLease:
         """Take up a lease by its proof. Raises BadLease; what can no longer be done raises LeaseLost when it is tried."""
-        desk = LeaseDesk(self._parts.client, horizon)
-        return AsyncLease(desk.again(proof), desk, self._do, ttl)
+        return await self._call(_again, proof, ttl, horizon, self)
 
     async def revoke(self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None) -> bool:
         """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
-        found: bool = await self._do(LeaseDesk(self._parts.client).revoke(run_id, reason, session_id))
-        return found
+        return await self._call(LeaseCalls.revoke, run_id, reason, session_id=session_id)
 
     async def prioritise(self, run_id: str, priority: int) -> int:
         """Change the priority of a live run and return the old one."""
-        old: int = await self._do(LeaseDesk(self._parts.client).priority(run_id, priority))
-        return old
+        return await self._call(LeaseCalls.prioritise, run_id, priority)
 
     async def override(self, run_id: str, reason: str, *, result: Any = None, failed: bool = False) -> Status:
         """End a live run as you say, whoever holds it: completed with *result*, or failed."""
-        status: Status = await self._do(LeaseDesk(self._parts.client).override(run_id, reason, result=result, failed=failed))
-        return status
+        return await self._call(LeaseCalls.override, run_id, reason, result=result, failed=failed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.connect.areas.calls import AsyncCalls, Calls, on_this_loop
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_call
 from holdfast.core.records import Retention
 from holdfast.engine.client import Request
 from holdfast.engine.payloads import retention as rules
@@ -41,6 +41,7 @@ class PayloadCalls(Calls):
 
     def retentions(self) -> list[Retention]:
         """Return all retention rules."""
+        self._parts.client.unbound("retentions")
         return self._parts.store.retentions()
 
     def remove_retention(self, name: str) -> None:
@@ -49,10 +50,13 @@ class PayloadCalls(Calls):
 
     def preview_retention(self) -> list[rules.Preview]:
         """Say how much each rule would delete now."""
+        self._parts.client.unbound("preview_retention")
         return [rules.preview(self._parts.store, rule) for rule in self._parts.store.retentions()]
 
     def retain(self, progress: Progress | None = None) -> int:
         """Delete now, here, what the rules say, batch by batch; return how many runs were deleted or trimmed."""
+        self._parts.client.unbound("retain")
+        checked_call("progress", progress)
         gone = 0
         for rule in self._parts.store.retentions():
             for portion in rules.portions(self._parts.store, rule):
@@ -66,58 +70,50 @@ class PayloadCalls(Calls):
 
     def rekey(self, progress: Progress | None = None) -> Rekeyed:
         """Encrypt with the current key all that is not; *progress* is told of runs. It can be stopped and begun again."""
+        self._parts.client.unbound("rekey")
+        checked_call("progress", progress)
         return rekey(self._parts.store, self._parts.vault, lambda op: self._do(Request(op, _as_is)), progress)
 
     def check_payloads(self, progress: Progress | None = None) -> Checked:
         """Open every payload that is kept apart, and say which are damaged."""
+        self._parts.client.unbound("check_payloads")
+        checked_call("progress", progress)
         return check_payloads(self._parts.store, self._parts.vault, progress)
 
 
 class AsyncPayloadCalls(AsyncCalls):
-    """Part of ``AsyncEngine``."""
+    """Part of ``AsyncEngine``. What is told to *progress* is told on the program's loop."""
 
     async def retention(
         self, name: str, *, what: str = "runs", workflow: str | None = None, status: str | Sequence[str] = (),
         older_than: Duration | None = None, keep_last: int | None = None, max_bytes: int | None = None,
     ) -> None:  # fmt: skip
         """Make a rule by which workers delete finished runs, or *what* of their history."""
-        await self._do(
-            self._parts.client.retention(
-                name, what=what, workflow=workflow, status=status, older_than=older_than, keep_last=keep_last,
-                max_bytes=max_bytes,
-            )
+        await self._call(
+            PayloadCalls.retention, name, what=what, workflow=workflow, status=status, older_than=older_than,
+            keep_last=keep_last, max_bytes=max_bytes,
         )  # fmt: skip
 
-    def retentions(self) -> list[Retention]:
+    async def retentions(self) -> list[Retention]:
         """Return all retention rules."""
-        return self._parts.store.retentions()
+        return await self._call(PayloadCalls.retentions)
 
     async def remove_retention(self, name: str) -> None:
         """Remove a retention rule. Raises RetentionNotFound."""
-        await self._do(self._parts.client.remove_retention(name))
+        await self._call(PayloadCalls.remove_retention, name)
 
-    def preview_retention(self) -> list[rules.Preview]:
+    async def preview_retention(self) -> list[rules.Preview]:
         """Say how much each rule would delete now."""
-        return [rules.preview(self._parts.store, rule) for rule in self._parts.store.retentions()]
+        return await self._call(PayloadCalls.preview_retention)
 
     async def retain(self, progress: Progress | None = None) -> int:
         """Delete now what the rules say, batch by batch; return how many runs were deleted or trimmed."""
-        gone = 0
-        for rule in self._parts.store.retentions():
-            for portion in rules.portions(self._parts.store, rule):
-                after: str | None = ""
-                while after is not None:
-                    done = await self._do(Request(rules.batch_of(rule, portion, after, BATCH), _as_is))
-                    gone, after = gone + done.runs, done.last
-                    if progress is not None:
-                        progress(done.runs)
-        return gone
+        return await self._call(PayloadCalls.retain, on_this_loop(progress))
 
     async def rekey(self, progress: Progress | None = None) -> Rekeyed:
         """Encrypt with the current key all that is not."""
-        call = self._parts.writer.call
-        return await asyncio.to_thread(rekey, self._parts.store, self._parts.vault, call, progress)
+        return await self._call(PayloadCalls.rekey, on_this_loop(progress))
 
     async def check_payloads(self, progress: Progress | None = None) -> Checked:
         """Open every payload that is kept apart, and say which are damaged."""
-        return await asyncio.to_thread(check_payloads, self._parts.store, self._parts.vault, progress)
+        return await self._call(PayloadCalls.check_payloads, on_this_loop(progress))

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
+from holdfast.core.options import checked_flag
 from holdfast.core.schedules.record import Schedule, Tick
 from holdfast.engine.client import Moment
 
@@ -57,6 +58,7 @@ class ScheduleCalls(Calls):
     def backfill(self, name: str, since: Moment, until: Moment, *, preview: bool = False) -> list[Tick]:
         """Start a run for each tick from *since* on and before *until* that has none. With *preview*, only say which those
         are: ticks that have a run name it."""
+        preview = checked_flag("preview", preview)
         ticks, request = self._parts.schedules.backfill(name, since, until)
         return ticks if preview else merged(ticks, self._do(request))
 
@@ -75,50 +77,44 @@ class AsyncScheduleCalls(AsyncCalls):
 
     async def schedule(self, name: str, workflow: Any, **options: Any) -> Schedule:
         """Start runs of a workflow by a rule from now on. The options are those of ``Engine.schedule``."""
-        self._parts.know(workflow)
-        found: Schedule = await self._do(self._parts.schedules.set(name, workflow, options))
-        return found
+        engine = await self._opened()
+        return await self._aside(engine.schedule, name, workflow, **options)
 
     async def unschedule(self, name: str) -> None:
         """Remove a schedule; the runs that it started stay."""
-        await self._do(self._parts.schedules.remove(name))
+        await self._call(ScheduleCalls.unschedule, name)
 
-    def schedules(self) -> list[Schedule]:
+    async def schedules(self) -> list[Schedule]:
         """Return all schedules, by name."""
-        return self._parts.schedules.all()
+        return await self._call(ScheduleCalls.schedules)
 
-    def find_schedule(self, name: str) -> Schedule:
+    async def find_schedule(self, name: str) -> Schedule:
         """Return a schedule. Raises ScheduleNotFound."""
-        return self._parts.schedules.get(name)
+        return await self._call(ScheduleCalls.find_schedule, name)
 
     async def pause_schedule(self, name: str, reason: str = "paused by request") -> Schedule:
         """Let a schedule start nothing until it is resumed."""
-        found: Schedule = await self._do(self._parts.schedules.pause(name, reason))
-        return found
+        return await self._call(ScheduleCalls.pause_schedule, name, reason)
 
     async def resume_schedule(self, name: str) -> Schedule:
         """Let a schedule go on with its next tick."""
-        found: Schedule = await self._do(self._parts.schedules.resume(name))
-        return found
+        return await self._call(ScheduleCalls.resume_schedule, name)
 
     async def trigger(self, name: str) -> Tick:
         """Start a run of a schedule now, as if it ticked."""
-        found: Tick = await self._do(self._parts.schedules.trigger(name))
-        return found
+        return await self._call(ScheduleCalls.trigger, name)
 
     async def backfill(self, name: str, since: Moment, until: Moment, *, preview: bool = False) -> list[Tick]:
         """Start a run for each tick from *since* on and before *until* that has none."""
-        ticks, request = self._parts.schedules.backfill(name, since, until)
-        return ticks if preview else merged(ticks, await self._do(request))
+        return await self._call(ScheduleCalls.backfill, name, since, until, preview=preview)
 
-    def next_ticks(self, name: str, count: int = 10) -> list[datetime]:
+    async def next_ticks(self, name: str, count: int = 10) -> list[datetime]:
         """Return when a schedule ticks next, by the clock of its zone."""
-        return self._parts.schedules.next_ticks(name, count)
+        return await self._call(ScheduleCalls.next_ticks, name, count)
 
-    def why_schedule(self, name: str) -> list[Blocker]:
+    async def why_schedule(self, name: str) -> list[Blocker]:
         """Say what keeps a schedule from starting its next run, and when it ticks."""
-        found: list[Blocker] = self._parts.schedules.why(name)
-        return found
+        return await self._call(ScheduleCalls.why_schedule, name)
 
 
 def merged(ticks: list[Tick], started: list[Tick]) -> list[Tick]:

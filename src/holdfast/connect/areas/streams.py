@@ -8,17 +8,15 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
-from holdfast.connect.parts import Parts, seconds_of
+from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
 from holdfast.core.streams import Frame, Progress, Stream
 from holdfast.engine.frames import Follower
 from holdfast.errors import ResultTimeout
 
 
-class _Looks:
-    """What both engines are asked in the same way: it only reads."""
-
-    _parts: Parts
+class Streams(Calls):
+    """For ``Engine``."""
 
     def read(
         self, run_id: str, *, after: int = 0, until: int | None = None, limit: int = 1000, step: str | None = None,
@@ -47,10 +45,6 @@ class _Looks:
     def _follower(self, run_id: str, after: int, step: str | None, *, best_effort: bool) -> Follower:
         return Follower(self._parts.frames, self._parts.client.get(run_id).id, after, step, best_effort=best_effort)
 
-
-class Streams(_Looks, Calls):
-    """For ``Engine``."""
-
     def tail(
         self, run_id: str, *, after: int = 0, step: str | None = None, best_effort: bool = True, timeout: Duration | None = None
     ) -> Iterator[Frame]:
@@ -78,23 +72,40 @@ class Streams(_Looks, Calls):
             listener.close()
 
 
-class AsyncStreams(_Looks, AsyncCalls):
+class AsyncStreams(AsyncCalls):
     """For ``AsyncEngine``."""
 
-    def tail(
+    async def read(
+        self, run_id: str, *, after: int = 0, until: int | None = None, limit: int = 1000, step: str | None = None,
+        best_effort: bool = True,
+    ) -> list[Frame]:  # fmt: skip
+        """Return what a run has put out, as ``Engine.read`` does."""
+        return await self._call(Streams.read, run_id, after=after, until=until, limit=limit, step=step, best_effort=best_effort)
+
+    async def streams(self, run_id: str) -> list[Stream]:
+        """Return the streams of a run, one for each attempt that put anything out, in the order in which they were opened."""
+        return await self._call(Streams.streams, run_id)
+
+    async def summary(self, run_id: str, *, step: str | None = None) -> Any:
+        """Return the document that the patches of the latest stream have come to, or of the latest one of *step*."""
+        return await self._call(Streams.summary, run_id, step=step)
+
+    async def progress(self, run_id: str) -> Progress | None:
+        """Return how far a run says that it is; None when it never said anything."""
+        return await self._call(Streams.progress, run_id)
+
+    async def tail(
         self, run_id: str, *, after: int = 0, step: str | None = None, best_effort: bool = True, timeout: Duration | None = None
     ) -> AsyncIterator[Frame]:
         """Yield what a run puts out as it comes, until the run has ended."""
-        follower = self._follower(run_id, after, step, best_effort=best_effort)
-        return self._follow(run_id, follower, seconds_of(timeout))
-
-    async def _follow(self, run_id: str, follower: Follower, seconds: float | None) -> AsyncIterator[Frame]:
+        engine, seconds = await self._opened(), seconds_of(timeout)
+        follower = await self._call(Streams._follower, run_id, after, step, best_effort=best_effort)
         loop = asyncio.get_running_loop()
-        listener = self._parts.news.listen_async()
+        listener = engine._parts.news.listen_async()
         try:
             heard = loop.time()
             while True:
-                page = follower.page()
+                page = await self._aside(follower.page)
                 for frame in page:
                     yield frame
                 if follower.is_over:
@@ -102,7 +113,8 @@ class AsyncStreams(_Looks, AsyncCalls):
                 heard = loop.time() if page else heard
                 left = None if seconds is None else seconds - (loop.time() - heard)
                 if left is not None and left <= 0:
-                    raise ResultTimeout(run=run_id, status=self._parts.client.get(run_id).status.value)
+                    run = await self._aside(engine._parts.client.get, run_id)
+                    raise ResultTimeout(run=run_id, status=run.status.value)
                 if not page:
                     await listener.wait(left)
         finally:

@@ -9,18 +9,18 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
-from holdfast.connect.parts import Parts, seconds_of
+from holdfast.connect.parts import seconds_of
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_flag
+from holdfast.core.sealed import is_sealed
 from holdfast.core.subscriptions import Letter, Place, RunEvent, Subscription
 from holdfast.engine.subscriptions import Callback, EventPages
 from holdfast.errors import EngineClosed
 from holdfast.store.contract import Consumed
 
 
-class _Looks:
-    """What both engines are asked in the same way: it only reads."""
-
-    _parts: Parts
+class Subscriptions(Calls):
+    """For ``Engine``."""
 
     def subscriptions(self) -> list[Subscription]:
         """Return all subscriptions, named cursors and webhooks, and how far they have come."""
@@ -29,10 +29,6 @@ class _Looks:
     def dead_letters(self, name: str) -> list[Letter]:
         """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
         return self._parts.subscriptions.letters(name)
-
-
-class Subscriptions(_Looks, Calls):
-    """For ``Engine``."""
 
     def events(
         self, *, after: str | None = None, name: str | None = None, follow: bool = False, timeout: Duration | None = None,
@@ -43,9 +39,15 @@ class Subscriptions(_Looks, Calls):
 
         With *follow* wait for more, without end, or until nothing comes for *timeout*. Filters are ``workflow``, ``namespace``,
         ``run``, ``tags`` and ``kind``: a kind of event, a topic such as ``completions``, or several. Raises BadCursor."""
+        checked_flag("follow", follow)
+        return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
+
+    def _reader(self, name: str | None, after: str | None, filters: dict[str, Any]) -> EventPages:
         shop = self._parts.subscriptions
-        reader = shop.reader(after, filters) if name is None else self._do(shop.named(name, after, filters))
-        return self._events(reader, name, follow, seconds_of(timeout))
+        if name is None:
+            return shop.reader(after, filters)
+        reader: EventPages = self._do(shop.named(name, after, filters))
+        return reader
 
     def _events(self, reader: EventPages, name: str | None, follow: bool, seconds: float | None) -> Iterator[RunEvent]:
         listener = self._parts.news.listen()
@@ -84,22 +86,31 @@ class Subscriptions(_Looks, Calls):
         What it writes on the connection and the move of the cursor are one transaction: both happen, or neither. If it raises,
         nothing has happened, and the error is raised here. It must not commit, nor ask the engine for anything. With *follow*
         wait for more. The filters are those of ``events``."""
-        shop = self._parts.subscriptions
+        checked_flag("follow", follow)
         listener = self._parts.news.listen()
         total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
         try:
             while True:
-                done: Consumed = self._do(shop.consume(name, callback, after, batch, filters))
+                done = self._consumed(name, callback, after, batch, filters)
                 total += done.events
                 if done.more:
                     heard = time.monotonic()
                     continue
                 left = None if seconds is None else seconds - (time.monotonic() - heard)
-                if not follow or (left is not None and left <= 0):
+                while follow and (left is None or left > 0):
+                    listener.wait(left)
+                    if self._parts.subscriptions.has_news(name):
+                        break
+                    left = None if seconds is None else seconds - (time.monotonic() - heard)
+                else:
                     return total
-                listener.wait(left)
         finally:
             listener.close()
+
+    def _consumed(self, name: str, callback: Callback, after: str | None, batch: int, filters: dict[str, Any]) -> Consumed:
+        """Hand over the next events, and move the cursor, in one transaction."""
+        done: Consumed = self._do(self._parts.subscriptions.consume(name, callback, after, batch, filters))
+        return done
 
     def add_webhook(
         self, name: str, url: str, *, secret: str | None = None, after: str | None = None, attempts: int | None = None,
@@ -121,28 +132,38 @@ class Subscriptions(_Looks, Calls):
         return found
 
 
-class AsyncSubscriptions(_Looks, AsyncCalls):
+class AsyncSubscriptions(AsyncCalls):
     """For ``AsyncEngine``."""
+
+    async def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        return await self._call(Subscriptions.subscriptions)
+
+    async def dead_letters(self, name: str) -> list[Letter]:
+        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        return await self._call(Subscriptions.dead_letters, name)
 
     async def events(
         self, *, after: str | None = None, name: str | None = None, follow: bool = False, timeout: Duration | None = None,
         **filters: Any,
     ) -> AsyncIterator[RunEvent]:  # fmt: skip
         """Yield the events of all runs, as ``Engine.events`` does."""
-        shop = self._parts.subscriptions
-        reader = shop.reader(after, filters) if name is None else await self._do(shop.named(name, after, filters))
+        checked_flag("follow", follow)
+        engine = await self._opened()
+        reader = await self._call(Subscriptions._reader, name, after, filters)
         loop, seconds = asyncio.get_running_loop(), seconds_of(timeout)
-        listener = self._parts.news.listen_async()
+        listener = engine._parts.news.listen_async()
         read: Place | None = None
         try:
             heard = loop.time()
             while True:
-                events, edge, more = reader.page()
+                events, edge, more = await self._aside(_page, reader)
                 for event in events:
-                    yield reader.told(event)
+                    sealed = is_sealed(event.data) or is_sealed(event.error)
+                    yield await self._aside(reader.told, event) if sealed else event
                     read = reader.place_after(event)
                 if more:
-                    await self._moved(name, edge)
+                    await self._call(Subscriptions._moved, name, edge)
                     read, heard = None, loop.time() if events else heard
                     continue
                 left = None if seconds is None else seconds - (loop.time() - heard)
@@ -153,31 +174,33 @@ class AsyncSubscriptions(_Looks, AsyncCalls):
             listener.close()
             if read is not None:
                 with suppress(EngineClosed):
-                    await self._moved(name, read)
-
-    async def _moved(self, name: str | None, place: Place) -> None:
-        if name is not None:
-            await self._do(self._parts.subscriptions.moved(name, place))
+                    await self._call(Subscriptions._moved, name, read)
 
     async def consume(
         self, name: str, callback: Callback, *, after: str | None = None, batch: int = 100, follow: bool = False,
         timeout: Duration | None = None, **filters: Any,
     ) -> int:  # fmt: skip
-        """Call a plain function with the events that this name has not had yet, as ``Engine.consume`` does."""
-        shop, loop, seconds = self._parts.subscriptions, asyncio.get_running_loop(), seconds_of(timeout)
-        listener = self._parts.news.listen_async()
+        """Call a plain function with the events that this name has not had yet, as ``Engine.consume`` does. It is called in a
+        thread, like whatever else waits for the database."""
+        checked_flag("follow", follow)
+        engine, loop, seconds = await self._opened(), asyncio.get_running_loop(), seconds_of(timeout)
+        listener = engine._parts.news.listen_async()
         total, heard = 0, loop.time()
         try:
             while True:
-                done: Consumed = await self._do(shop.consume(name, callback, after, batch, filters))
+                done = await self._call(Subscriptions._consumed, name, callback, after, batch, filters)
                 total += done.events
                 if done.more:
                     heard = loop.time()
                     continue
                 left = None if seconds is None else seconds - (loop.time() - heard)
-                if not follow or (left is not None and left <= 0):
+                while follow and (left is None or left > 0):
+                    await listener.wait(left)
+                    if await self._aside(engine._parts.subscriptions.has_news, name):
+                        break
+                    left = None if seconds is None else seconds - (loop.time() - heard)
+                else:
                     return total
-                await listener.wait(left)
         finally:
             listener.close()
 
@@ -186,14 +209,21 @@ class AsyncSubscriptions(_Looks, AsyncCalls):
         **filters: Any,
     ) -> str:  # fmt: skip
         """Deliver events to *url*, as ``Engine.add_webhook`` does."""
-        found: str = await self._do(self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters))
-        return found
+        engine = await self._opened()
+        return await self._aside(engine.add_webhook, name, url, secret=secret, after=after, attempts=attempts, **filters)
 
     async def unsubscribe(self, name: str) -> None:
         """Forget a named cursor or a webhook, with its dead letters."""
-        await self._do(self._parts.subscriptions.remove(name))
+        await self._call(Subscriptions.unsubscribe, name)
 
     async def replay_dead_letters(self, name: str) -> int:
         """Let a webhook deliver its dead letters once more, and return how many there are."""
-        found: int = await self._do(self._parts.subscriptions.replay(name))
-        return found
+        return await self._call(Subscriptions.replay_dead_letters, name)
+
+
+def _page(reader: EventPages) -> tuple[list[RunEvent], Place, bool]:
+    """Read a page, and with the first one what names the places of events."""
+    events, edge, more = reader.page()
+    if events:
+        reader.place_after(events[0])
+    return events, edge, more

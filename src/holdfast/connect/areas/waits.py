@@ -19,10 +19,7 @@ class Waits(Calls):
     ) -> Delivered:  # fmt: skip
         """Deliver a signal to a wait that was handed out, and say what it came to. Without the token that was made for this wait
         nothing is told, not even whether there is one: TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
-        client = self._parts.client
-        request = waits.deliver(
-            client.codec, wait_id, token, name, payload, source=source, key=key, limit=client.max_signals
-        )  # fmt: skip
+        request = waits.deliver(self._parts.client, wait_id, token, name, payload, source=source, key=key)
         found: Delivered = self._do(request)
         return found
 
@@ -38,11 +35,11 @@ class Waits(Calls):
     def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[WaitInfo]:
         """Return the waits of a run, or the open ones of all runs; of these, only those that need a person, if so asked."""
         found = None if run_id is None else self._parts.client.get(run_id).id
-        return waits.listed(self._parts.store, found, escalated=escalated, limit=limit)
+        return waits.listed(self._parts.client, found, escalated=escalated, limit=limit)
 
     def wait_token(self, wait_id: str) -> Token:
         """Return the token of a wait once more, for whoever operates this database. Raises WaitNotFound."""
-        return waits.token(self._parts.store, wait_id)
+        return waits.token(self._parts.client, wait_id)
 
 
 class AsyncWaits(AsyncCalls):
@@ -54,27 +51,18 @@ class AsyncWaits(AsyncCalls):
     ) -> Delivered:  # fmt: skip
         """Deliver a signal to a wait that was handed out, and say what it came to. Without the token that was made for this wait
         nothing is told, not even whether there is one: TokenRefused. Raises WaitClosed, WaitExpired, TooManySignals."""
-        client = self._parts.client
-        request = waits.deliver(
-            client.codec, wait_id, token, name, payload, source=source, key=key, limit=client.max_signals
-        )  # fmt: skip
-        found: Delivered = await self._do(request)
-        return found
+        return await self._call(Waits.deliver, wait_id, token, name, payload, source=source, key=key)
 
     async def release(self, run_id: str, *, step: str | None = None, payload: Any = None, by: str | None = None) -> str:
         """Let a run that waits with ``wait_for`` go on without its signals, one that sleeps before its time, a step be
         tried again at once, or a run begin now that was to begin later; return the step, which is empty when it has not
         begun. Raises WaitNotFound."""
-        parts = self._parts
-        run = parts.client.get(parts.client.mine(run_id))
-        found: str = await self._do(waits.release(parts.store, parts.codec, run.id, step, payload, by))
-        return found
+        return await self._call(Waits.release, run_id, step=step, payload=payload, by=by)
 
-    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[WaitInfo]:
+    async def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[WaitInfo]:
         """Return the waits of a run, or the open ones of all runs; of these, only those that need a person, if so asked."""
-        found = None if run_id is None else self._parts.client.get(run_id).id
-        return waits.listed(self._parts.store, found, escalated=escalated, limit=limit)
+        return await self._call(Waits.waits, run_id, escalated=escalated, limit=limit)
 
-    def wait_token(self, wait_id: str) -> Token:
+    async def wait_token(self, wait_id: str) -> Token:
         """Return the token of a wait once more, for whoever operates this database. Raises WaitNotFound."""
-        return waits.token(self._parts.store, wait_id)
+        return await self._call(Waits.wait_token, wait_id)

@@ -76,10 +76,10 @@ class Drafting:
         return r.Spec(
             route=self._route(member.workflow, options),
             priority=priority_of(options.get("priority", 0)),
-            tags=checked_tags(options.get("tags") or {}),
+            tags=checked_tags(options.get("tags")),
             delay=None if options.get("delay") is None else duration.parse(options["delay"]),
             deadline=None if options.get("deadline") is None else duration.parse(options["deadline"]),
-            policy=None if policy is None else msgspec.Raw(msgspec.json.encode(policy_of(policy))),
+            policy=None if policy is None else policy_of(policy),
             budgets=drawn,
             limits=limits,
             share=checked_text("share", options.get("share")),

@@ -9,6 +9,7 @@ from holdfast.core.graphs.records import MARK, NewGroup
 from holdfast.core.graphs.structure import checked_name, group_from
 from holdfast.core.texts import is_storable
 from holdfast.errors import BadGraph, MemberElsewhere, MemberExists, MemberNotFound, SelfEdge, UnknownWorkflow
+from holdfast.errors.base import shown
 
 PLACE, PLACES = "$holdfast.result", "$holdfast.results"
 """What stands in a stored input for the result of a member, and for those of several."""
@@ -91,8 +92,9 @@ class Graph:
         """Add a run of a workflow or task. It is named after its workflow unless a name is given. Options: lane, priority, delay
         and deadline (from when it is started), tags, capabilities, version, budget, share, policy. All else is the workflow's."""
         if not isinstance(workflow, str) and not hasattr(workflow, "program"):
-            raise UnknownWorkflow(workflow=getattr(workflow, "__name__", repr(workflow)), why="it is no @workflow and no @task")
-        base = checked_name(name or (workflow if isinstance(workflow, str) else workflow.name))
+            raise UnknownWorkflow(workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow and no @task")
+        own = workflow if isinstance(workflow, str) else workflow.name
+        base = checked_name(own if name is None else name)
         if base in self.members:
             if name is not None:
                 raise MemberExists(member=base)
@@ -116,7 +118,7 @@ class Graph:
             return other.name
         if isinstance(other, str):
             return checked_name(other)
-        raise MemberNotFound(member=repr(other), why=f"give a member or its name, not a run: {MARK} names no member")
+        raise MemberNotFound(member=shown(other), why=f"give a member or its name, not a run: {MARK} names no member")
 
 
 def with_places(value: Any) -> Any:

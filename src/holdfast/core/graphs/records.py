@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from holdfast.core.leases import TaskPolicy
 from holdfast.core.records import Limits, Route
 
 MARK = "::"
@@ -19,6 +20,12 @@ MARK = "::"
 def run_of(graph_id: str, name: str) -> str:
     """Return the id of the run of a member."""
     return f"{graph_id}{MARK}{name}"
+
+
+def after_members(graph_id: str) -> str:
+    """Return a text that is greater than the ids of all members of a graph, and less than those of members of any other one that
+    are greater than these."""
+    return graph_id + MARK[:-1] + chr(ord(MARK[-1]) + 1)
 
 
 @lru_cache(10_000)
@@ -50,6 +57,8 @@ OPEN_GRAPHS = frozenset({GraphStatus.RUNNING, GraphStatus.CANCELLING})
 class MemberState(StrEnum):
     """Where a member stands, as far as the graph has heard."""
 
+    STAGED = "staged"
+    """It is written, and belongs to no graph yet: only the transaction that adds all members of its stage makes it visible."""
     WAITING = "waiting"
     STARTED = "started"
     COMPLETED = "completed"
@@ -59,7 +68,7 @@ class MemberState(StrEnum):
     SKIPPED = "skipped"
 
 
-ENDED = frozenset(set(MemberState) - {MemberState.WAITING, MemberState.STARTED})
+ENDED = frozenset(set(MemberState) - {MemberState.STAGED, MemberState.WAITING, MemberState.STARTED})
 LOST = ENDED - {MemberState.COMPLETED}
 
 
@@ -94,7 +103,7 @@ class Spec(msgspec.Struct, kw_only=True, omit_defaults=True):
     tags: dict[str, str] = {}
     delay: int | None = None
     deadline: int | None = None
-    policy: msgspec.Raw | None = None
+    policy: TaskPolicy | None = None
     budgets: tuple[str, ...] = ()
     limits: Limits | None = None
     share: str | None = None

@@ -28,8 +28,8 @@ class Upstream(msgspec.Struct):
     state: MemberState
 
 
-Downward = Callable[[Sequence[str]], Iterable[Link]]
-"""Finds the edges that lead away from members."""
+Downward = Callable[[Sequence[str], int | None], Sequence[Link]]
+"""Finds the edges that lead away from members: all of them, or a few more than a limit when there are more."""
 
 Upward = Callable[[str, int], Iterable[Upstream]]
 """Finds the members that a group waits for."""
@@ -48,6 +48,8 @@ class Outcome(msgspec.Struct):
     """Who waited and is cancelled, and why."""
     stops: dict[str, str] = {}
     """Who was started and is asked to stop, and why."""
+    postponed: dict[str, MemberState] = {}
+    """Members that end by this outcome and whose dependents are left to the next settlement."""
 
 
 def judged(group: Group) -> GroupState:
@@ -72,14 +74,16 @@ def counted(group: Group, *, won: bool) -> bool:
 class Settling:
     """One settlement, of any number of ends in any number of graphs."""
 
-    def __init__(self, downward: Downward, upward: Upward) -> None:
+    def __init__(self, downward: Downward, upward: Upward, most_links: int | None = None) -> None:
         self._downward, self._upward = downward, upward
+        self._room: int | None = most_links
+        """How many more links this settlement may follow; None: any number."""
         self._states: dict[str, MemberState] = {}
-        self.outcome = Outcome({}, [], {}, [], {}, {}, {})
+        self.outcome = Outcome({}, [], {}, [], {}, {}, {}, {})
 
     def settle(self, ended: Mapping[str, MemberState], decided: Sequence[Group] = ()) -> Outcome:
-        """Return what the ends of these members lead to, down to the last that is skipped. Groups that were *decided* already may
-        want their rest to stop."""
+        """Return what the ends of these members lead to, down to the last that is skipped, or until the largest number of links
+        is exceeded. Groups that were *decided* already may want their rest to stop."""
         self._states.update(ended)
         ends, closed = dict(ended), list(decided)
         while ends or closed:
@@ -93,8 +97,14 @@ class Settling:
 
     def _count(self, ends: Mapping[str, MemberState]) -> list[Group]:
         """Count the ends in the groups that wait for them; return those that were decided."""
-        decided = []
-        for link in self._downward(list(ends)):
+        decided: list[Group] = []
+        links = self._downward(list(ends), self._room) if self._room != 0 else ()
+        if self._room is not None:
+            if self._room == 0 or len(links) > self._room:
+                self.outcome.postponed.update(ends)
+                return decided
+            self._room -= len(links)
+        for link in links:
             group = self._known(link)
             if counted(group, won=ends[link.upstream] is MemberState.COMPLETED):
                 decided.append(group)
@@ -152,7 +162,7 @@ class Settling:
     def _needed(self, members: Sequence[str]) -> set[str]:
         """Return those of the members that an open group still waits for."""
         found = set()
-        for link in self._downward(members):
+        for link in self._downward(members, None):
             known = self.outcome.groups.get((link.group.run_id, link.group.number), link.group)
             state = self._states.get(link.group.run_id, link.state)
             if known.state is GroupState.OPEN and state is MemberState.WAITING:

@@ -11,7 +11,6 @@ from holdfast.core.graphs.records import (
     MARK,
     Edge,
     GraphStatus,
-    Group,
     GroupState,
     MemberState,
     NewGroup,
@@ -21,6 +20,7 @@ from holdfast.core.graphs.records import (
     Whole,
 )
 from holdfast.core.graphs.settling import judged
+from holdfast.core.texts import is_one_of
 from holdfast.errors import (
     BadGraph,
     EdgeAcrossNamespaces,
@@ -59,7 +59,7 @@ def group_from(upstreams: Sequence[str], need: object = "all", rest: object = "r
     wanted = {"all": len(names), "any": 1}.get(need, need) if isinstance(need, str) else need
     if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= len(names):
         raise BadGraph(need=need, why=f'it is "all", "any", or how many of the {len(names)} must complete')
-    if rest not in list(Rest):
+    if not is_one_of(rest, list(Rest)):
         raise BadGraph(rest=rest, why='it is "run" or "cancel"')
     return NewGroup(names, wanted, Rest(str(rest)))
 
@@ -149,14 +149,12 @@ def ending(last: Iterable[str], *, cancelled: bool) -> GraphStatus:
 # Doing it again
 
 
-def again(whole: Whole, run_id: str) -> set[str]:
-    """Return the members that must end anew when one does: itself; if it was skipped, or was cancelled while it waited, those
-    upstream without which it can never start; and all that were skipped because of any of them."""
+def replay_roots(whole: Whole, run_id: str) -> set[str]:
+    """Return the members that have to end anew for one to do so: itself, unless it was skipped; and, if it was never started,
+    those upstream without which it cannot start. Members that were skipped because of these are not among them."""
     before: dict[str, list[Edge]] = {}
-    after: dict[str, list[str]] = {}
     for edge in whole.edges:
         before.setdefault(edge.dependent, []).append(edge)
-        after.setdefault(edge.upstream, []).append(edge.dependent)
     found: set[str] = set()
     heap = [run_id]
     while heap:
@@ -166,48 +164,9 @@ def again(whole: Whole, run_id: str) -> set[str]:
         found.add(one)
         if whole.members[one].started_at is None:
             heap += [edge.upstream for edge in before.get(one, ()) if _is_to_blame(whole, edge)]
-    heap = [below for one in found for below in after.get(one, ())]
-    while heap:
-        one = heap.pop()
-        if one not in found and whole.members[one].state is MemberState.SKIPPED:
-            found.add(one)
-            heap += after.get(one, ())
-    return _without_the_hopeless(whole, found, before, run_id)
+    return {one for one in found if whole.members[one].state is not MemberState.SKIPPED}
 
 
 def _is_to_blame(whole: Whole, edge: Edge) -> bool:
     group = whole.groups[edge.dependent, edge.number]
     return judged(group) is GroupState.IMPOSSIBLE and whole.members[edge.upstream].state in LOST
-
-
-def _without_the_hopeless(whole: Whole, found: set[str], before: Mapping[str, Sequence[Edge]], run_id: str) -> set[str]:
-    """Leave those skipped that would be skipped again, because of others that do not end anew."""
-    while True:
-        hopeless = {
-            one
-            for one in found
-            if one != run_id and whole.members[one].started_at is None
-            and any(group.state is GroupState.IMPOSSIBLE for group in recounted(whole, one, found, before))
-        }  # fmt: skip
-        if not hopeless:
-            return found
-        found = found - hopeless
-
-
-def recounted(whole: Whole, run_id: str, reopened: Collection[str], before: Mapping[str, Sequence[Edge]]) -> list[Group]:
-    """Return the groups of a member that was never started, counted anew as if these others had not ended."""
-    found: list[Group] = []
-    for (who, number), group in whole.groups.items():
-        if who == run_id:
-            states = [
-                MemberState.WAITING if edge.upstream in reopened else whole.members[edge.upstream].state
-                for edge in before.get(run_id, ())
-                if edge.number == number
-            ]
-            fresh = Group(
-                run_id=run_id, number=number, need=group.need, total=group.total, rest=group.rest,
-                done=states.count(MemberState.COMPLETED), lost=sum(state in LOST for state in states),
-            )  # fmt: skip
-            fresh.state = judged(fresh)
-            found.append(fresh)
-    return found

@@ -21,6 +21,9 @@ from holdfast.core.schedules.zones import Clockwork, naive, seconds, zone_of
 from holdfast.errors import BadDuration, BadSchedule
 
 SECOND = 1_000_000
+_FIRST = -62_135_596_800_000_000
+"""The begin of the year 1, in microseconds since 1970."""
+
 MOST_DATES = 10_000
 KINDS = ("cron", "interval", "dates", "repeat")
 
@@ -189,9 +192,13 @@ def _later(shown: datetime, months: int) -> datetime:
 
 
 def moment(given: datetime, zone: str) -> int:
-    """Return a date and time as an instant; one that names no zone means the clock of *zone*."""
+    """Return a date and time as an instant; one that names no zone means the clock of *zone*. Raises BadSchedule for one that
+    no date and time in UTC stands for."""
     if given.tzinfo is not None:
-        return (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        found = (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        if not _FIRST <= found < duration.LAST_INSTANT:
+            raise BadSchedule(date=given, why="in UTC it lies outside the years 1 to 9999")
+        return found
     return Clockwork(zone).instant(seconds(given)) * SECOND + given.microsecond
 
 

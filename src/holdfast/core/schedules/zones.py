@@ -21,9 +21,15 @@ NEAR = 30 * HOUR
 Offset = Callable[[int], int]
 
 
-@cache
 def zone_of(name: str) -> tzinfo:
     """Return the time zone of that name. Raises BadSchedule."""
+    if not isinstance(name, str):
+        raise BadSchedule(zone=name, why="a time zone is known by its name, such as Europe/Berlin or UTC")
+    return _zone_of(name)
+
+
+@cache
+def _zone_of(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo

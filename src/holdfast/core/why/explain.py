@@ -213,8 +213,10 @@ def _final(facts: Facts) -> Why:
     ended = run.finished_at or last_at(facts)
     blocker = Blocker(kind="ended", text=_ended(facts), since=ended, remedy=f"holdfast replay {run.id}")
     undo_failed = error_of(run.error)["facts"].get("undo_failed")
-    more = [Blocker(kind="undo", text=f"not undone, because the undoing failed: {', '.join(undo_failed)}")] if undo_failed else []
-    return told(facts, [blocker, *more], since=ended)
+    if not undo_failed:
+        return told(facts, [blocker], since=ended)
+    text = f"not undone, because the undoing failed: {', '.join(undo_failed)}; undo it by hand before a replay does it again"
+    return told(facts, [blocker, Blocker(kind="undo", text=text)], since=ended)
 
 
 def _ended(facts: Facts) -> str:

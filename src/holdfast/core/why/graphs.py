@@ -12,9 +12,15 @@ MOST = 8
 """How many members are named."""
 
 
-def explain_member(graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]) -> Why:
-    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members of each group."""
+def explain_member(
+    graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]], damage: str | None = None
+) -> Why:
+    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members of each group; *damage* says
+    what is wrong with a row of the graph."""
     blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
+    if damage is not None and member.state not in ENDED:
+        text = f"its graph is set aside until a damaged row is repaired: {damage}"
+        blockers.insert(0, Blocker(kind="damage", text=text, remedy="holdfast db check"))
     remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
     since = graph.created_at if member.finished_at is None else member.finished_at
     return Why(

@@ -12,7 +12,7 @@ from holdfast.core import budgets
 from holdfast.core.conditions import Condition, Handed, Tally, handed_out
 from holdfast.core.gates import rules
 from holdfast.core.gates.records import APPROVE, CONTINUE, FAIL, OPEN, REJECT, Act
-from holdfast.core.records import Kind
+from holdfast.core.records import CHILDREN_END, Kind
 from holdfast.core.why.facts import Blocker, Facts, Why, last_at, moment, until
 
 Wait = Mapping[str, Any]
@@ -41,7 +41,7 @@ def _happened(facts: Facts, wait: Wait) -> bool:
         return is_released(facts, wait)
     if wait.get("kind") == "wait":
         return tally_of(facts, wait).met or is_released(facts, wait)
-    return wait.get("kind") in ("child", "children") and not facts.children.get(str(wait.get("step")))
+    return wait.get("kind") in ("child", "children", CHILDREN_END) and not facts.children.get(str(wait.get("step")))
 
 
 def _timer(facts: Facts, wait: Wait) -> Blocker:
@@ -130,6 +130,20 @@ def _children(facts: Facts, wait: Wait) -> Blocker:
     first, open_now = found[0], wait.get("open", len(found))
     text = f"it waits for the {total} children of step {wait['step']!r}; {open_now} are open, such as {first.run}"
     return _below(first, f"{text}, which is {first.status}", facts, kind="children")
+
+
+def _children_end(facts: Facts, wait: Wait) -> Blocker:
+    if is_released(facts, wait):
+        text = "an operator has released its wait for its children; it is about to go on"
+        return Blocker(kind=CHILDREN_END, text=text, since=last_at(facts))
+    found = facts.children.get(str(wait["step"]), ())
+    if not found:
+        return Blocker(kind=CHILDREN_END, text="its children have ended; it is about to go on", since=last_at(facts))
+    first = found[0]
+    text = f"it stops when its children have ended; {wait.get('open', len(found))} are open, such as {first.run}"
+    blocker = _below(first, f"{text} ({first.workflow}), which is {first.status}", facts, kind=CHILDREN_END)
+    blocker.text += f"; {_release(facts, str(wait['step']))} lets it go on without them"
+    return blocker
 
 
 def _below(child: Why, text: str, facts: Facts, kind: str = "child") -> Blocker:
@@ -229,7 +243,7 @@ def _remedy(facts: Facts, wait: Wait, tally: Tally) -> str:
 
 
 def _release(facts: Facts, step: str) -> str:
-    several = sum(wait.get("kind") in ("wait", "timer", "retry") for wait in facts.waits) > 1
+    several = sum(wait.get("kind") in ("wait", "timer", "retry", CHILDREN_END) for wait in facts.waits) > 1
     return f"holdfast release {facts.run.id}" + (f" --step {shlex.quote(step)}" if several else "")
 
 
@@ -241,6 +255,7 @@ _KINDS: dict[str, Callable[[Facts, Wait], Blocker]] = {
     "retry": _retry,
     "child": _child,
     "children": _children,
+    CHILDREN_END: _children_end,
     "budget": _budget,
 }
 

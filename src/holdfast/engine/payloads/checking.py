@@ -39,7 +39,7 @@ def check_payloads(store: Reader, vault: Vault, progress: Callable[[int], None] 
             continue  # it went with its run meanwhile
         found.payloads += 1
         try:
-            vault.content(payload, f"payload {digest.hex()}")
+            vault.values.content(payload, f"payload {digest.hex()}")
         except KeyMissing:
             found.unreadable[payload.key] = found.unreadable.get(payload.key, 0) + 1
         except BadData as error:

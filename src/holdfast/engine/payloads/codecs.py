@@ -22,6 +22,7 @@ KEY_BYTES = 32
 """AES-256."""
 
 NONCE_BYTES = 12
+TAG_BYTES = 16
 KEYS = "HOLDFAST_KEYS"
 """The environment variable that holds keys: ``id=base64`` with commas between them, the current one first."""
 
@@ -107,7 +108,7 @@ class Cipher:
     def __init__(self, keys: Keys, current: str) -> None:
         self._load = _primitive()
         self._find = keys if callable(keys) else _checked(keys).get
-        self._ready: dict[str, tuple[Any, bytes]] = {}
+        self._ready: dict[str, tuple[Any, bytes, bytes]] = {}
         self.current = _id(current)
         if not self.knows(current):
             raise KeyMissing(key=current, what="the current key")
@@ -116,17 +117,18 @@ class Cipher:
         """Say whether the key of that id is at hand."""
         return self._key(key) is not None
 
-    def _key(self, key: str) -> tuple[Any, bytes] | None:
+    def _key(self, key: str) -> tuple[Any, bytes, bytes] | None:
         if key not in self._ready:
             found = self._find(key)
             if found is None:
                 return None
             secret = _secret(key, found)
             named = hmac.new(secret, b"holdfast payload digest", hashlib.sha256).digest()
-            self._ready[key] = (self._load(secret), named)
+            tagging = hmac.new(secret, b"holdfast payload reference", hashlib.sha256).digest()
+            self._ready[key] = (self._load(secret), named, tagging)
         return self._ready[key]
 
-    def _must(self, key: str, what: str) -> tuple[Any, bytes]:
+    def _must(self, key: str, what: str) -> tuple[Any, bytes, bytes]:
         found = self._key(key)
         if found is None:
             raise KeyMissing(key=key, what=what)
@@ -144,13 +146,26 @@ class Cipher:
         try:
             plain: bytes = aead.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
         except Exception as error:
-            why = f"it cannot be decrypted: it was changed, or key {key!r} is not the one it was encrypted with"
+            why = (
+                f"it cannot be decrypted: it was changed, or moved here from another place, or key {key!r} is not the one "
+                "that it was encrypted with"
+            )
             raise BadData(what=what, why=why) from error
         return plain
 
     def digest(self, data: bytes) -> bytes:
         """Return what a value is known by: the same for the same value and key, and telling nothing without the key."""
         return hmac.new(self._must(self.current, "the current key")[1], data, hashlib.sha256).digest()
+
+    def tag(self, key: str, data: bytes) -> bytes:
+        """Return what proves that *data*, which is stored in clear, was written by one who has the key."""
+        return hmac.new(self._must(key, "the key")[2], data, hashlib.sha256).digest()[:TAG_BYTES]
+
+    def check(self, key: str, data: bytes, tag: bytes, what: str) -> None:
+        """Raise BadData unless *tag* is that of *data*. Raises KeyMissing."""
+        expected = hmac.new(self._must(key, what)[2], data, hashlib.sha256).digest()[:TAG_BYTES]
+        if not hmac.compare_digest(expected, tag):
+            raise BadData(what=what, why="it was changed, or belongs to another place than the one where it was found")
 
     def __repr__(self) -> str:
         return f"Cipher(current={self.current!r})"

@@ -7,10 +7,9 @@ import logging
 import time
 from typing import Protocol
 
-import msgspec
-
 from holdfast.core.records import Retention, Run
 from holdfast.core.status import Status
+from holdfast.core.why.waiting import error_of
 from holdfast.engine.payloads import retention
 from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.writer import Writer
@@ -112,5 +111,5 @@ def missing_key(run: Run) -> str | None:
     """Return the id of the key that a stuck run waits for, if that is what it waits for."""
     if run.error is None or not run.error.startswith(b'{"type":"KeyMissing"'):
         return None
-    found = msgspec.json.decode(run.error).get("facts", {}).get("key")
+    found = error_of(run.error)["facts"].get("key")
     return found if isinstance(found, str) else None

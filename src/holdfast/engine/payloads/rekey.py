@@ -8,9 +8,12 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core import places
 from holdfast.core.records import PRIVATE, Dossier, Payload
 from holdfast.core.sealed import is_sealed, split
-from holdfast.engine.payloads.vault import MARK, Vault, is_about_keys
+from holdfast.engine.payloads.signing import Resealing
+from holdfast.engine.payloads.values import MARK, Values
+from holdfast.engine.payloads.vault import Vault, is_about_keys
 from holdfast.errors import BadOption, KeyMissing
 from holdfast.store.contract import Change, Reseal, ResealMember, Store
 from holdfast.store.tables import BELOW_RUNS
@@ -24,7 +27,7 @@ MOST = 32 * 1024 * 1024
 MESSAGE = "output_message"
 TABLES = {table.name: table for table in BELOW_RUNS}
 
-Write = Callable[[Reseal | ResealMember], Any]
+Write = Callable[[Reseal | ResealMember | Resealing], Any]
 Progress = Callable[[int], None]
 
 
@@ -50,6 +53,8 @@ def rekey(store: Store, vault: Vault, write: Write, progress: Progress | None = 
         if progress is not None:
             progress(len(portion))
     _rekey_members(store, vault, write, done)
+    for op in vault.secrets.outdated(store, vault.cipher.current, done.unreadable):
+        done.values += bool(write(op))
     return done
 
 
@@ -63,7 +68,8 @@ def _rekey_members(store: Store, vault: Vault, write: Write, done: Rekeyed) -> N
             if is_sealed(old) and split(old).key == vault.cipher.current:
                 continue
             try:
-                new = vault.inline(vault.open(old, f"the input of member {run_id}"))
+                place = places.member_input(run_id)
+                new = vault.values.inline(vault.values.open(old, f"the input of member {run_id}", place), place)
             except KeyMissing as missing:
                 key = str(missing.facts.get("key", ""))
                 done.unreadable[key] = done.unreadable.get(key, 0) + 1
@@ -75,10 +81,10 @@ def _operations(vault: Vault, one: Dossier, done: Rekeyed) -> Iterator[Reseal]:
     """Yield what is to be written about a run, in portions that fit into memory."""
     changes: list[Change] = []
     payloads: list[Payload] = []
-    for column, seq, old in _values(one):
+    for column, seq, old, place in _values(one):
         try:
             what = f"{column.replace('_', ' ')} of run {one.run.id}"
-            new = _renewed_text(vault, old, what) if column == MESSAGE else _renewed(vault, old, _place(column, payloads), what)
+            new = _renewed(vault.values, column, old, payloads, what, place)
         except KeyMissing as missing:
             key = str(missing.facts.get("key", ""))
             done.unreadable[key] = done.unreadable.get(key, 0) + 1
@@ -92,54 +98,62 @@ def _operations(vault: Vault, one: Dossier, done: Rekeyed) -> Iterator[Reseal]:
         yield Reseal(one.run.id, changes, payloads)
 
 
-def _values(one: Dossier) -> Iterator[tuple[str, int, bytes]]:
-    """Yield every value of a run that is to be encrypted, with the column that it is in."""
-    run = one.run
-    found: list[tuple[str, int, bytes | None]] = [
-        ("run_input", 0, run.input), ("run_result", 0, run.result), ("run_error", 0, run.error),
-    ]  # fmt: skip
+def _values(one: Dossier) -> Iterator[tuple[str, int, bytes, bytes]]:
+    """Yield every value of a run that is to be encrypted, with the column that it is in and the place that it is bound to."""
+    run, id = one.run, one.run.id
+    found: list[tuple[str, int, bytes | None, bytes]] = [
+        ("run_input", 0, run.input, places.run_input(id)),
+        ("run_result", 0, run.result, places.run_result(id)),
+        ("run_error", 0, run.error, places.error(id)),
+    ]
     for event in one.events:
-        found.append(("event_data", event.seq, event.data if event.kind in PRIVATE else None))
-        found.append(("event_error", event.seq, event.error))
-    found += [("signal_payload", signal.id, signal.payload) for signal in one.signals]
+        data = event.data if event.kind in PRIVATE else None
+        found.append(("event_data", event.seq, data, places.event(id, event.kind, event.step)))
+        found.append(("event_error", event.seq, event.error, places.error(id, event.step)))
+    found += [("signal_payload", signal.id, signal.payload, places.of_signal(id, signal)) for signal in one.signals]
     found += _put_out(one)
-    for column, seq, value in found:
+    for column, seq, value, place in found:
         if value is not None and not is_about_keys(value):
-            yield column, seq, value
+            yield column, seq, value, place
 
 
-def _put_out(one: Dossier) -> Iterator[tuple[str, int, bytes | None]]:
-    """Yield what a run has put out. What is kept of it stays in its row."""
-    for name, column, key in (("stream", "summary", "number"), ("frame", "data", "seq"), ("frame", "nulls", "seq")):
-        table = TABLES[name]
-        at, which = table.columns.index(column), table.columns.index(key)
-        for cells in one.below.get(name, ()):
-            value, number = cells[at], cells[which]
-            if isinstance(value, bytes) and isinstance(number, int):
-                yield f"{name}_{column}", number, value
-    for cells in one.below.get("output", ()):
-        message = cells[TABLES["output"].columns.index("message")]
-        if isinstance(message, str):
-            yield MESSAGE, 0, message.encode()
+def _put_out(one: Dossier) -> Iterator[tuple[str, int, bytes | None, bytes]]:
+    """Yield what a run has put out, with its places. What is kept of it stays in its row."""
+    id = one.run.id
+    sources: dict[int, places.Source] = {}
+    for row in _rows(one, "stream"):
+        source = sources[row["number"]] = (row["step"], row["attempt"], row["generation"])
+        yield "stream_summary", row["number"], row["summary"], places.summary(id, source)
+    for row in _rows(one, "frame"):
+        if row["stream"] not in sources:  # damage, which ``check`` reports: a frame without its stream can be read by no one
+            continue
+        source = sources[row["stream"]]
+        yield "frame_data", row["seq"], row["data"], places.frame(id, source, row["at"])
+        yield "frame_nulls", row["seq"], row["nulls"], places.nulls(id, source, row["at"])
+    for row in _rows(one, "output"):
+        if row["message"] is not None:
+            yield MESSAGE, 0, row["message"].encode(), places.progress(id)
 
 
-def _renewed(vault: Vault, old: bytes, payloads: list[Payload] | None, what: str) -> bytes | None:
-    """Return a value under the current key; None when it is."""
-    assert vault.cipher is not None
-    if is_sealed(old) and split(old).key == vault.cipher.current:
+def _rows(one: Dossier, table: str) -> Iterator[dict[str, Any]]:
+    for cells in one.below.get(table, ()):
+        yield dict(zip(TABLES[table].columns, cells, strict=True))
+
+
+def _renewed(values: Values, column: str, old: bytes, payloads: list[Payload], what: str, place: bytes) -> bytes | None:
+    """Return a value under the current key; None when it is. What is put out stays in its row, however large."""
+    assert values.cipher is not None
+    if column == MESSAGE:
+        return _renewed_text(values, old.decode(), what, place)
+    if is_sealed(old) and split(old).key == values.cipher.current:
         return None
-    plain = vault.open(old, what)
-    return vault.inline(plain) if payloads is None else vault.value(plain, payloads)
+    plain = values.open(old, what, place)
+    in_row = column.startswith(("frame_", "stream_"))
+    return values.inline(plain, place) if in_row else values.value(plain, payloads, place)
 
 
-def _place(column: str, payloads: list[Payload]) -> list[Payload] | None:
-    """Return where what is large in a column is kept apart, if it may be."""
-    return None if column.startswith(("frame_", "stream_")) else payloads
-
-
-def _renewed_text(vault: Vault, old: bytes, what: str) -> bytes | None:
-    assert vault.cipher is not None
-    text = old.decode()
-    if text.startswith(f"{MARK}{vault.cipher.current}{MARK}"):
+def _renewed_text(values: Values, old: str, what: str, place: bytes) -> bytes | None:
+    assert values.cipher is not None
+    if old.startswith(f"{MARK}{values.cipher.current}{MARK}"):
         return None
-    return vault.text(vault.text_opened(text, what)).encode()
+    return values.text(values.text_opened(old, what, place), place).encode()

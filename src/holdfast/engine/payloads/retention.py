@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.duration import Duration
+from holdfast.core.options import checked_many, checked_string
 from holdfast.core.records import Retention
 from holdfast.core.status import FINAL, LIVE, Status
 from holdfast.core.texts import is_storable
@@ -51,11 +52,11 @@ def checked_rule(
     """Return a rule; refuse one that makes no sense. Raises BadOption, BadDuration, UnknownWorkflow."""
     if not isinstance(name, str) or not name or len(name) > 200 or "\n" in name or not is_storable(name):
         raise BadOption(option="name", value=name, why="a rule has a name of one line")
-    if what != RUNS and what not in FORGETTABLE:
+    if not isinstance(what, str) or (what != RUNS and what not in FORGETTABLE):
         raise BadOption(option="what", value=what, known=", ".join([RUNS, *FORGETTABLE]))
-    if workflow is not None and workflow not in known:
+    if checked_string("workflow", workflow) is not None and workflow not in known:
         raise UnknownWorkflow(workflow=workflow, why="no run of it was ever started here, and this process does not define it")
-    statuses = checked_statuses([status] if isinstance(status, str) else list(status or ()))
+    statuses = checked_statuses([status] if isinstance(status, str) else status or ())
     age = None if older_than is None else duration.parse(older_than)
     if age is not None and age < 0:
         raise BadOption(option="older_than", value=older_than, why="it is how long ago a run has ended")
@@ -74,10 +75,11 @@ def checked_rule(
 
 def checked_statuses(statuses: Sequence[str]) -> list[str]:
     """Return statuses, each once; refuse those that are not final."""
-    wrong = [status for status in statuses if status in LIVE or status not in set(Status)]
+    given = checked_many("status", statuses)
+    wrong = [one for one in given if not isinstance(one, str) or one in LIVE or one not in set(Status)]
     if wrong:
         raise BadOption(option="status", value=wrong[0], why=f"only finished runs are deleted: {', '.join(sorted(FINAL))}")
-    return sorted({str(status) for status in statuses})
+    return sorted({str(status) for status in given})
 
 
 def statuses_of(rule: Retention) -> list[str]:

@@ -6,42 +6,27 @@ and not encrypted passes untouched, and costs one comparison.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
+from holdfast.core import places
 from holdfast.core.records import PRIVATE, Child, Event, Fetch, NewRun, Payload, Run, Signal
-from holdfast.core.sealed import APART, PACKED, PLAIN, head, is_sealed, reference, size_of, split
+from holdfast.core.sealed import APART, is_sealed, size_of, split
 from holdfast.core.subscriptions import RunEvent
 from holdfast.engine.payloads.codecs import Cipher, Packing
+from holdfast.engine.payloads.signing import SigningSecrets
+from holdfast.engine.payloads.values import HEAVY, LARGE, Values
 from holdfast.errors import BadData, HoldfastError, KeyMissing
 from holdfast.store import contract as c
 
 T = TypeVar("T")
 Signalling = TypeVar("Signalling", c.SignalRun, c.DeliverSignal, c.ReleaseWait)
 
-LARGE = 64 * 1024
-"""Above so many bytes a value is kept apart, unless told otherwise."""
-
-PART = 512 * 1024
-"""In parts of so many bytes."""
-
-HEAVY = 256 * 1024
-"""From so many bytes on it is worth while to seal, or to open, in another thread."""
-
-SAMPLE = 64 * 1024
-"""How much of a large value is compressed first, to see whether that is of any use."""
-
-FAST = 1
-"""How hard values are compressed that are kept apart, unless told otherwise."""
-
-MARK = "\x01"
-"""How a text begins that is sealed; the id of its key is between two of them."""
+RELEASE = "release"
+"""The name of the signal by which a person lets a wait go."""
 
 UNREADABLE = "Unreadable"
 """The type of an error that stands for one that cannot be read here."""
@@ -54,10 +39,13 @@ class Vault:
         self, store: c.Reader, cipher: Cipher | None = None, packing: Packing | None = None, large: int = LARGE, *,
         json: bool = True, locked: bool = False,
     ) -> None:  # fmt: skip
-        self._store, self.cipher, self._packing, self.large, self._locked = store, cipher, packing, large, locked
-        always = cipher is not None or locked or not json
-        self._small = -1 if always else min(large, packing.over) if packing is not None else large
-        """Values of at most so many bytes pass untouched."""
+        self.values = Values(store, cipher, packing, large, json=json, locked=locked)
+        self.secrets = SigningSecrets(self.values)
+
+    @property
+    def cipher(self) -> Cipher | None:
+        """What encrypts, if anything does."""
+        return self.values.cipher
 
     # Sealing
 
@@ -74,25 +62,26 @@ class Vault:
 
     def seal_runs(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
         """Return new runs with their inputs sealed."""
-        if all(len(run.input) <= self._small for run in runs):
+        if all(len(run.input) <= self.values.small for run in runs):
             return runs
         return [self._new_run(run) for run in runs]
 
     def _new_run(self, run: NewRun) -> NewRun:
-        if len(run.input) <= self._small:
+        if len(run.input) <= self.values.small:
             return run
         found: list[Payload] = []
-        sealed = self.value(run.input, found)
+        sealed = self.values.value(run.input, found, places.run_input(run.id))
         return msgspec.structs.replace(run, input=sealed, payloads=tuple(found))
 
-    def is_same(self, run: NewRun, old: bytes, fetch: Fetch) -> bool:
-        """Say whether the input of a run that is there is that of a new one. Raises KeyMissing."""
+    def is_same(self, run: NewRun, old_id: str, old: bytes, fetch: Fetch) -> bool:
+        """Say whether the input of a run that is there, *old_id*, is that of a new one. Raises KeyMissing."""
         own = {payload.digest: payload for payload in run.payloads}
         what = f"the input of run {run.id}"
         if not is_sealed(old) and not is_sealed(run.input):
             return old == run.input
         try:
-            return self._open(old, what, fetch) == self._open(run.input, what, own.get)
+            before = self.values.opened(old, what, fetch, places.run_input(old_id))
+            return before == self.values.opened(run.input, what, own.get, places.run_input(run.id))
         except BadData:
             return False
 
@@ -102,22 +91,48 @@ class Vault:
 
     def _gather(self, op: c.GatherStart) -> c.GatherStart:
         run = self._new_run(op.run)
-        return op if run is op.run else msgspec.structs.replace(op, run=run)
+        if run is op.run:
+            return op
+        plain = op.run.input
 
-    def remake(self, old: bytes, change: Callable[[bytes], bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
-        """Open a value, change it, and seal what comes of it. Raises KeyMissing, BadData."""
+        def replace(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
+            """The input stands for that of a run which gathers already: it is sealed for that one."""
+            found: list[Payload] = []
+            return self.values.value(plain, found, places.run_input(run_id)), found
+
+        return msgspec.structs.replace(op, run=run, merge=op.merge or replace)
+
+    def remake(
+        self, old: bytes, change: Callable[[bytes], bytes], fetch: Fetch, run_id: str, *, place: bytes
+    ) -> tuple[bytes, list[Payload]]:
+        """Open the value at *place*, change it, and seal what comes of it as the input of a run. Raises KeyMissing, BadData."""
         found: list[Payload] = []
-        return self.value(change(self._open(old, "what was gathered", fetch)), found), found
+        plain = change(self.values.opened(old, "what was gathered", fetch, place))
+        return self.values.value(plain, found, places.run_input(run_id)), found
+
+    def forked(self, run: Run, events: Sequence[Event], fork_id: str) -> tuple[bytes, list[Event]]:
+        """Return the input and the events of a run, encrypted for a fork of it. Raises KeyMissing, BadData."""
+        copied = [
+            msgspec.structs.replace(
+                event,
+                data=self.values.moved(event.data, *(places.event(one, event.kind, event.step) for one in (run.id, fork_id))),
+                error=self.values.moved(event.error, *(places.error(one, event.step) for one in (run.id, fork_id))),
+            )
+            for event in events
+        ]
+        moved = self.values.moved(run.input, places.run_input(run.id), places.run_input(fork_id))
+        return moved or b"", copied
 
     def _signal(self, op: Signalling) -> Signalling:
-        if len(op.payload) <= self._small:
+        if len(op.payload) <= self.values.small:
             return op
         found: list[Payload] = []
-        return msgspec.structs.replace(op, payload=self.value(op.payload, found), payloads=found)
+        return msgspec.structs.replace(op, payload=self.values.value(op.payload, found, _place_of_signal(op)), payloads=found)
 
     def _override(self, op: c.OverrideRun) -> c.OverrideRun:
         found: list[Payload] = []
-        result, error = self._maybe(op.result, found), self._maybe(op.error, found)
+        result = self.values.maybe_value(op.result, found, places.run_result(op.run_id))
+        error = self.values.maybe_value(op.error, found, places.error(op.run_id))
         return (
             op
             if (result, error) == (op.result, op.error)
@@ -128,27 +143,26 @@ class Vault:
         if self.is_light(op):
             return op
         if op.body is not None:  # it is the very transition that its body adds to, and has nothing to say before that
-            op.seal = self.value
+            op.seal = partial(self.values.value, place=places.event(op.run_id, op.events[0].kind, op.events[0].step))
             return op
         found: list[Payload] = []
-        seal = partial(self._maybe, found=found)
+        seal = partial(self.values.maybe_value, found=found)
         return msgspec.structs.replace(
             op,
-            events=[self._event(event, seal) for event in op.events],
-            result=seal(op.result),
-            error=op.error if is_about_keys(op.error) else seal(op.error),
-            signals=[(run_id, name, self.value(payload, found), key) for run_id, name, payload, key in op.signals],
+            events=[self._event(op.run_id, event, found) for event in op.events],
+            result=seal(op.result, place=places.run_result(op.run_id)),
+            error=op.error if is_about_keys(op.error) else seal(op.error, place=places.error(op.run_id)),
+            signals=[
+                (run_id, name, self.values.value(payload, found, places.signal(run_id, name)), key)
+                for run_id, name, payload, key in op.signals
+            ],
             children=self.seal_runs(op.children),
             payloads=found,
         )
 
-    def passes(self, data: bytes) -> bool:
-        """Say whether a value may pass untouched."""
-        return len(data) <= self._small
-
     def is_light(self, op: c.Advance) -> bool:
         """Say whether all its values may pass untouched."""
-        small = self._small
+        small = self.values.small
         if small < 0:
             return False
         for event in op.events:
@@ -160,139 +174,33 @@ class Vault:
             return op.body is None and all(value is None or len(value) <= small for value in _values_of_advance(op))
         return True
 
-    def _event(self, event: Event, seal: Callable[[bytes | None], bytes | None]) -> Event:
-        data = seal(event.data) if event.kind in PRIVATE else event.data
-        error = event.error if is_about_keys(event.error) else seal(event.error)
+    def _event(self, run_id: str, event: Event, found: list[Payload]) -> Event:
+        data, error = event.data, event.error
+        if event.kind in PRIVATE:
+            data = self.values.maybe_value(data, found, places.event(run_id, event.kind, event.step))
+        if not is_about_keys(error):
+            error = self.values.maybe_value(error, found, places.error(run_id, event.step))
         return event if data is event.data and error is event.error else msgspec.structs.replace(event, data=data, error=error)
 
-    def _maybe(self, data: bytes | None, found: list[Payload]) -> bytes | None:
-        return None if data is None else self.value(data, found)
-
-    def value(self, data: bytes, found: list[Payload]) -> bytes:
-        """Return what stands in the column for *data*; what is kept apart of it is added to *found*."""
-        if len(data) <= self._small:
-            return data
-        if self._locked:
-            raise KeyMissing(what="this database is encrypted, and no key is known here")
-        if len(data) > self.large:
-            payload = self._apart(data)
-            found.append(payload)
-            return reference(payload.key, payload.digest, len(data))
-        return self._inline(data)
-
-    def inline(self, data: bytes) -> bytes:
-        """Return what stands in a column for *data* where nothing can be kept apart. Raises KeyMissing."""
-        if len(data) <= self._small:
-            return data
-        if self._locked:
-            raise KeyMissing(what="this database is encrypted, and no key is known here")
-        return self._inline(data)
-
-    def _inline(self, data: bytes) -> bytes:
-        form, body = self._packed(data)
-        begin = head(self.cipher.current if self.cipher is not None else "", form)
-        if self.cipher is not None:
-            return begin + self.cipher.encrypt(body, begin)
-        return begin + body if form == PACKED or is_sealed(data) else data
-
-    def text(self, message: str) -> str:
-        """Return what stands in a column for text for *message*: with the id of its key, so that it can be found. Raises
-        KeyMissing."""
-        if self.cipher is None and not self._locked and not message.startswith(MARK):
-            return message
-        sealed = self.inline(message.encode())
-        key = "" if self.cipher is None else self.cipher.current
-        return f"{MARK}{key}{MARK}{base64.b64encode(sealed).decode()}"
-
-    def text_opened(self, message: str, what: str) -> str:
-        """Undo ``text``. Raises KeyMissing, BadData."""
-        if not message.startswith(MARK):
-            return message
-        return self.open(base64.b64decode(message.split(MARK, 2)[2]), what).decode()
-
-    def text_shown(self, message: str | None) -> str | None:
-        """The same, with words instead of what could not be opened."""
+    def text_shown(self, message: str | None, place: bytes) -> str | None:
+        """Return a text of *place*, opened, with words instead of what could not be opened."""
         try:
-            return None if message is None else self.text_opened(message, "text")
+            return None if message is None else self.values.text_opened(message, "text", place)
         except HoldfastError as unreadable:
             return f"<{_why(unreadable)}>"
 
-    def output(self, data: bytes, what: str) -> bytes | None:
-        """Return what a run has put out, opened; None where no key is known at all. Raises KeyMissing, BadData."""
-        return None if self._locked and is_sealed(data) and split(data).key else self.open(data, what)
-
     def hidden(self, data: bytes) -> str:
         """Say in words why a value is not shown."""
-        return str(msgspec.json.decode(self._seen(data, large=False)))
+        return f"<{_why(KeyMissing(key=split(data).key))}>"
 
     def new_run_opened(self, run: NewRun) -> NewRun:
         """Return a run that was just started as whoever holds it needs it: with its input opened."""
         if not is_sealed(run.input):
             return run
-        return msgspec.structs.replace(run, input=self.open(run.input, f"the input of run {run.id}"))
-
-    def opened(self, data: bytes, what: str, fetch: Fetch) -> bytes:
-        """Return a value as it was before it was sealed; what is kept apart is found by *fetch*. Raises KeyMissing, BadData."""
-        return self._open(data, what, fetch)
-
-    def _packed(self, data: bytes) -> tuple[bytes, bytes]:
-        if self._packing is None or len(data) <= self._packing.over:
-            return PLAIN, data
-        packed = zlib.compress(data, self._packing.level)
-        return (PACKED, packed) if len(packed) < 0.9 * len(data) else (PLAIN, data)
-
-    def _apart(self, data: bytes) -> Payload:
-        level = FAST if self._packing is None else self._packing.level
-        sample = data[:SAMPLE]
-        form, body = PLAIN, data
-        if len(zlib.compress(sample, FAST)) < 0.9 * len(sample):
-            form, body = PACKED, zlib.compress(data, level)
-        if self.cipher is None:
-            key, digest = "", hashlib.sha256(data).digest()
-        else:
-            key, digest = self.cipher.current, self.cipher.digest(data)
-            body = self.cipher.encrypt(body, digest + form)
-        parts = [body[place : place + PART] for place in range(0, len(body), PART)]
-        return Payload(digest, key, form.decode(), len(data), parts)
+        plain = self.values.open(run.input, f"the input of run {run.id}", places.run_input(run.id))
+        return msgspec.structs.replace(run, input=plain)
 
     # Opening
-
-    def open(self, data: bytes, what: str = "value") -> bytes:
-        """Return a stored value as it was before it was sealed. Raises KeyMissing, BadData."""
-        return self._open(data, what, self._store.payload) if data[:1] == b"\x00" else data
-
-    def _open(self, data: bytes, what: str, fetch: Fetch) -> bytes:
-        if not is_sealed(data):
-            return data
-        key, form, body = split(data)
-        if form == APART:
-            digest = body[:32]
-            if key and self.cipher is None:
-                raise KeyMissing(key=key, what=what)
-            payload = fetch(digest)
-            if payload is None:
-                raise BadData(what=what, why=f"payload {digest.hex()} is not in the store")
-            return self.content(payload, what)
-        return _unpacked(form, self._decrypted(key, body, head(key, form), what), what)
-
-    def content(self, payload: Payload, what: str = "value") -> bytes:
-        """Return the value of a payload, and see that it is what its digest says. Raises KeyMissing, BadData."""
-        form, body = payload.form.encode(), b"".join(payload.parts)
-        plain = _unpacked(form, self._decrypted(payload.key, body, payload.digest + form, what), what)
-        if not payload.key and hashlib.sha256(plain).digest() != payload.digest:
-            raise BadData(what=what, why=f"payload {payload.digest.hex()} is not what it was")
-        return plain
-
-    def _decrypted(self, key: str, body: bytes, bound: bytes, what: str) -> bytes:
-        if not key:
-            return body
-        if self.cipher is None:
-            raise KeyMissing(key=key, what=what)
-        return self.cipher.decrypt(key, body, bound, what)
-
-    def maybe(self, data: bytes | None, what: str = "value") -> bytes | None:
-        """The same for a value that may not be there."""
-        return None if data is None else self.open(data, what)
 
     def run(self, run: Run) -> Run:
         """Return a run with its values opened. Raises KeyMissing, BadData."""
@@ -300,9 +208,9 @@ class Vault:
             return run
         return msgspec.structs.replace(
             run,
-            input=self.open(run.input, f"the input of run {run.id}"),
-            result=self.maybe(run.result, f"the result of run {run.id}"),
-            error=self.maybe(run.error, f"the error of run {run.id}"),
+            input=self.values.open(run.input, f"the input of run {run.id}", places.run_input(run.id)),
+            result=self.values.maybe(run.result, f"the result of run {run.id}", places.run_result(run.id)),
+            error=self.values.maybe(run.error, f"the error of run {run.id}", places.error(run.id)),
         )
 
     def events(self, run_id: str, events: Sequence[Event]) -> list[Event]:
@@ -311,38 +219,49 @@ class Vault:
 
     def _opened(self, run_id: str, event: Event) -> Event:
         what = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
-        return msgspec.structs.replace(event, data=self.maybe(event.data, what), error=self.maybe(event.error, what))
+        data = self.values.maybe(event.data, what, places.event(run_id, event.kind, event.step))
+        return msgspec.structs.replace(
+            event, data=data, error=self.values.maybe(event.error, what, places.error(run_id, event.step))
+        )
 
     def told(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
         """Return an event as subscribers hear it, with its values opened; where no key is known at all, with words instead.
         Raises KeyMissing, BadData."""
         if not (is_sealed(event.data) or is_sealed(event.error)):
             return event
-        what, fetch = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " "), fetch or self._store.payload
+        what, fetch = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " "), fetch or self.values.fetch
 
-        def see(data: bytes | None, *, error: bool) -> bytes | None:
-            if data is None or self._locked:
-                return None if data is None else self._seen(data, large=True, error=error)
-            return self._open(data, what, fetch)
+        def see(data: bytes | None, place: bytes, *, error: bool) -> bytes | None:
+            if data is None or self.values.locked:
+                return None if data is None else self._seen(data, place, large=True, error=error)
+            return self.values.opened(data, what, fetch, place)
 
-        return msgspec.structs.replace(event, data=see(event.data, error=False), error=see(event.error, error=True))
+        return msgspec.structs.replace(
+            event,
+            data=see(event.data, places.event(event.run_id, event.kind, event.step), error=False),
+            error=see(event.error, places.error(event.run_id, event.step), error=True),
+        )
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """Return signals with their payloads opened. Raises KeyMissing, BadData."""
         return [
-            msgspec.structs.replace(signal, payload=self.open(signal.payload, f"signal {signal.name!r} to run {run_id}"))
-            if is_sealed(signal.payload)
-            else signal
+            msgspec.structs.replace(signal, payload=self.signal(run_id, signal)) if is_sealed(signal.payload) else signal
             for signal in signals
         ]
+
+    def signal(self, run_id: str, signal: Signal) -> bytes:
+        """Return the payload of a signal, opened. Raises KeyMissing, BadData."""
+        if not is_sealed(signal.payload):
+            return signal.payload
+        return self.values.open(signal.payload, f"signal {signal.name!r} to run {run_id}", places.of_signal(run_id, signal))
 
     def children(self, children: Iterable[Child]) -> list[Child]:
         """Return children with what they came to opened. Raises KeyMissing, BadData."""
         return [
             msgspec.structs.replace(
                 child,
-                result=self.maybe(child.result, f"the result of run {child.id}"),
-                error=self.maybe(child.error, f"the error of run {child.id}"),
+                result=self.values.maybe(child.result, f"the result of run {child.id}", places.run_result(child.id)),
+                error=self.values.maybe(child.error, f"the error of run {child.id}", places.error(child.id)),
             )
             if is_sealed(child.result) or is_sealed(child.error)
             else child
@@ -357,13 +276,18 @@ class Vault:
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
         see = partial(self._readable, large=large)
-        return msgspec.structs.replace(run, input=see(run.input) or b"", result=see(run.result), error=see(run.error))
+        return msgspec.structs.replace(
+            run,
+            input=see(run.input, places.run_input(run.id)) or b"",
+            result=see(run.result, places.run_result(run.id)),
+            error=see(run.error, places.error(run.id)),
+        )
 
-    def _readable(self, data: bytes | None, *, large: bool) -> bytes | None:
+    def _readable(self, data: bytes | None, place: bytes, *, large: bool) -> bytes | None:
         if data is None or not is_sealed(data):
             return data
         try:
-            return data if split(data).form == APART and not large else self.open(data)
+            return data if split(data).form == APART and not large else self.values.open(data, "value", place)
         except HoldfastError:
             return data
 
@@ -371,17 +295,22 @@ class Vault:
         """The same, with words instead of what could not be opened."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
-        error = None if run.error is None else self._seen(run.error, large=large, error=True)
-        result = None if run.result is None else self._seen(run.result, large=large)
-        return msgspec.structs.replace(run, input=self._seen(run.input, large=large), result=result, error=error)
+        error = None if run.error is None else self._seen(run.error, places.error(run.id), large=large, error=True)
+        result = None if run.result is None else self._seen(run.result, places.run_result(run.id), large=large)
+        given = self._seen(run.input, places.run_input(run.id), large=large)
+        return msgspec.structs.replace(run, input=given, result=result, error=error)
 
-    def shown_events(self, events: Sequence[Event], *, large: bool = False) -> list[Event]:
+    def shown_events(self, run_id: str, events: Sequence[Event], *, large: bool = False) -> list[Event]:
         """The same for events."""
         return [
             msgspec.structs.replace(
                 event,
-                data=None if event.data is None else self._seen(event.data, large=large),
-                error=None if event.error is None else self._seen(event.error, large=large, error=True),
+                data=None
+                if event.data is None
+                else self._seen(event.data, places.event(run_id, event.kind, event.step), large=large),
+                error=None
+                if event.error is None
+                else self._seen(event.error, places.error(run_id, event.step), large=large, error=True),
             )
             if _is_closed(event)
             else event
@@ -391,20 +320,20 @@ class Vault:
     def signals_shown(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """The same for signals."""
         return [
-            msgspec.structs.replace(signal, payload=self._seen(signal.payload, large=False))
+            msgspec.structs.replace(signal, payload=self._seen(signal.payload, places.of_signal(run_id, signal), large=False))
             if is_sealed(signal.payload)
             else signal
             for signal in signals
         ]
 
-    def _seen(self, data: bytes, *, large: bool, error: bool = False) -> bytes:
+    def _seen(self, data: bytes, place: bytes, *, large: bool, error: bool = False) -> bytes:
         if not is_sealed(data):
             return data
         try:
             found = split(data)
             if found.form == APART and not large and not error:
                 return msgspec.json.encode(f"<{size_of(data)} bytes, kept apart>")
-            return self.open(data)
+            return self.values.open(data, "value", place)
         except HoldfastError as unreadable:
             told = f"<{_why(unreadable)}>"
             return msgspec.json.encode({"type": UNREADABLE, "message": told} if error else told)
@@ -416,13 +345,11 @@ def _why(error: HoldfastError) -> str:
     return str(error)
 
 
-def _unpacked(form: bytes, body: bytes, what: str) -> bytes:
-    if form != PACKED:
-        return body
-    try:
-        return zlib.decompress(body)
-    except zlib.error as error:
-        raise BadData(what=what, why=f"it cannot be decompressed: {error}") from error
+def _place_of_signal(op: c.SignalRun | c.DeliverSignal | c.ReleaseWait) -> bytes:
+    if isinstance(op, c.ReleaseWait):
+        return places.signal(op.run_id, RELEASE, step=op.step)
+    run_id = op.run_id if isinstance(op, c.SignalRun) else ""
+    return places.signal(run_id, op.name, op.wait_id)
 
 
 def _is_closed(event: Event) -> bool:

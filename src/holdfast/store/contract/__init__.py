@@ -49,9 +49,11 @@ from holdfast.store.contract.graphs import (
     Stage,
     Staged,
     StageGraphs,
+    StagePart,
+    SweepStages,
 )
-from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
-from holdfast.store.contract.keys import NeedKey, OfferedKey, Rotated, RotateKey
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease, Prepared
+from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, Rotated, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     CompleteLeases,
@@ -69,6 +71,7 @@ from holdfast.store.contract.leases import (
 from holdfast.store.contract.payloads import (
     ENCRYPTION,
     HALF_COPIED,
+    SEALED,
     Change,
     CopyPayloads,
     Doomed,
@@ -102,10 +105,13 @@ from holdfast.store.contract.runs import (
     ReplayRun,
     RequestCancel,
     ResumeRun,
+    SealStore,
+    SetAside,
     SetLane,
     SignalRun,
     Started,
     StartRuns,
+    UnsealStore,
 )
 from holdfast.store.contract.schedules import (
     BackfillSchedule,
@@ -124,12 +130,21 @@ from holdfast.store.contract.subscriptions import (
     EventReader,
     MoveCursor,
     ReplayLetters,
+    ResealWebhook,
     SettleDelivery,
     Subscribe,
     SubscriptionTransition,
     Unsubscribe,
 )
-from holdfast.store.contract.waits import BEFORE, BEFORE_TIME, MOST_SIGNALS, WAIT_TOKEN, DeliverSignal, Delivery, ReleaseWait
+from holdfast.store.contract.waits import (
+    BEFORE,
+    MOST_SIGNALS,
+    RELEASABLE,
+    WAIT_TOKEN,
+    DeliverSignal,
+    Delivery,
+    ReleaseWait,
+)
 
 RunTransition = (
     StartRuns
@@ -146,14 +161,17 @@ RunTransition = (
     | ReplayRun
     | Prune
     | SetLane
+    | SetAside
     | ImportRun
     | BeginCopy
     | CopyRuns
     | EndCopy
+    | SealStore
+    | UnsealStore
 )
 BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
 PayloadTransition = CopyPayloads | Reseal | Forget | SaveRetention | RemoveRetention | TakeUpkeep | EndUpkeep | SaveSetting
-KeyTransition = NeedKey | RotateKey
+KeyTransition = NeedKey | RotateKey | ResealKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
 ScheduleTransition = (
     SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
@@ -212,6 +230,10 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
     def take_slot(self) -> int:
         """Take a place by which others can see that this process lives."""
 
+    def keep_slot(self, slot: int) -> bool:
+        """Restore a lost place. Return whether others can see by it that this process lives; while they cannot, the worker beats
+        more often. Cheap."""
+
     def free_slot(self, slot: int) -> None:
         """Give the place back."""
 
@@ -221,10 +243,11 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
 
 __all__ = [
     "BEFORE",
-    "BEFORE_TIME",
     "ENCRYPTION",
     "HALF_COPIED",
     "MOST_SIGNALS",
+    "RELEASABLE",
+    "SEALED",
     "WAIT_TOKEN",
     "Advance",
     "Advanced",
@@ -294,6 +317,7 @@ __all__ = [
     "OpenSession",
     "OverrideRun",
     "PauseSchedule",
+    "Prepared",
     "Prune",
     "PruneFlows",
     "PruneGraphs",
@@ -311,7 +335,9 @@ __all__ = [
     "ReplayRun",
     "RequestCancel",
     "Reseal",
+    "ResealKey",
     "ResealMember",
+    "ResealWebhook",
     "Reserve",
     "ResetBudget",
     "ResumeRun",
@@ -321,6 +347,8 @@ __all__ = [
     "Rotated",
     "SaveRetention",
     "SaveSetting",
+    "SealStore",
+    "SetAside",
     "SetBudget",
     "SetLane",
     "SetPriority",
@@ -334,6 +362,7 @@ __all__ = [
     "Spent",
     "Stage",
     "StageGraphs",
+    "StagePart",
     "Staged",
     "StartRuns",
     "Started",
@@ -341,9 +370,11 @@ __all__ = [
     "StoredFrame",
     "StreamReader",
     "Subscribe",
+    "SweepStages",
     "TakeUpkeep",
     "Transition",
     "TriggerSchedule",
+    "UnsealStore",
     "Unsubscribe",
     "UpdateGate",
     "Upkeep",

@@ -48,9 +48,11 @@ class ObserveFlowStep(msgspec.Struct, kw_only=True):
 
 
 class WakeFlows(msgspec.Struct):
-    """Resume the flows whose timers are due, and cancel the waiting ones that were asked to stop. Answers FlowsWoken."""
+    """Resume the flows whose timers are due, and cancel the waiting ones that were asked to stop: of a namespace, or of all.
+    Answers FlowsWoken."""
 
     limit: int = 500
+    namespace: str | None = None
 
 
 class FlowsWoken(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,12 +14,13 @@ from holdfast.core.graphs.records import (
     Group,
     Member,
     MemberState,
+    NewMember,
     Patch,
     Whole,
 )
 from holdfast.core.records import NewRun, Run
-from holdfast.store.contract.growing import Compose, ExtendGraph, Lease
-from holdfast.store.contract.runs import Started
+from holdfast.store.contract.growing import Compose, ExtendGraph, Lease, Prepared
+from holdfast.store.contract.runs import ReplayRun, Started
 
 
 class Stage(msgspec.Struct, kw_only=True):
@@ -30,6 +31,29 @@ class Stage(msgspec.Struct, kw_only=True):
     name: str
     fingerprint: str
     patch: Patch
+
+
+class StagePart(msgspec.Struct, kw_only=True):
+    """Write the next members of a stage, which nobody sees before StageGraphs or ExtendGraph makes them visible. Answers how many
+    members the stage has then: if it had more or fewer than ``written``, nothing is written. The same stage can be gone on with
+    by another process. ``extends`` is the graph that is to be extended, ``outside`` those of its members that the new ones wait
+    for. Raises GraphNotFound, GraphBusy, MemberExists, MemberElsewhere."""
+
+    stage_id: str
+    namespace: str
+    members: Sequence[tuple[str, NewMember]]
+    """The new members, each with the id of its graph."""
+    written: int
+    extends: str | None = None
+    outside: Sequence[str] = ()
+
+
+class SweepStages(msgspec.Struct):
+    """Delete some rows of a stage that was given up, or of a graph that was pruned: of this one, or of the first there is. With
+    ``give_up`` this stage is given up now. Answers whether there was anything to delete."""
+
+    stage_id: str | None = None
+    give_up: bool = False
 
 
 class Born(msgspec.Struct):
@@ -49,19 +73,24 @@ class Staged(msgspec.Struct):
 
 class StageGraphs(msgspec.Struct, kw_only=True):
     """Start graphs, all or none. Answers list[Staged]. The same id with the same structure is the same graph. Raises GraphExists,
-    MemberExists, MemberNotFound, SelfEdge, EdgeExists, GraphCycle, EdgeAcrossNamespaces, BadGraph, LaneDraining."""
+    MemberExists, MemberNotFound, SelfEdge, EdgeExists, GraphCycle, EdgeAcrossNamespaces, BadGraph, LaneDraining, GraphBusy."""
 
     stages: Sequence[Stage]
     compose: Compose
     lease: Lease | None = None
+    prepared: Prepared | None = None
+    """The members of the graphs, where they are too many for one transaction: then the patches are empty. Raises GraphChanged
+    when the stage is not whole."""
 
 
 class SettleGraphs(msgspec.Struct, kw_only=True):
-    """Do what the ends of members lead to, and go on with cancels: at most so many of them. Answers Settled."""
+    """Do what the ends of members lead to, and go on with what was left over: at most so many of them. News of graphs that are to
+    be left alone (``without``) stay. A graph with a damaged row is left alone, and named in the answer. Answers Settled."""
 
     compose: Compose
     lease: Lease | None = None
     limit: int = 2000
+    without: Collection[str] = ()
 
 
 class Settled(msgspec.Struct):
@@ -83,15 +112,16 @@ class CancelGraph(msgspec.Struct, kw_only=True):
 
 
 class ReplayMember(msgspec.Struct, kw_only=True):
-    """Let a member that has ended end anew, with those for which it was skipped, and all that were skipped because of it.
-    ``voids`` says of each run that may have to be replayed which of its events no longer count. Answers Staged. Raises
-    GraphNotFound, MemberNotFound, RunNotFinished, GraphFinished, GraphChanged when a run is to be replayed that is not in
-    ``voids``."""
+    """Let a member that has ended end anew, and all that were skipped because of it wait again: in this transaction, or in parts
+    that SettleGraphs continues. ``roots`` are the names of the members that are put back to work for that (``replay_roots``), or
+    some of them; ``replays`` says how each of their runs is replayed. Answers Staged. Raises GraphNotFound, MemberNotFound,
+    RunNotFinished, RunChanged, GraphFinished, GraphChanged when a root has not ended or its run is not in ``replays``."""
 
     graph_id: str
     namespace: str
     name: str
-    voids: Mapping[str, Sequence[int]]
+    roots: Sequence[str]
+    replays: Mapping[str, ReplayRun]
     compose: Compose
     lease: Lease | None = None
 
@@ -121,7 +151,8 @@ class ImportGraph(msgspec.Struct):
 
 
 GraphTransition = (
-    StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember | ImportGraph
+    StagePart | SweepStages | StageGraphs | ExtendGraph | SettleGraphs | CancelGraph | ReplayMember | PruneGraphs | ResealMember
+    | ImportGraph
 )  # fmt: skip
 
 

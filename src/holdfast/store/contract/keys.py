@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.tokens import Reveal, in_clear
+
 
 class OfferedKey(msgspec.Struct, frozen=True):
-    """A key to be taken if there is none yet. Who rolls the dice brings it; the store keeps the first."""
+    """A key to be taken if there is none yet. The caller makes it, and seals its secret; the store keeps the first."""
 
     kid: str
     secret: bytes
@@ -27,6 +29,20 @@ class RotateKey(msgspec.Struct):
 
     key: OfferedKey
     grace: int
+    reveal: Reveal = in_clear
+    """Opens the secrets of two keys of one name, to see whether they are the same."""
+
+
+class ResealKey(msgspec.Struct):
+    """Put the secret of a signing key into another seal. One that has changed meanwhile stays as it is. Answers whether it was
+    changed."""
+
+    kid: str
+    old: bytes
+    new: bytes
+
+    def __repr__(self) -> str:
+        return f"<new seal of key {self.kid}>"
 
 
 class Rotated(msgspec.Struct):

@@ -74,8 +74,9 @@ class EndUpkeep(msgspec.Struct):
     pause: int
 
 
-ENCRYPTION, HALF_COPIED = "encryption", "half_copied"
-"""The settings of a database that is encrypted, and of one into which a copy has not come to its end."""
+ENCRYPTION, HALF_COPIED, SEALED = "encryption", "half_copied", "sealed"
+"""The settings of a database that is encrypted, of one into which a copy has not come to its end, and of one that takes no
+writes."""
 
 
 class SaveSetting(msgspec.Struct):

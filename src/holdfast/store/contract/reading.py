@@ -20,6 +20,7 @@ from holdfast.core.records import (
     Retention,
     Route,
     Run,
+    Seal,
     Session,
     Signal,
     Wait,
@@ -57,6 +58,8 @@ class Glance(msgspec.Struct):
     generation: int
     revision: int
     cancel_reason: str | None
+    cancelled_at: int | None
+    """When the run was asked to stop: the instant of its deadline, if that was the reason."""
     signals: list[Signal]
     """Those that no wait has taken, oldest first."""
 
@@ -104,16 +107,18 @@ class Hints(msgspec.Struct):
 
 
 class News(msgspec.Struct):
-    """The end of a member that its graph has not heard of."""
+    """The end of a member that its graph has not heard of. With a *place* the graph has begun to hear of it: the dependents up to
+    that one, in the order of their ids, are settled."""
 
     run_id: str
     status: str
     result: bytes | None = None
+    place: str | None = None
 
 
 class Look(msgspec.Struct):
     """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules, managed flows, attempts of
-    tasks, and news for graphs."""
+    tasks, news for graphs, and stages of graphs that were given up."""
 
     work: int | None = None
     deadline: int | None = None
@@ -121,11 +126,12 @@ class Look(msgspec.Struct):
     flow: int | None = None
     attempt: int | None = None
     graph: int | None = None
+    stage: int | None = None
 
     @property
     def at(self) -> int | None:
         """The first of them that time brings."""
-        times = (self.work, self.deadline, self.schedule, self.flow, self.attempt)
+        times = (self.work, self.deadline, self.schedule, self.flow, self.attempt, self.stage)
         return min((time for time in times if time is not None), default=None)
 
 
@@ -159,15 +165,20 @@ class Reader(Protocol):
     def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
         """The same for several runs."""
 
-    def waits(self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100) -> list[Wait]:
-        """The waits of a run, oldest first, open and closed; without a run, the open ones of all runs that live. Of these, only
-        those that need a person, if so asked."""
+    def waits(
+        self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100, namespace: str | None = None
+    ) -> list[Wait]:
+        """The waits of a run, oldest first, open and closed; without a run, the open ones of all runs that live, or of those of
+        a namespace. Of these, only those that need a person, if so asked."""
 
     def wait(self, wait_id: str) -> Wait | None:
         """The wait that was handed out under that id, or None."""
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         """The children of a run, in order; of these steps only, if given."""
+
+    def open_children(self, run_id: str, limit: int) -> list[str]:
+        """The ids of children that have not ended and must end before their parent does."""
 
     def tags(self, run_id: str) -> dict[str, str]:
         """The tags of a run."""
@@ -253,6 +264,9 @@ class Reader(Protocol):
     def is_half_copied(self) -> bool:
         """Whether a copy into this store has begun and not ended."""
 
+    def seal(self) -> Seal | None:
+        """Why this store takes no writes; None when it takes them."""
+
     def payload(self, digest: bytes) -> Payload | None:
         """A value that is kept apart, with all its parts; None when there is none."""
 
@@ -287,7 +301,11 @@ class Reader(Protocol):
         """The finished trees whose roots ended from *since* on and before *before*, the oldest first."""
 
     def check(self, progress: Checked | None = None) -> list[str]:
-        """Every law that does not hold, in words. Empty is good. *progress* is told of each that was looked at."""
+        """Every damaged row, and every law that does not hold, in words. Empty is good. *progress* is told of each law that was
+        looked at."""
+
+    def damaged_values(self) -> list[str]:
+        """Every value of a user that is neither sealed nor JSON, in words: what to ask where the codec is that of JSON."""
 
     def facts(self) -> dict[str, object]:
         """What `doctor` shows: versions, settings, sizes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from holdfast.core.records import (
     NewRun,
     Payload,
     Run,
+    Seal,
     Session,
     Signal,
     Spending,
@@ -25,6 +26,7 @@ from holdfast.core.records import (
 )
 from holdfast.core.status import Status
 from holdfast.core.streams import Output
+from holdfast.errors import RowDamaged
 from holdfast.store.contract.gates import GateMove
 from holdfast.store.contract.growing import ExtendGraph
 from holdfast.store.contract.waits import MOST_SIGNALS
@@ -57,7 +59,7 @@ class GatherStart(msgspec.Struct, kw_only=True):
     quiet: int
     longest: int
     size: int | None = None
-    merge: Callable[[bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
+    merge: Callable[[str, bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
     """Makes the new input of the one that is there; it may be sealed, and so may what comes of it."""
 
 
@@ -88,6 +90,8 @@ class Advance(msgspec.Struct, kw_only=True):
     body: Callable[[Any], bytes] | None = None
     signals: Sequence[tuple[str, str, bytes, str]] = ()
     cancels: Sequence[tuple[str, str]] = ()
+    child_cancels: Sequence[str] = ()
+    """The reasons for which it cancels its open children; those that are left when their parent ends are not cancelled."""
     opened: Sequence[Wait] = ()
     reopened: Sequence[str] = ()
     escalated: Sequence[str] = ()
@@ -167,11 +171,12 @@ class Beat(msgspec.Struct):
 
 class EndSession(msgspec.Struct):
     """Free all that a session held and forget it. ``crashed`` counts against runs that made no progress; past ``limit`` such
-    crashes a run is stuck. Answers the ids of the runs that were freed."""
+    crashes a run is stuck. Without a limit that of the session itself holds, whoever ends it. Answers the ids of the runs that
+    were freed."""
 
     session_id: str
     crashed: bool
-    limit: int = 5
+    limit: int | None = None
 
 
 class ExpireRuns(msgspec.Struct):
@@ -210,11 +215,21 @@ class ResumeRun(msgspec.Struct):
 
 
 class ReplayRun(msgspec.Struct):
-    """Put a finished run back to work, with ``void`` naming the events that no longer count. Raises RunNotFound,
-    RunNotFinished, NotReclaimable."""
+    """Put a finished run back to work, and the ``children`` that have ended with it. ``void`` names the events that no longer
+    count, ``seen`` the last event that this was decided by, ``detach`` the steps whose children no longer belong to them.
+    Raises RunNotFound, RunNotFinished, RunChanged, NotReclaimable."""
 
     run_id: str
     void: Sequence[int]
+    seen: int | None = None
+    children: Sequence[ReplayRun] = ()
+    detach: Sequence[str] = ()
+
+    def runs(self) -> Iterator[str]:
+        """Yield the runs that are replayed, this one first."""
+        yield self.run_id
+        for child in self.children:
+            yield from child.runs()
 
 
 class Prune(msgspec.Struct):
@@ -242,6 +257,13 @@ class SetLane(msgspec.Struct):
     lane: Lane
 
 
+class SetAside(msgspec.Struct):
+    """Keep damaged rows from holding anything else up: a run becomes stuck, a schedule is paused, a flow is woken no more.
+    Answers how many rows were not aside before."""
+
+    damages: Sequence[RowDamaged]
+
+
 class ImportRun(msgspec.Struct):
     """Write a run and its history as they were elsewhere. Answers None. Raises RunExists."""
 
@@ -260,6 +282,8 @@ class BeginCopy(msgspec.Struct):
 
     lanes: Sequence[Lane]
     standing: dict[str, list[list[Cell]]] = {}
+    copy_id: str = ""
+    """What the seal of the source calls this copy."""
 
 
 class CopyRuns(msgspec.Struct):
@@ -269,4 +293,18 @@ class CopyRuns(msgspec.Struct):
 
 
 class EndCopy(msgspec.Struct):
-    """All is here: be half-copied no more. Answers None."""
+    """All is here: be half-copied no more, and take no writes if there is a ``seal``. Answers None."""
+
+    seal: Seal | None = None
+
+
+class SealStore(msgspec.Struct):
+    """Take no writes from now on, whichever process makes them, if ``check`` returns true. No transaction can write while it is
+    called, and all can read. Answers what it returned."""
+
+    seal: Seal
+    check: Callable[[], bool]
+
+
+class UnsealStore(msgspec.Struct):
+    """Take writes again. Answers the seal; None if there was none."""

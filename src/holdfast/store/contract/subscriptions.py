@@ -58,9 +58,11 @@ class Consumed(msgspec.Struct):
 
 
 class ClaimWebhooks(msgspec.Struct):
-    """Let a session deliver all webhooks that nobody delivers. Answers the names of all that are now its own."""
+    """Let a session deliver the webhooks that nobody delivers: those of *names*, or all. Answers the names of all that are now
+    its own."""
 
     session_id: str
+    names: tuple[str, ...] | None = None
 
 
 class SettleDelivery(msgspec.Struct):
@@ -84,7 +86,21 @@ class ReplayLetters(msgspec.Struct):
     name: str
 
 
-SubscriptionTransition = Subscribe | Unsubscribe | MoveCursor | Consume | ClaimWebhooks | SettleDelivery | ReplayLetters
+class ResealWebhook(msgspec.Struct):
+    """Put the secret of a webhook into another seal. One that has changed meanwhile stays as it is. Answers whether it was
+    changed."""
+
+    name: str
+    old: str
+    new: str
+
+    def __repr__(self) -> str:
+        return f"<new seal of webhook {self.name}>"
+
+
+SubscriptionTransition = (
+    Subscribe | Unsubscribe | MoveCursor | Consume | ClaimWebhooks | SettleDelivery | ReplayLetters | ResealWebhook
+)
 
 
 class EventReader(Protocol):

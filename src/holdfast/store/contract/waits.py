@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.records import Payload
+from holdfast.core.records import CHILDREN_END, Payload
+from holdfast.core.tokens import Reveal, in_clear
 
 MOST_SIGNALS = 10_000
 """How many signals a run may have had, unless told otherwise."""
@@ -36,6 +37,8 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
     source: str | None = None
     limit: int = MOST_SIGNALS
     payloads: Sequence[Payload] = ()
+    reveal: Reveal = in_clear
+    """Opens the secret of the key that the token names."""
 
     def __repr__(self) -> str:
         return f"<signal {self.name!r} to the wait {self.wait_id}>"
@@ -44,8 +47,8 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
 BEFORE = ""
 """The step at which a run is that has not begun."""
 
-BEFORE_TIME = ("timer", "retry")
-"""The kinds of waits that end at their time, unless somebody lets them go before it."""
+RELEASABLE = ("timer", "retry", CHILDREN_END)
+"""The kinds of waits that an operator can release although they have no row of their own."""
 
 
 class ReleaseWait(msgspec.Struct, kw_only=True):

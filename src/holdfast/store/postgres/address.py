@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from holdfast.core.redaction import redacted, unquoted
 from holdfast.errors import BadUrl
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
@@ -25,7 +26,6 @@ DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-_SECRET = re.compile(r"(//[^:/@\s]*):[^@/\s]*@|(password=)[^&\s]*", re.IGNORECASE)
 _FLAGS = {"on": True, "1": True, "true": True, "yes": True, "off": False, "0": False, "false": False, "no": False}
 
 
@@ -81,11 +81,8 @@ def _conninfo(url: str) -> str:
         given = conninfo_to_dict(url)
         if not re.fullmatch(r"[\d,]*", str(given.get("port") or "")):
             raise BadUrl(url=redacted(url), why="a port is a number")
+        if "@" in str(given.get("host") or ""):
+            raise BadUrl(url=redacted(url), why="in a password, @ is written %40")
         return make_conninfo("", **{**DEFAULTS, **given})
     except ProgrammingError as error:
-        raise BadUrl(url=redacted(url), why=redacted(str(error).strip())) from None
-
-
-def redacted(text: str) -> str:
-    """Return *text* without passwords."""
-    return _SECRET.sub(lambda found: f"{found[1]}@" if found[1] else f"{found[2]}***", text)
+        raise BadUrl(url=redacted(url), why=unquoted(redacted(str(error).strip()))) from None

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import pq
 from psycopg.rows import dict_row
 
-from holdfast.core.records import Route
-from holdfast.errors import BadOption
+from holdfast.core.records import Route, Seal
+from holdfast.errors import BadOption, RowDamaged
 from holdfast.store.borrowing import ASYNCHRONOUS, OnLoop, is_asynchronous, unwrapped
 from holdfast.store.contract import Hints, News
 from holdfast.store.postgres import arrays
@@ -18,9 +18,11 @@ from holdfast.store.postgres.sql import CHANNEL, NUMBERED, SQL, as_list
 from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
 from holdfast.store.postgres.trouble import Again, Lost, translated
 from holdfast.store.reading import route_values
+from holdfast.store.soundness import checked, sifted
 
 T = TypeVar("T")
 SAVEPOINT = "holdfast_start"
+_OURS = "only runs are started in the transaction of a caller"
 ACCEPTED = "a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy over one of them"
 _THERE = "SELECT to_regclass('holdfast.setting') AS ours, current_database() AS name"
 
@@ -155,7 +157,10 @@ class BorrowedTransaction:
             self._do(self._driver.say, f"SELECT pg_notify('{CHANNEL}', '')")
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        return self._do(self._driver.rows, query, values)
+        return checked(SQL[query], self._do(self._driver.rows, query, values), values)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sifted(SQL[query], self._do(self._driver.rows, query, values), values)
 
     def change(self, query: str, **values: object) -> int:
         return self._do(self._driver.change, query, values)
@@ -180,6 +185,15 @@ class BorrowedTransaction:
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         raise BadOption(option="connection", why="a step has no part in the transaction of a caller")
+
+    def lock_tables(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def seal(self, seal: Seal) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def unseal(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
 
     def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         try:

@@ -52,7 +52,7 @@ def _question(op: c.Claim | c.ClaimLeases, now: int) -> dict[str, object]:
 def claim(tx: PostgresTransaction, op: c.Claim) -> c.Claimed:
     """Lease ready runs to a session, best rank first, within the limits of their lanes."""
     routes = {"route_ids": Numbers(number for number, _ in op.routes), "lanes": Texts(lane for _, lane in op.routes)}
-    rows = tx.rows("look_and_lock", session_id=op.session_id, now=tx.now, **routes)
+    rows = tx.unchecked("look_and_lock", session_id=op.session_id, now=tx.now, **routes)
     found = rows[0]
     if not found["open"]:
         return c.Claimed()  # it was taken for dead, and what it leased now nobody would ever free

@@ -17,10 +17,10 @@ from psycopg.rows import dict_row
 from holdfast.errors import HoldfastError, StoreReadOnly, StoreUnavailable
 from holdfast.store.postgres import arrays
 from holdfast.store.postgres.address import Address
-from holdfast.store.postgres.guard import GuardedConnection
+from holdfast.store.postgres.guard import CLOSE_LOAN, OPEN_LOAN, SETTLES, GuardedConnection
 from holdfast.store.postgres.quick import Quick, QuickAppend, said
 from holdfast.store.postgres.sql import SQL
-from holdfast.store.postgres.trouble import Lost, NotNow, translated, unreachable
+from holdfast.store.postgres.trouble import Ended, Lost, NotNow, translated, unreachable
 
 T = TypeVar("T")
 OLDEST = 140000
@@ -65,10 +65,12 @@ class Connection:
 
     def _meet(self) -> None:
         """See who is at the other end."""
-        self._cursor = self.raw.cursor(binary=True, row_factory=dict_row)
+        self._cursor = psycopg.Cursor(self.raw, row_factory=dict_row)  # not a cursor of user code
+        self._cursor.format = pq.Format.BINARY
         self._quick: Quick | None = None
+        self._lends: bool = False
         arrays.register(self._cursor.adapters)
-        self._script = self.raw.cursor()
+        self._script = psycopg.Cursor(self.raw)
         self.version = self.raw.info.server_version
         if self.version < OLDEST:
             raise StoreUnavailable(
@@ -153,6 +155,15 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
+    def as_text(self, query: str, values: dict[str, int]) -> str:
+        """Return a named query, with numbers for values, as a statement that can travel with others in one message."""
+        if self._quick is None:
+            return SQL[query] % values
+        try:
+            return self._quick.as_text(query, values)
+        except psycopg.Error as error:
+            self.fail(error)
+
     def many(self, sql: str, values: Sequence[dict[str, object]]) -> int:
         """Execute once per set of values, without waiting in between, and return how many rows changed in all."""
         try:
@@ -181,14 +192,15 @@ class Connection:
         except psycopg.Error as error:
             self.fail(error)
 
-    def begin(self) -> str:
-        """Begin a transaction and return its number, by which its end can be asked for."""
-        begun = self.say("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT CAST(pg_current_xact_id() AS TEXT)")
-        return str(begun.get_value(0, 0), "utf-8")
+    def begin(self, *, lends: bool = False) -> None:
+        """Begin a transaction. One that *lends* the connection to user code is committed by ``commit`` and by nothing else."""
+        self._lends = lends
+        self.say("BEGIN ISOLATION LEVEL READ COMMITTED" + (f"; {OPEN_LOAN}" if lends else ""))
 
     def commit(self, *, also: str = "") -> None:
-        """Commit, together with a last statement."""
-        if self.say(f"{also}; COMMIT" if also else "COMMIT").command_status != b"COMMIT":
+        """Commit, together with the last statements."""
+        statements = [CLOSE_LOAN if self._lends else "", also, "COMMIT"]
+        if self.say("; ".join(filter(None, statements))).command_status != b"COMMIT":
             self.script("ROLLBACK")  # so that the driver hears of it
             raise HoldfastError(reason="the transaction was rolled back because of an error that was passed over")
 
@@ -202,16 +214,28 @@ class Connection:
             return
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection."""
+        """Call a user's function with the driver's own connection. Raises Lost when the connection has ended meanwhile, and Ended
+        when only the transaction has."""
         try:
-            return self.raw.call(body)
+            result = self.raw.call(body)
+        except Ended:
+            self.close()
+            raise
         except Exception as error:
-            if self.raw.closed:
-                raise Lost(str(error)) from error
+            self._lose_if_ended(error)
             raise
         finally:
             if self._quick is not None:
                 self._quick.forget()
+        self._lose_if_ended(None)
+        return result
+
+    def _lose_if_ended(self, error: Exception | None) -> None:
+        if self.raw.closed:
+            raise Lost(str(error or "the connection was closed")) from error
+        if self.raw.info.transaction_status == pq.TransactionStatus.IDLE:
+            self.close()
+            raise Ended(SETTLES) from error
 
     def fail(self, error: psycopg.Error) -> NoReturn:
         """Raise our error for theirs."""
@@ -223,7 +247,7 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the server."""
-        self.raw.close()
+        self.raw.release()
 
     def abandon(self) -> None:
         """In a forked child: let go of the socket without a word, for the words would be the parent's."""

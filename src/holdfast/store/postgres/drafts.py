@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.core.records import Route, Spending
 from holdfast.core.status import FINAL, Status
+from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
@@ -70,8 +71,8 @@ LINES: Kinds = {
 
 
 _RICH = attrgetter(
-    "body", "children", "fanouts", "signals", "cancels", "had_children", "gates", "scheduled", "payloads", "grows",
-    "settles", "settles_all", "demands",
+    "body", "children", "fanouts", "signals", "cancels", "child_cancels", "had_children", "gates", "scheduled", "payloads",
+    "grows", "settles", "settles_all", "demands",
 )  # fmt: skip
 """What makes an advance more than a few lines and a place."""
 
@@ -124,6 +125,9 @@ class Draft:
         if query == "may_lease_at_birth":  # the write itself asks
             return [{"limited": False}]
         raise NotSimple(query)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return self.rows(query, **values), []
 
     def change(self, query: str, **values: object) -> int:
         if not self.head and query in HEADS:

@@ -61,6 +61,8 @@ class Messenger:
         self.name = f"{_lot.getrandbits(64):016x}"
         """What we announce ourselves with, so as not to hear ourselves."""
         self.slots: set[int] = set()
+        self._locked: set[int] = set()
+        """Those of them that the current connection has locked."""
         self.listens = False
         self._closed = False
         self._heard = self._untold = False
@@ -115,13 +117,23 @@ class Messenger:
         self._do(lock, START_PATIENCE)
         return slot if slot in self.slots else -1
 
+    def keep_slot(self, slot: int) -> bool:
+        """Return whether a place of ours is locked. If not, lock it soon: the server may have kept the lock of a lost connection
+        for longer than it took to connect again."""
+        if slot not in self.slots or slot in self._locked:
+            return True
+        if self._db is not None and not self._jobs:
+            self._jobs.append((lambda db: self._lock(db, slot), threading.Event()))
+            self._ring()
+        return False
+
     def free_slot(self, slot: int) -> None:
         """Unlock it."""
         if slot not in self.slots:
             return
         self.slots.discard(slot)
         if self._db is not None:
-            self._do(lambda db: db.rows(_UNLOCK, _key(slot)), FREE_PATIENCE)
+            self._do(lambda db: self._unlock(db, slot), FREE_PATIENCE)
 
     def close(self) -> None:
         """Tell what is still to be told, and go."""
@@ -181,6 +193,7 @@ class Messenger:
                 except (Lost, NotNow, HoldfastError, psycopg.Error, OSError) as error:
                     self._warn(error)
                 self._db, self.listens = None, False
+                self._locked.clear()
                 self._heard = True  # whatever was said meanwhile was not heard
                 self._begun.set()
                 if not self._closed:
@@ -202,6 +215,7 @@ class Messenger:
                 db.script(_LIGHTLY)
             if self._address.notify and db.direct:
                 db.script(f"LISTEN {CHANNEL}")
+            self._locked.clear()
             for slot in set(self.slots) if db.direct else ():
                 self._lock(db, slot)
         except BaseException:
@@ -264,8 +278,15 @@ class Messenger:
         elif touched[0] == self.session_id:
             self._call(touched[1])
 
+    def _unlock(self, db: Connection, slot: int) -> None:
+        self._locked.discard(slot)
+        db.rows(_UNLOCK, _key(slot))
+
     def _lock(self, db: Connection, slot: int) -> bool:
-        return bool(db.rows(_LOCK, _key(slot))[0]["locked"])
+        """Lock a place, once: the server counts locks that a connection takes several times."""
+        if slot not in self._locked and db.rows(_LOCK, _key(slot))[0]["locked"]:
+            self._locked.add(slot)
+        return slot in self._locked
 
 
 def _nobody(run_id: str | None) -> None:

@@ -88,6 +88,12 @@ class Quick:
             raise _error(result)
         return result.command_tuples or 0
 
+    def as_text(self, query: str, values: Mapping[str, int]) -> str:
+        """Return it, with numbers for values, as a statement that can travel with others in one message."""
+        name, names, _ = self._prepared.get(query) or self._prepare(query)
+        given = ", ".join(str(int(values[one])) for one in names)
+        return f"EXECUTE {name.decode()}({given})"
+
     def forget(self) -> None:
         """The driver has let the server forget all it was told to remember, or may have. In a transaction that would be too late
         to find out."""
@@ -114,7 +120,7 @@ class Quick:
         name = f"holdfast_{query}_{self._forgotten}".encode()
         result = self._raw.pgconn.prepare(name, sql.encode())
         if result.status != pq.ExecStatus.COMMAND_OK:
-            raise error_from_result(result)
+            raise _error(result)
         self._prepared[query] = (name, names, [pq.Format.BINARY] * len(names))
         return self._prepared[query]
 
@@ -176,5 +182,5 @@ class QuickAppend:
     def _prepare(self) -> None:
         result = self._raw.pgconn.prepare(_NAME, _SQL, [oid for oid, _ in _KINDS.values()])
         if result.status != pq.ExecStatus.COMMAND_OK:
-            raise error_from_result(result)
+            raise _error(result)
         self._prepared = True

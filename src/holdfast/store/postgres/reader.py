@@ -9,20 +9,23 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable
+from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable, WriteConflict
 from holdfast.store import contract as c
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Checked
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list, spelled
-from holdfast.store.postgres.trouble import UNSENDABLE, Again, Lost, NotNow, in_our_words
+from holdfast.store.postgres.trouble import UNSENDABLE, Again, Conflict, Lost, NotNow, in_our_words
 from holdfast.store.reading import RowReader
 
 T = TypeVar("T")
 
 PATIENCE = 30.0
 """Seconds for which a lost connection is sought to be made anew before somebody is told."""
+
+CONFLICTS = 4
+"""How many tries in which the same row is there already show that no other try will find it gone."""
 
 KEPT = 4
 """How many connections are kept for readers to come."""
@@ -33,16 +36,17 @@ _SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "max_connections
 class PostgresReader(RowReader):
     """What can be asked of a PostgreSQL database, by any thread at any time."""
 
+    _dialect = "postgres"
+    _garbled = psycopg.DataError
+
     def __init__(self, address: Address, clock: Clock) -> None:
         self.address, self.clock = address, clock
+        self.now = clock.now
         self._idle: list[Connection] = []
         self._closed: str | None = None
+        self._reported: set[str] = set()
         self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
         """For each session, up to where knocks were told and counted, and which were told that do not count yet."""
-
-    def now(self) -> int:
-        """The time by which this store lives."""
-        return self.clock.now()
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
@@ -53,7 +57,7 @@ class PostgresReader(RowReader):
 
     def persist(self, attempt: Callable[[], T]) -> T:
         """Make an attempt again and again while the connection is lost or others are in the way, for as long as is decent."""
-        deadline, pause = time.monotonic() + PATIENCE, 0.01
+        deadline, pause, conflicts = time.monotonic() + PATIENCE, 0.01, 0
         while True:
             self._refuse_when_closed()
             try:
@@ -62,14 +66,17 @@ class PostgresReader(RowReader):
                 if time.monotonic() > deadline:
                     raise trouble.story from trouble
             except (Lost, Again) as trouble:
+                conflicts += isinstance(trouble, Conflict)
+                if conflicts >= CONFLICTS:
+                    raise WriteConflict(database=self.address.shown, reason=str(trouble)) from trouble
                 if time.monotonic() > deadline:
                     kind = StoreBusy if isinstance(trouble, Again) else StoreUnavailable
                     raise kind(database=self.address.shown, reason=str(trouble)) from trouble
             time.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, 1.0)
 
-    def _ask(self, sql: str, values: Any = None) -> list[Any]:
-        return self.persist(lambda: self._ask_once(sql, values))
+    def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
+        return self.persist(lambda: self._ask_once(sql, values or None))
 
     def _ask_once(self, sql: str, values: Any) -> list[Any]:
         try:
@@ -100,8 +107,8 @@ class PostgresReader(RowReader):
                 return
             db.close()
 
-    def _rows(self, query: str, **values: object) -> list[Any]:
-        return self._ask(SQL[query], values)
+    def _query(self, query: str) -> str:
+        return SQL[query]
 
     def _spelled(self, sql: str) -> str:
         return spelled(sql)
@@ -121,17 +128,17 @@ class PostgresReader(RowReader):
         return [(row["id"], row["run_id"]) for row in rows]
 
     def next_look(self) -> c.Look:
-        (found,) = self._rows("next_look")
+        (found,) = self._fetch(SQL["next_look"])
         work = [found["wake_at"]]
         if found["rated"]:
             work.append(self._next_admission())
         return c.Look(
             min((time for time in work if time is not None), default=None),
-            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until", "news_at")),
+            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until", "news_at", "stage_at")),
         )
 
     def check(self, progress: Checked | None = None) -> list[str]:
-        return self._broken_laws(progress)
+        return self._damage_found() + self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
         asked = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)
@@ -140,7 +147,8 @@ class PostgresReader(RowReader):
         )
         (schema,) = self._ask("SELECT MAX(number) AS schema FROM holdfast.migration")
         lossy = [name for name in ("fsync", "synchronous_commit", "full_page_writes") if found[name] == "off"]
-        warning = {"warning": f"a crash of the server may lose what was committed: {', '.join(lossy)} off"} if lossy else {}
+        text = f"a crash of the server may lose what was committed: {', '.join(lossy)} off"
+        warning = {"warnings": [text]} if lossy else {}
         return {"database": self.address.shown, "driver": f"psycopg {psycopg.__version__}", **found, **schema, **warning}
 
     def close(self) -> None:

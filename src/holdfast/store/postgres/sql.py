@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 def spelled(sql: str) -> str:
     """Write *sql* as psycopg wants it."""
-    return _PARAMETER.sub(r"%(\1)s", queries.with_inputs(sql, "postgres").replace("%", "%%"))
+    return _PARAMETER.sub(r"%(\1)s", queries.in_dialect(sql, "postgres").replace("%", "%%"))
 
 
 SQL = {name: spelled(text) for name, text in queries.load("postgres").items()}

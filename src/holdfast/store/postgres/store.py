@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ import msgspec
 import psycopg
 
 from holdfast.core.records import NewRun, Route, Session
-from holdfast.errors import EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
+from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock
@@ -26,11 +27,13 @@ from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.drafts import Draft, draft, found_again, lanes_that_refused, write_alone
 from holdfast.store.postgres.letters import Letter, Teller, leave, left, letter
+from holdfast.store.postgres.markers import CommitMarkers, delete_old
 from holdfast.store.postgres.messenger import SPACE, Messenger
 from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
-from holdfast.store.postgres.trouble import UNSENDABLE, Again, Lost, in_our_words
+from holdfast.store.postgres.trouble import UNSENDABLE, Again, Ended, Lost, in_our_words
 from holdfast.store.postgres.writing import Attempt, Unsettled
+from holdfast.store.soundness import instants
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -47,15 +50,19 @@ SEEN = 0.1
 REMEMBERED = 10_000
 """How many answers are kept for callers who were told that the store is in trouble, and may ask again."""
 
+LOSSES = 5
+"""How many lost connections in a row show that the user code of a transition ends them itself."""
+
+_LOSES = f"the connection was lost {LOSSES} times in a row while it ran: it must not end its connection or transaction"
 _TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start = %(since)s"
-_OUTCOME = "SELECT pg_xact_status(CAST(%(number)s AS xid8)) AS outcome"
 
 
 class Doubt(NamedTuple):
-    """What was on its way when the connection was lost: a statement, or the commit of a transaction."""
+    """What was on its way when the connection was lost: a statement, which its own rows tell of, or the commit of a transaction,
+    which its marker tells of."""
 
     drafts: list[Draft]
-    number: str = ""
+    marker: int | None = None
     answers: Sequence[tuple[c.Transition, Any]] = ()
     hints: c.Hints | None = None
     letter: Letter | None = None
@@ -80,10 +87,13 @@ class PostgresStore(PostgresReader):
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         self._messenger = Messenger(self.address)
         self._doubt: Doubt | None = None
+        self._markers = CommitMarkers()
         self._hopeful = False
         """Whether the last of those who lease runs found any, or something was heard since: then the next does not look first."""
         self._settled: dict[int, tuple[c.Transition, Any]] = {}
-        self._missing: dict[int, float] = {}
+        self._losses: Counter[int] = Counter()
+        """How often the connection was lost after user code of a transition was called, by the identity of the transition."""
+        self._missing: dict[int, tuple[int, float]] = {}
         self._seen_slots: tuple[float, frozenset[int]] = (-SEEN, frozenset())
         self._writer, self.identity = migrate.open_writer(self._connect, codec, create=create)
         try:
@@ -98,8 +108,9 @@ class PostgresStore(PostgresReader):
     def _begin_where_others_ended(self) -> None:
         if isinstance(self.clock, DatabaseClock):
             self.clock.measure(self._writer, times=3)
+        delete_old(self._writer, self.now())
         newest = self._writer.rows(SQL["newest"])[0]
-        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
+        self.clock.not_before(max(instants(newest[name] for name in ("event_at", "run_at", "beat_at")), default=0))
 
     # Writing
 
@@ -113,17 +124,20 @@ class PostgresStore(PostgresReader):
                 return self._answered(batch)
             except (StoreError, EngineClosed, MemoryError):
                 raise
-            except Exception:
+            except Exception as error:
                 if len(batch) == 1:
-                    raise
+                    return [self._apply_around_damage(batch[0], error)]
             return [self._alone(op) for op in batch]
 
+    def _only(self, op: c.Transition) -> Any:
+        return self._answered([op])[0]
+
     def _alone(self, op: c.Transition) -> Any:
-        """One of a batch is faulty in an unforeseen way: find out which, so that the others are not harmed."""
+        """One of a batch is faulty, or meets a damaged row: find out which, so that the others are not harmed."""
         try:
-            return self._answered([op])[0]
+            return self._only(op)
         except Exception as error:
-            return error
+            return self._answer_to(op, error)
 
     def _answered(self, batch: Sequence[c.Transition]) -> list[Any]:
         try:
@@ -133,6 +147,8 @@ class PostgresStore(PostgresReader):
             raise
         except UNSENDABLE as error:
             raise in_our_words(error, batch[0]) from error
+        finally:
+            self._losses.clear()
         return [in_our_words(self._settled.pop(id(op))[1], op) for op in batch]
 
     def _write(self, ops: Sequence[c.Transition]) -> None:
@@ -149,7 +165,12 @@ class PostgresStore(PostgresReader):
         if simple and self._write_simply(db, simple):
             return
         left = [op for op in ops if id(op) not in self._settled]
-        self._transact(db, Attempt(db, left, now, self._routes, self._limited, drafts=not simple))
+        suspects = [op for op in left if id(op) in self._losses] if self._losses else []
+        for op in suspects:
+            self._transact(db, Attempt(db, [op], now, self._routes, self._limited))
+        left = [op for op in left if id(op) not in self._settled]
+        if left:
+            self._transact(db, Attempt(db, left, now, self._routes, self._limited, drafts=not simple))
 
     def _simple(self, ops: Sequence[c.Transition], now: int) -> list[Draft]:
         """Return the drafts of all of these, if all are one statement together."""
@@ -209,14 +230,21 @@ class PostgresStore(PostgresReader):
         return found is not None
 
     def _transact(self, db: Connection, attempt: Attempt) -> None:
-        number = db.begin()
+        db.begin(lends=attempt.lends)
         try:
             attempt.write()
             answers = [(op, attempt.answers[place]) for place, op in enumerate(attempt.ops)]
             if attempt.undone:
                 db.rollback()
             else:
-                self._commit(db, attempt, Doubt([], number, answers, attempt.tx.hints))
+                self._commit(db, attempt, Doubt([], self._markers.new_id(), answers, attempt.tx.hints))
+        except Ended as ended:
+            self._settle([(attempt.called[-1], BadOption(option="transactional step", why=str(ended)))])
+            raise
+        except Lost:
+            db.rollback()
+            self._suspect(attempt.called)
+            raise
         except Unsettled as unsettled:
             db.rollback()
             self._settle([(unsettled.op, unsettled.why)])
@@ -229,13 +257,25 @@ class PostgresStore(PostgresReader):
             if isinstance(op, c.ClaimLeases):
                 self._hopeful = bool(answer)
 
+    def _suspect(self, ops: Sequence[c.Transition]) -> None:
+        """Take note that the connection was lost after user code of these transitions was called. From then on each is written by
+        itself. One that loses it again and again ends it itself, and is refused."""
+        for op in ops:
+            self._losses[id(op)] += 1
+            if self._losses[id(op)] >= LOSSES:
+                self._settle([(op, BadOption(option="transactional step", why=_LOSES))])
+
     def _commit(self, db: Connection, attempt: Attempt, doubt: Doubt) -> None:
-        tells = _worth_telling(attempt.tx.hints) and not self._messenger.running
+        assert doubt.marker is not None
+        last = self._markers.statements(db, doubt.marker, attempt.tx.now)
+        if _worth_telling(attempt.tx.hints) and not self._messenger.running:
+            last = f"{last}; SELECT pg_notify('{CHANNEL}', '{self._messenger.name}')"
         try:
-            db.commit(also=f"SELECT pg_notify('{CHANNEL}', '{self._messenger.name}')" if tells else "")
+            db.commit(also=last)
         except Lost:
             self._doubt = doubt
             raise
+        self._markers.committed(doubt.marker)
         self._committed(attempt)
 
     def _committed(self, attempt: Attempt) -> None:
@@ -283,7 +323,7 @@ class PostgresStore(PostgresReader):
     def _bury(self, db: Connection, old: Connection) -> None:
         """See to it that the session of a lost connection has ended: it may hold locks, or be just about to commit."""
         deadline = time.monotonic() + BURY_PATIENCE
-        while old.direct and db.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
+        while old.direct and db.rows(_TERMINATE, {"pid": old.pid, "since": old.since}):
             if time.monotonic() > deadline:
                 raise Lost("the session that was lost has not ended yet")
             time.sleep(0.002)
@@ -293,8 +333,8 @@ class PostgresStore(PostgresReader):
         doubt = self._doubt
         if doubt is None:
             return
-        if doubt.number:
-            if self._has_committed(db, doubt.number):
+        if doubt.marker is not None:
+            if self._markers.has_committed(db, doubt.marker, self.now()):
                 self._settle(doubt.answers)
                 self._tell(doubt.hints or c.Hints())
         elif doubt.letter is not None:
@@ -307,15 +347,6 @@ class PostgresStore(PostgresReader):
                 self._settle([(written.op, written.answer)])
                 self._tell(written.hints)
         self._doubt = None
-
-    def _has_committed(self, db: Connection, number: str) -> bool:
-        try:
-            outcome = db.rows(_OUTCOME, {"number": number})[0]["outcome"]
-        except psycopg.DataError:  # the number is still to come: a server took over that never saw it
-            return False
-        if outcome == "in progress":
-            raise Again(f"transaction {number} is in progress")
-        return bool(outcome == "committed")
 
     # Being told
 
@@ -353,14 +384,18 @@ class PostgresStore(PostgresReader):
     # Being alive
 
     def is_alive(self, session: Session) -> bool | None:
-        """Whether the process of a session lives: whether anybody holds the lock that it took."""
+        """Whether the process of a session lives: whether anybody holds the lock that it took. A process whose lock is gone, but
+        whose heartbeat goes on, may be unable to connect once more; it lives."""
         slot = session.slot
         if slot < 0:
             return None
         if slot in self._messenger.slots or slot in self._locked_slots():
             self._missing.pop(slot, None)
             return True
-        since = self._missing.setdefault(slot, time.monotonic())
+        beat_at, since = self._missing.get(slot, (None, 0.0))
+        if beat_at != session.beat_at:
+            since = time.monotonic()
+            self._missing[slot] = (session.beat_at, since)
         return False if time.monotonic() - since > GRACE else None
 
     def _locked_slots(self) -> frozenset[int]:
@@ -375,6 +410,10 @@ class PostgresStore(PostgresReader):
         """Lock a place by which others see that this process lives."""
         return self._messenger.take_slot()
 
+    def keep_slot(self, slot: int) -> bool:
+        """Return whether it is locked; if not, lock it soon."""
+        return self._messenger.keep_slot(slot)
+
     def free_slot(self, slot: int) -> None:
         """Unlock it."""
         self._messenger.free_slot(slot)
@@ -387,6 +426,7 @@ class PostgresStore(PostgresReader):
         super().close()
         self._messenger.close()
         with self._lock:
+            self._markers.delete(self._writer)
             self._writer.close()
 
     def before_fork(self) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from holdfast.core.records import Route
+from holdfast.core.records import Route, Seal
+from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
+from holdfast.store.postgres import sealing
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list
 from holdfast.store.reading import route_values
+from holdfast.store.sealing import refusal
+from holdfast.store.soundness import checked, sifted
 
 Kinds = dict[str, type[list[Any]]]
 
@@ -76,7 +80,9 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
         "insert_graph_events",
         {"graph_id": Texts, "seq": Numbers, "kind": Texts, "member": Texts, "data": Blobs, "at": Numbers},
     ),
-    "insert_news": ("insert_all_news", {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers}),
+    "insert_news": (
+        "insert_all_news", {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers, "place": Texts}
+    ),
     "save_group": (
         "save_groups", {"run_id": Texts, "number": Numbers, "done": Numbers, "lost": Numbers, "state": Texts}
     ),
@@ -90,12 +96,15 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "end_run": ("end_runs", {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts}),
     "save_cancel": (
         "save_cancels",
-        {"run_id": Texts, "status": Texts, "rank": Numbers, "wake_at": Numbers, "waits": Blobs, "reason": Texts},
+        {"run_id": Texts, "status": Texts, "rank": Numbers, "wake_at": Numbers, "waits": Blobs, "reason": Texts, "at": Numbers},
     ),
     "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
     "stop_member": ("stop_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
+    "reopen_member": ("reopen_members", {"run_id": Texts, "state": Texts}),
+    "miss_more": ("all_miss_more", {"run_id": Texts, "more": Numbers}),
+    "save_missing": ("save_all_missing", {"run_id": Texts, "missing": Numbers}),
     "ask_member": ("ask_members", {"run_id": Texts, "now": Numbers, "note": Texts}),
     "count_graph": ("count_graphs", {"id": Texts, "live": Numbers, "events": Numbers}),
     "save_graph": (
@@ -133,11 +142,13 @@ def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> d
 class PostgresTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now")
+    __slots__ = ("_db", "_known_routes", "calls", "graphs", "hints", "new_routes", "news", "now")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.graphs: dict[str, Any] = {}
+        self.calls = 0
+        """How often user code was called in it."""
         self.hints = c.Hints()
         self.news: list[c.News] = []
         self.new_routes: dict[Route, int] = {}
@@ -148,6 +159,16 @@ class PostgresTransaction:
         return self._db
 
     def rows(self, query: str, **values: object) -> list[Any]:
+        return checked(SQL[query], self._fetch(query, values), values)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sifted(SQL[query], self._fetch(query, values), values)
+
+    def unchecked(self, query: str, **values: object) -> list[Any]:
+        """Run a named query whose rows hold several things, and return them."""
+        return self._fetch(query, values)
+
+    def _fetch(self, query: str, values: dict[str, object]) -> list[Any]:
         return self._db.rows_within(query, values) if query in _AT_BIRTH else self._db.rows(SQL[query], values)
 
     def change(self, query: str, **values: object) -> int:
@@ -193,7 +214,17 @@ class PostgresTransaction:
         return as_list(items)
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
+        self.calls += 1
         return self._db.call(body)
+
+    def lock_tables(self) -> None:
+        sealing.lock(self._db)
+
+    def seal(self, seal: Seal) -> None:
+        sealing.seal(self._db, refusal(seal))
+
+    def unseal(self) -> None:
+        sealing.unseal(self._db)
 
 
 class Later:

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 
+from holdfast.core.redaction import redacted
 from holdfast.errors import (
     BadOption,
     HoldfastError,
@@ -19,15 +20,23 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import words
-from holdfast.store.postgres.address import redacted
+from holdfast.store.sealing import refused
 
 
 class Lost(Exception):
     """The connection is gone. What was not committed is undone."""
 
 
+class Ended(Lost):
+    """User code has ended the transaction in which it was called; the connection is closed."""
+
+
 class Again(Exception):
     """Two transactions were in each other's way and ours gave way: nothing was written, the same will do a moment later."""
+
+
+class Conflict(Again):
+    """A row that was to be written is there already, although the statement expected none: whoever tries again sees it."""
 
 
 class NotNow(Exception):
@@ -37,6 +46,11 @@ class NotNow(Exception):
         super().__init__(str(story))
         self.story, self.soon = story, soon
 
+
+OUR_SCHEMA = "holdfast"
+_UNIQUE = "23505"
+SEALED = "HF001"
+"""What the triggers of a sealed database raise."""
 
 _AGAIN = frozenset({"40001", "40P01"})
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"})
@@ -86,6 +100,11 @@ def translated(error: Exception, shown: str) -> Exception:
     reason = first_line(error)
     if code in _AGAIN:
         return Again(reason)
+    sealed = refused(str(error), shown) if code == SEALED else None
+    if sealed is not None:
+        return sealed
+    if code == _UNIQUE and _schema_of(error) == OUR_SCHEMA:
+        return Conflict(reason)
     if code in _MEANING:
         kind, why = _MEANING[code]
         return kind(database=shown, why=why, reason=reason)
@@ -96,6 +115,12 @@ def translated(error: Exception, shown: str) -> Exception:
     if code.startswith("08") or code in _LOST or (code == "0A000" and "cached plan" in reason):
         return Lost(reason)
     return error
+
+
+def _schema_of(error: Exception) -> str | None:
+    """Return the schema of the table that an error is about: a unique row of a user's own table is the user's matter."""
+    found: str | None = getattr(getattr(error, "diag", error), "schema_name", None)
+    return found
 
 
 def unreachable(error: psycopg.Error, shown: str) -> NotNow | HoldfastError:

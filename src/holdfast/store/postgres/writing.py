@@ -14,7 +14,7 @@ import psycopg
 from holdfast.core.graphs.records import graph_of
 from holdfast.core.records import Route
 from holdfast.core.status import FINAL
-from holdfast.errors import HoldfastError, StoreError
+from holdfast.errors import HoldfastError, RowDamaged, StoreError
 from holdfast.store import contract as c
 from holdfast.store.postgres import claiming, pruning
 from holdfast.store.postgres.connection import Connection
@@ -59,6 +59,8 @@ class Attempt:
         """What is decided, by the place of the transition."""
         self.drafts: dict[int, Draft] = {}
         self.slow: list[int] = []
+        self.called: list[c.Transition] = []
+        """The transitions whose user code was called."""
         self.undone = False
         """Whether the only one there is was refused, so that there is nothing to commit."""
         if drafts:
@@ -76,6 +78,11 @@ class Attempt:
                 self.drafts[place] = found
             taken.update(_written_by(op))
 
+    @property
+    def lends(self) -> bool:
+        """Whether user code is called in the transaction."""
+        return any(isinstance(op, c.Consume) or (type(op) is c.Advance and op.body is not None) for op in self.ops)
+
     def write(self) -> None:
         """Write all of it, in the transaction that is open."""
         self._learn_routes()
@@ -88,7 +95,12 @@ class Attempt:
         self._append_frames()
         self._complete_leases()
         for place in sorted(self.slow):
-            self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+            calls = self.tx.calls
+            try:
+                self.answers[place] = self._apply_alone(place) if alone else self._apply(place)
+            finally:
+                if self.tx.calls != calls:
+                    self.called.append(self.ops[place])
         if self.tx.news and not self.undone:
             leave_news(self.tx)
 
@@ -178,7 +190,7 @@ class Attempt:
             return self._apply_carefully(op)
         try:
             return _APPLY[type(op)](self.tx, op)
-        except StoreError:
+        except (StoreError, RowDamaged):
             raise
         except HoldfastError as refused:
             return refused
@@ -219,7 +231,7 @@ class Attempt:
 
 def raise_if_passing(error: Exception) -> None:
     """Raise what says nothing about the transition itself: that the store is in trouble, or that it must be tried again."""
-    if isinstance(error, StoreError | Lost | Again):
+    if isinstance(error, StoreError | RowDamaged | Lost | Again):
         raise error
     if isinstance(error, psycopg.Error) and isinstance(again := translated(error, ""), Again):
         raise again from error
@@ -251,6 +263,10 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
             yield op.parent[0]
     elif isinstance(op, c.CompleteLeases):
         yield from (one.run_id for one in op.done)
+    elif isinstance(op, c.ReplayRun):
+        yield from op.runs()
+    elif isinstance(op, c.ReplayMember):
+        yield from (run_id for replay in op.replays.values() for run_id in replay.runs())
     elif isinstance(
         op,
         c.AppendFrames
@@ -258,7 +274,6 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         | c.ReleaseWait
         | c.RequestCancel
         | c.ResumeRun
-        | c.ReplayRun
         | c.RevokeLease
         | c.SetPriority
         | c.OverrideRun

@@ -18,8 +18,8 @@ from holdfast.store.transitions.transaction import lane_from
 
 
 class RowReader(
-    PayloadReader, RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader, StreamReader,
-    EventReader, BudgetReader, RowGraphReader,
+    PayloadReader, RunReader, RowFlowReader, RowLeaseReader, GateReader, KeyReader, ScheduleReader, WaitReader,
+    StreamReader, EventReader, BudgetReader, RowGraphReader,
 ):  # fmt: skip
     """What can be asked of a store, one base for each capability."""
 

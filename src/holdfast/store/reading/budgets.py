@@ -14,17 +14,20 @@ class BudgetReader(Asking):
     """What can be asked about budgets."""
 
     def budgets(self) -> list[Budget]:
-        found = {row["name"]: Budget(**dict(row), allowances=[]) for row in self._rows("all_budgets")}
-        for line in self._lines(self._rows("all_allowances")):
-            found[line.budget].allowances.append(line)
+        found = {budget.name: budget for budget in self._listed(_budget, "all_budgets")}
+        for line in self._as_of_now(self._listed(_line, "all_allowances")):
+            if line.budget in found:
+                found[line.budget].allowances.append(line)
         return list(found.values())
 
     def budget(self, name: str) -> Budget | None:
-        found = self._rows("one_budget", name=name)
-        return Budget(**dict(found[0]), allowances=self._lines(self._rows("allowances_of", budget=name))) if found else None
+        budget = self._one(_budget, "one_budget", name=name)
+        if budget is not None:
+            budget.allowances = self._as_of_now(self._all(_line, "allowances_of", budget=name))
+        return budget
 
     def allowances(self, names: Sequence[str]) -> list[Allowance]:
-        return self._lines(self._rows("allowances", budgets=self._as_list(names))) if names else []
+        return self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names))) if names else []
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
@@ -36,9 +39,16 @@ class BudgetReader(Asking):
         rows = self._rows("held_back", budget=budget)
         return [(row["run_id"], row["key"], row["dimension"], row["amount"], row["at"]) for row in rows]
 
-    def _lines(self, rows: Sequence[Any]) -> list[Allowance]:
-        found = [Allowance(**dict(row)) for row in rows]
-        for line in found:
+    def _as_of_now(self, lines: list[Allowance]) -> list[Allowance]:
+        for line in lines:
             if is_due(line, self.now()):
                 line.used = 0
-        return found
+        return lines
+
+
+def _budget(row: Any) -> Budget:
+    return Budget(**dict(row), allowances=[])
+
+
+def _line(row: Any) -> Allowance:
+    return Allowance(**dict(row))

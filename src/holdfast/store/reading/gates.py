@@ -28,15 +28,14 @@ class GateReader(Asking):
     """What can be asked about gates."""
 
     def gate(self, gate_id: str) -> Gate | None:
-        found = self._rows("gate", gate_id=gate_id)
-        return gate_from(found[0]) if found else None
+        return self._one(gate_from, "gate", gate_id=gate_id)
 
     def gate_entries(self, gate_id: str) -> list[Entry]:
-        return [entry_of(row) for row in self._rows("gate_entries", gate_id=gate_id)]
+        return self._all(entry_of, "gate_entries", gate_id=gate_id)
 
     def gates(self, which: c.GateFilter) -> list[Gate]:
         sql, values = list_gates(which)
-        return [gate_from(row) for row in self._ask(self._spelled(sql), values)]
+        return self._list(gate_from, self._spelled(sql), values)
 
 
 def list_gates(which: c.GateFilter) -> tuple[str, dict[str, object]]:

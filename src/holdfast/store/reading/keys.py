@@ -11,4 +11,4 @@ class KeyReader(Asking):
     """What can be asked about keys."""
 
     def keys(self) -> list[Key]:
-        return [key_from(row) for row in self._rows("keys")]
+        return self._listed(key_from, "keys")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.core.records import Payload, Retention
 from holdfast.core.sealed import digest_of
@@ -34,14 +35,10 @@ class PayloadReader(Asking):
         return found[0]["value"] if found else None
 
     def retentions(self) -> list[Retention]:
-        return [
-            Retention(**{**dict(row), "statuses": tuple(row["statuses"].split(",")) if row["statuses"] else ()})
-            for row in self._rows("retentions")
-        ]
+        return self._listed(_retention, "retentions")
 
     def upkeep(self, name: str) -> c.Upkeep | None:
-        found = self._rows("upkeep", name=name)
-        return c.Upkeep(**dict(found[0])) if found else None
+        return self._one(lambda row: c.Upkeep(**dict(row)), "upkeep", name=name)
 
     def used_bytes(self) -> int:
         found: int = self._rows("used_bytes")[0]["bytes"]
@@ -79,3 +76,7 @@ class PayloadReader(Asking):
                 lost.add(run_id)
         shown = ", ".join(sorted(lost)[:5])
         return [f"what a run refers to is noted: {len(lost)} broken, such as {shown}"] if lost else []
+
+
+def _retention(row: Any) -> Retention:
+    return Retention(**{**dict(row), "statuses": tuple(row["statuses"].split(",")) if row["statuses"] else ()})

@@ -7,35 +7,36 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Session, Signal
+from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Seal, Session, Signal
 from holdfast.core.status import Status
+from holdfast.errors import BadData, RowDamaged
 from holdfast.store import contract as c
 from holdfast.store import queries, reports
-from holdfast.store.reading.asking import Asking
+from holdfast.store.reading.damage import DamageReader
+from holdfast.store.soundness import described, sifted
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
-from holdfast.store.transitions.transaction import lane_from
+from holdfast.store.transitions.transaction import damaged_session, lane_from, lanes_from, session_from
 
 ALL = 2**62
 _BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
 
 
-class RunReader(Asking):
+class RunReader(DamageReader):
     """What can be asked about runs, sessions and lanes."""
 
     def run(self, run_id: str) -> Run | None:
-        found = self._rows("run", run_id=run_id)
-        return run_from(found[0]) if found else None
+        return self._one(run_from, "run", run_id=run_id)
 
     def runs(self, which: c.Filter) -> list[Run]:
         sql, values = reports.list_runs(which)
-        return [run_from(row) for row in self._ask(self._spelled(sql), values)]
+        return self._list(run_from, self._spelled(sql), values)
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
-        return [_event(row) for row in self._rows("history", run_id=run_id, after=after)]
+        return self._all(_event, "history", run_id=run_id, after=after)
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[Run]:
-        return [run_from(row) for row in self._rows("runs_by_id", ids=self._as_list(run_ids))]
+        return self._listed(run_from, "runs_by_id", ids=self._as_list(run_ids))
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
@@ -56,7 +57,7 @@ class RunReader(Asking):
         return {run_id: _glance(rows) for run_id, rows in found.items()}
 
     def signals(self, run_id: str) -> list[Signal]:
-        return [_signal(row) for row in self._rows("signals", run_id=run_id)]
+        return self._all(_signal, "signals", run_id=run_id)
 
     def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
         found: dict[str, list[Signal]] = {run_id: [] for run_id in run_ids}
@@ -66,21 +67,33 @@ class RunReader(Asking):
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         if steps is None:
-            return [_child(row) for row in self._rows("children", run_id=run_id)]
-        return [_child(row) for step in steps for row in self._rows("children_of_step", run_id=run_id, step=step)]
+            return self._all(_child, "children", run_id=run_id)
+        return [child for step in steps for child in self._all(_child, "children_of_step", run_id=run_id, step=step)]
+
+    def open_children(self, run_id: str, limit: int) -> list[str]:
+        return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
 
     def tags(self, run_id: str) -> dict[str, str]:
         return {row["name"]: row["value"] for row in self._rows("tags", run_id=run_id)}
 
     def routes(self) -> dict[int, Route]:
-        return {row["id"]: _route(row) for row in self._rows("routes")}
+        return dict(self._listed(lambda row: (row["id"], _route(row)), "routes"))
 
     def sessions(self, limit: int = -1) -> list[Session]:
-        rows = self._rows("sessions", limit=ALL if limit < 0 else limit)
-        return [Session(**{**dict(row), "serves": bytes(row["serves"])}) for row in rows]
+        sql, values = self._query("sessions"), {"limit": ALL if limit < 0 else limit}
+        rows, damaged = sifted(sql, self._fetch(sql, values))
+        for one in damaged:
+            self._report(one)
+        # One whose id is no text is left out: no run can name it, and no statement can end it.
+        ids = [one.place["id"] for one in damaged]
+        return [*map(session_from, rows), *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str))]
 
     def lanes(self) -> list[Lane]:
-        return [lane_from(row) for row in self._rows("lanes")]
+        sql = self._query("lanes")
+        rows, damaged = sifted(sql, self._fetch(sql))
+        for one in damaged:
+            self._report(one)
+        return lanes_from(rows, damaged)
 
     def share_free_at(self, lane: str, share: str) -> int:
         return next((row["free_at"] for row in self._rows("free_at", lane=lane, share=share)), 0)
@@ -96,14 +109,20 @@ class RunReader(Asking):
 
     def next_look(self) -> c.Look:
         admission = self._next_admission()
-        work = [time for time in (self._rows("next_wake")[0]["wake_at"], admission) if time is not None]
-        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end", "next_news")
-        return c.Look(min(work, default=None), *(values_of(self._rows(query)[0])[0] for query in others))
+        work = [time for time in (self._earliest("next_wake"), admission) if time is not None]
+        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end", "next_news", "next_stage")
+        return c.Look(min(work, default=None), *map(self._earliest, others))
+
+    def _earliest(self, query: str) -> int | None:
+        """Return the earliest of some instants. A damaged one is either earlier than all others, and whoever looks then sets its
+        row aside, or no instant at all."""
+        found = values_of(self._fetch(self._query(query))[0])[0]
+        return found if isinstance(found, int) else None
 
     def _next_admission(self) -> int | None:
         """When a spent rate, of a lane or of one of its shares, lets the next run go."""
         now = self.now()
-        lanes = [lane_from(row) for row in self._rows("lanes_with_work")]
+        lanes = self._listed(lane_from, "lanes_with_work")
         times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
         for lane in lanes:
             if lane.share_rate_limit is not None:
@@ -148,6 +167,10 @@ class RunReader(Asking):
     def is_half_copied(self) -> bool:
         return bool(self._rows("setting", name=c.HALF_COPIED))
 
+    def seal(self) -> Seal | None:
+        rows = self._rows("setting", name=c.SEALED)
+        return msgspec.json.decode(rows[0]["value"], type=Seal) if rows else None
+
     def _broken_laws(self, progress: c.Checked | None = None) -> list[str]:
         """Say of each law that does not hold who breaks it."""
         broken: list[str] = []
@@ -155,13 +178,24 @@ class RunReader(Asking):
         for number, (law, sql) in enumerate(laws.items()):
             if progress is not None:
                 progress(number, len(laws))
-            rows = self._ask(self._spelled(sql))
+            try:
+                rows = self._fetch(self._spelled(sql))
+            except self._garbled as error:
+                broken.append(f"{law.replace('_', ' ')}: it cannot be checked, because {error}")
+                continue
             shown = ", ".join(str(values_of(row)[0]) for row in rows[:5])
             if rows:
                 broken.append(f"{law.replace('_', ' ')}: {len(rows)} broken, such as {shown}")
         if progress is not None:
             progress(len(laws), len(laws))
-        return broken + self._lost_references()
+        try:
+            return broken + self._lost_references()
+        except (RowDamaged, BadData) as error:
+            return [*broken, f"what a run refers to is noted: it cannot be checked, because {error}"]
+
+    def _damage_found(self, progress: c.Checked | None = None) -> list[str]:
+        """Say of each damaged row where it is and what is wrong."""
+        return [described(one) for one in self.damaged_rows(progress)]
 
     def _lost_references(self) -> list[str]:
         raise NotImplementedError
@@ -207,7 +241,9 @@ def _event(row: Any) -> Event:
 
 def _glance(rows: Sequence[Any]) -> c.Glance:
     first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
-    return c.Glance(Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], signals)
+    return c.Glance(
+        Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], first["cancelled_at"], signals
+    )
 
 
 def _signal(row: Any) -> Signal:
@@ -220,7 +256,8 @@ def _signal(row: Any) -> Signal:
 def _child(row: Any) -> Child:
     return Child(
         id=row["id"], parent_step=row["parent_step"], parent_index=row["parent_index"], status=Status(row["status"]),
-        result=_bytes(row["result"]), error=_bytes(row["error"]),
+        result=_bytes(row["result"]), error=_bytes(row["error"]), finished_at=row["finished_at"],
+        on_parent_end=row["on_parent_end"], cancel_reason=row["cancel_reason"], cancelled_at=row["cancelled_at"],
     )  # fmt: skip
 
 

@@ -14,11 +14,10 @@ class ScheduleReader(Asking):
     """What can be asked about schedules and their ticks."""
 
     def schedule(self, namespace: str, name: str) -> Schedule | None:
-        found = self._rows("schedule", namespace=namespace, name=name)
-        return schedule_from(found[0]) if found else None
+        return self._one(schedule_from, "schedule", namespace=namespace, name=name)
 
     def schedules(self) -> list[Schedule]:
-        return [schedule_from(row) for row in self._rows("schedules")]
+        return self._listed(schedule_from, "schedules")
 
     def live_runs(self, schedule: Schedule) -> list[str]:
         rows = self._rows("live_runs", namespace=schedule.namespace, schedule=schedule.name)

@@ -20,13 +20,11 @@ class StreamReader(Asking):
     ) -> list[c.StoredFrame]:  # fmt: skip
         values = {"after": after, "until": _LAST if until is None else until, "limit": limit, "best_effort": int(best_effort)}
         if step is None:
-            rows = self._rows("frames", run_id=run_id, **values)
-        else:
-            rows = self._rows("frames_of_step", run_id=run_id, step=step, **values)
-        return [_frame(row) for row in rows]
+            return self._listed(_frame, "frames", run_id=run_id, **values)
+        return self._listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
 
     def streams(self, run_id: str) -> list[Stream]:
-        found = [_stream(row) for row in self._rows("streams", run_id=run_id)]
+        found = self._listed(_stream, "streams", run_id=run_id)
         by_number = {stream.number: stream for stream in found}
         for stream in found:
             if stream.supersedes is not None and stream.supersedes in by_number:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core.subscriptions import BEGINNING, Letter, Place, RunEvent, Subscription, Which
+from holdfast.errors import RowDamaged
 from holdfast.store.reading.asking import Asking
 from holdfast.store.transitions.subscribing import page, subscription_from
 
@@ -17,7 +18,10 @@ class EventReader(Asking):
 
     def installation(self) -> str:
         if not self._installation:
-            self._installation = str(self._rows("setting", name="installation")[0]["value"])
+            found = self._rows("setting", name="installation")
+            if not found:
+                raise RowDamaged(table="setting", key="installation", column="name", why="the row is missing")
+            self._installation = str(found[0]["value"])
         return self._installation
 
     def place(self, start: Place | str) -> Place:
@@ -30,15 +34,17 @@ class EventReader(Asking):
         return page(_Asked(self), after, which, window, self.installation())
 
     def subscription(self, name: str) -> Subscription | None:
-        found = self._rows("subscription", name=name)
-        return subscription_from(found[0]) if found else None
+        return self._one(subscription_from, "subscription", name=name)
 
     def subscriptions(self) -> list[Subscription]:
-        return [subscription_from(row) for row in self._rows("subscriptions")]
+        return self._listed(subscription_from, "subscriptions")
 
     def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[Letter]:
-        rows = self._rows("letters", name=name, again=int(again), limit=limit)
-        return [Letter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])}) for row in rows]
+        return self._listed(_letter, "letters", name=name, again=int(again), limit=limit)
+
+
+def _letter(row: Any) -> Letter:
+    return Letter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])})
 
 
 class _Asked:

@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from holdfast.core.records import Route
-from holdfast.errors import BadOption, StoreBusy
+from holdfast.core.records import Route, Seal
+from holdfast.errors import BadOption, RowDamaged, StoreBusy
 from holdfast.store.borrowing import OnLoop, is_asynchronous, unwrapped
 from holdfast.store.contract import Hints, News
 from holdfast.store.reading import route_values
+from holdfast.store.soundness import checked, sifted
 from holdfast.store.sqlite.driver import Busy, Connection, translate
 from holdfast.store.sqlite.library import WHY
 from holdfast.store.sqlite.sql import SQL, as_list, large_of, without_large
 
-SAVEPOINT = "holdfast_start"
+SAVEPOINT = "start_of_runs"
+"""Without the prefix of Holdfast's own savepoints: those are out of reach on a connection that was lent to a step."""
+_OURS = "only runs are started in the transaction of a caller"
 
 
 class BorrowedTransaction:
@@ -48,7 +51,10 @@ class BorrowedTransaction:
         self._execute(f"RELEASE {SAVEPOINT}", ())
 
     def rows(self, query: str, **values: object) -> list[Any]:
-        return self._execute(SQL[query], values)
+        return checked(SQL[query], self._execute(SQL[query], values), values)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sifted(SQL[query], self._execute(SQL[query], values), values)
 
     def change(self, query: str, **values: object) -> int:
         before = self._total_changes()
@@ -77,6 +83,15 @@ class BorrowedTransaction:
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         return body(self._raw)
+
+    def lock_tables(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def seal(self, seal: Seal) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def unseal(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
 
     def _total_changes(self) -> int:
         found: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]

@@ -6,12 +6,27 @@ itself. Driver errors leave as ours.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import quote
 
-from holdfast.errors import BadOption, StoreCorrupt, StoreForeign, StoreFull, StoreReadOnly, StoreUnavailable
+from holdfast.core.texts import is_one_of
+from holdfast.errors import (
+    BadOption,
+    StoreCorrupt,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    WriteConflict,
+)
+from holdfast.store.sealing import refused
+from holdfast.store.sqlite.lent import ApswLentConnection, LentConnection, Loan, code_of, extended_code
 
 try:
     import apsw
@@ -22,7 +37,9 @@ T = TypeVar("T")
 Values = Mapping[str, object] | tuple[object, ...]
 
 COMMIT, ROLLBACK = "COMMIT /* holdfast */", "ROLLBACK /* holdfast */"
-"""Not the words that a user's function would say: drivers keep prepared statements by their text, and theirs are refused."""
+SAVEPOINT, RELEASE, ROLLBACK_TO = "SAVEPOINT %s /* holdfast */", "RELEASE %s /* holdfast */", "ROLLBACK TO %s /* holdfast */"
+"""Not the texts that a user's function executes: drivers keep prepared statements by their text, and those of users are refused
+when they are prepared."""
 
 
 class Busy(Exception):
@@ -30,8 +47,10 @@ class Busy(Exception):
 
 
 _ERROR, _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT = 1, 3, 5, 6, 8, 10, 11
-_FULL, _CANTOPEN, _PROTOCOL, _AUTH, _NOTADB = 13, 14, 15, 23, 26
-_TRANSACTION = 22  # the action, as SQLite's authorizer calls it
+_FULL, _CANTOPEN, _PROTOCOL, _NOTADB = 13, 14, 15, 26
+_UNIQUE = frozenset({1555, 2067})
+"""The extended codes of a primary key and of a unique index."""
+
 _MEANING = {
     _PERM: StoreUnavailable,
     _READONLY: StoreReadOnly,
@@ -44,17 +63,16 @@ _MEANING = {
 _TABLES_DIFFER = ("no such table", "no such column", "has no column named")
 
 
-def code_of(error: BaseException) -> int:
-    """Return SQLite's code for what a driver raised, 0 when it has none."""
-    code = getattr(error, "sqlite_errorcode", None) or getattr(error, "extendedresult", None)
-    return code & 0xFF if isinstance(code, int) else 0
-
-
 def translate(error: Exception, path: str) -> NoReturn:
     """Raise our error for theirs."""
     code = code_of(error)
     if code in (_BUSY, _LOCKED, _PROTOCOL):
         raise Busy from error
+    sealed = refused(str(error), path)
+    if sealed is not None:
+        raise sealed from error
+    if extended_code(error) in _UNIQUE:
+        raise WriteConflict(path=path, reason=str(error)) from error
     if code in _MEANING:
         raise _MEANING[code](path=path, reason=str(error)) from error
     if code == _ERROR and any(words in str(error) for words in _TABLES_DIFFER):
@@ -62,31 +80,11 @@ def translate(error: Exception, path: str) -> NoReturn:
     raise error
 
 
-class _Guard:
-    """What SQLite asks before it prepares a statement: a user's function may do all but end the transaction it is called in."""
-
-    def __init__(self) -> None:
-        self.up = False
-
-    def __call__(self, action: int, *_: object) -> int:
-        return 1 if self.up and action == _TRANSACTION else 0
-
-    def call(self, body: Callable[[Any], T], raw: Any) -> T:
-        """Call *body* with the connection. Raises BadOption when it tries to end the transaction."""
-        self.up = True
-        try:
-            return body(raw)
-        except Exception as error:
-            if code_of(error) != _AUTH:
-                raise
-            why = "it must not begin, commit or roll back: that is done for it, together with its record"
-            raise BadOption(option="transactional step", why=why) from error
-        finally:
-            self.up = False
-
-
-class _Open(sqlite3.Connection):
-    """One that lets us set attributes."""
+def _text_or_bytes(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 class StandardConnection:
@@ -98,27 +96,50 @@ class StandardConnection:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._guard = _Guard()
+        self._loan = Loan()
         try:
             self.raw: Any = sqlite3.connect(
-                path, isolation_level=None, cached_statements=256, check_same_thread=False, timeout=0, factory=_Open
+                f"file:{quote(path)}?mode=rw",  # never creates a file: it may have been moved a moment ago
+                uri=True,
+                isolation_level=None,
+                cached_statements=256,
+                check_same_thread=False,
+                timeout=0,
+                factory=LentConnection,
             )
         except sqlite3.Error as error:
             translate(error, path)
+        self.raw.loan = self._loan
         self.raw.row_factory = sqlite3.Row
+        plain: Any = super(LentConnection, self.raw)  # the methods of the library itself, which the loan does not guard
+        self._execute: Callable[..., sqlite3.Cursor] = plain.execute
+        self._execute_many: Callable[..., sqlite3.Cursor] = plain.executemany
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
         """Execute and return all rows."""
         try:
-            found: list[Any] = self.raw.execute(sql, values).fetchall()
+            found: list[Any] = self._execute(sql, values).fetchall()
+            return found
+        except sqlite3.Error as error:
+            if "decode to UTF-8" in str(error) and sql.startswith(("SELECT", "WITH")):
+                return self._rows_with_damaged_text(sql, values)
+            translate(error, self.path)
+
+    def _rows_with_damaged_text(self, sql: str, values: Values) -> list[Any]:
+        """Execute once more. A text that is not Unicode comes as bytes, so that only its own row is refused."""
+        self.raw.text_factory = _text_or_bytes
+        try:
+            found: list[Any] = self._execute(sql, values).fetchall()
             return found
         except sqlite3.Error as error:
             translate(error, self.path)
+        finally:
+            self.raw.text_factory = str
 
     def change(self, sql: str, values: Values = ()) -> int:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed."""
         try:
-            count: int = self.raw.execute(sql, values).rowcount
+            count: int = self._execute(sql, values).rowcount
             return count
         except sqlite3.Error as error:
             translate(error, self.path)
@@ -126,42 +147,33 @@ class StandardConnection:
     def many(self, sql: str, values: Iterable[tuple[object, ...]]) -> int:
         """Execute once per set of values and return how many rows changed in all."""
         try:
-            count: int = self.raw.executemany(sql, values).rowcount
+            count: int = self._execute_many(sql, values).rowcount
             return count
         except sqlite3.Error as error:
             translate(error, self.path)
 
     def guard(self) -> None:
-        """Get ready for user code, which must not end a transaction."""
-        self.raw.set_authorizer(self._guard)
+        """Get ready to be lent to user code."""
+        sqlite3.Connection.set_authorizer(self.raw, self._loan.authorize)
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; whatever it sets or leaves open there is undone."""
-        used: list[sqlite3.Cursor] = []
-
-        def cursor(*arguments: Any) -> sqlite3.Cursor:
-            used.append(sqlite3.Connection.cursor(self.raw, *arguments))
-            return used[-1]
-
-        def by_cursor(name: str) -> Callable[..., Any]:
-            return lambda *arguments: getattr(cursor(), name)(*arguments)
-
+        """Call a user's function with the driver's own connection; what it sets or leaves open there is undone."""
         self.raw.row_factory = None  # plain tuples, as on any connection
-        shortcuts = ("execute", "executemany", "executescript")
-        self.raw.__dict__.update(cursor=cursor, **{name: by_cursor(name) for name in shortcuts})
         try:
-            return self._guard.call(body, self.raw)
+            return self._loan.call(body, self.raw)
         finally:
-            self.raw.__dict__.clear()
-            for one in used:
-                one.close()  # nothing can be committed while a statement has not come to its end
-            self.raw.row_factory, self.raw.text_factory = sqlite3.Row, str
+            self.raw.row_factory = sqlite3.Row
+            self.raw.text_factory = str
 
     def in_transaction(self) -> bool:
         return bool(self.raw.in_transaction)
 
     def close(self) -> None:
-        self.raw.close()
+        sqlite3.Connection.close(self.raw)
+
+    def abandon(self) -> None:
+        """Never close the connection: SQLite would delete the WAL that now has the name of its own."""
+        _leak(self.raw)
 
 
 class ApswConnection:
@@ -173,17 +185,19 @@ class ApswConnection:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._guard = _Guard()
+        self._loan = Loan()
         self._columns: dict[str, list[str]] = {}
         try:
-            self.raw = apsw.Connection(path, statementcachesize=256)
+            self.raw: Any = ApswLentConnection(path, flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=256)
         except apsw.Error as error:
             translate(error, path)
+        self.raw.loan = self._loan
+        self._cursor: Callable[[], apsw.Cursor] = partial(apsw.Cursor, self.raw)
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
         """Execute and return all rows."""
         try:
-            cursor = self.raw.execute(sql, values or None)
+            cursor = self._cursor().execute(sql, values or None)
             found = cursor.fetchone()
             if found is None:
                 return []
@@ -197,49 +211,67 @@ class ApswConnection:
     def change(self, sql: str, values: Values = ()) -> int:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed; after anything else it means nothing."""
         try:
-            self.raw.execute(sql, values or None)
+            self._cursor().execute(sql, values or None)
         except apsw.Error as error:
             translate(error, self.path)
-        return self.raw.changes()
+        return int(self.raw.changes())
 
     def many(self, sql: str, values: Iterable[tuple[object, ...]]) -> int:
         """Execute once per set of values and return how many rows changed in all."""
         before = self.raw.total_changes()
         try:
-            self.raw.executemany(sql, values)
+            self._cursor().executemany(sql, values)
         except apsw.Error as error:
             translate(error, self.path)
-        return self.raw.total_changes() - before
+        return int(self.raw.total_changes() - before)
 
     def guard(self) -> None:
-        """Get ready for user code, which must not end a transaction."""
-        self.raw.authorizer = self._guard
+        """Get ready to be lent to user code."""
+        vars(apsw.Connection)["authorizer"].__set__(self.raw, self._loan.authorize)
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; whatever it sets or leaves open there is undone."""
-        used: list[apsw.Cursor] = []
-
-        def cursor(connection: apsw.Connection) -> apsw.Cursor:
-            used.append(apsw.Cursor(connection))
-            return used[-1]
-
-        self.raw.cursor_factory = cursor
+        """Call a user's function with the driver's own connection; what it sets or leaves open there is undone."""
         try:
-            return self._guard.call(body, self.raw)
+            return self._loan.call(body, self.raw)
         finally:
-            self.raw.cursor_factory = apsw.Cursor
-            for one in used:
-                one.close(force=True)  # nothing can be committed while a statement has not come to its end
-            self.raw.row_trace = self.raw.exec_trace = None
+            with suppress(apsw.ConnectionClosedError):
+                self.raw.row_trace = None
+                self.raw.exec_trace = None
 
     def in_transaction(self) -> bool:
-        return self.raw.in_transaction
+        return bool(self.raw.in_transaction)
 
     def close(self) -> None:
-        self.raw.close()
+        apsw.Connection.close(self.raw)
+
+    def abandon(self) -> None:
+        """Never close the connection: SQLite would delete the WAL that now has the name of its own."""
+        _leak(self.raw)
 
 
 Connection = StandardConnection | ApswConnection
+
+
+def _leak(raw: object) -> None:
+    """Keep an object alive until the process ends: one reference too many, for the interpreter clears all others at its end."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(raw))
+
+
+FLAWED = (3, 51, 3)
+"""SQLite before this version can corrupt a WAL when two connections write or checkpoint at once."""
+
+
+def is_flawed(version: str) -> bool:
+    """Return whether that version of SQLite can corrupt a WAL."""
+    return tuple(int(part) for part in version.split(".")) < FLAWED
+
+
+def safest() -> str | None:
+    """Return the driver whose SQLite cannot corrupt a WAL, unless the user names one; None if that makes no difference."""
+    if apsw is None or os.environ.get("HOLDFAST_SQLITE"):
+        return None
+    better = is_flawed(StandardConnection.version) and not is_flawed(ApswConnection.version)
+    return "apsw" if better else None
 
 
 def connection_type(wanted: str | None = None) -> type[StandardConnection] | type[ApswConnection]:
@@ -247,8 +279,9 @@ def connection_type(wanted: str | None = None) -> type[StandardConnection] | typ
 
     apsw is not chosen unasked: it brings an SQLite of its own, and two of them in one process, one here and one that the
     program itself opens the same file with, undo each other's locks and destroy the file."""
-    wanted = wanted or os.environ.get("HOLDFAST_SQLITE") or None
-    if wanted not in (None, "sqlite3", "apsw"):
+    if wanted is None:
+        wanted = os.environ.get("HOLDFAST_SQLITE") or None
+    if wanted is not None and not is_one_of(wanted, ("sqlite3", "apsw")):
         raise BadOption(option="driver", value=wanted, why="there are sqlite3 and apsw")
     if wanted == "apsw" and apsw is None:
         raise BadOption(option="driver", value=wanted, why="it is not installed: pip install 'holdfast[sqlite]'")

@@ -13,13 +13,17 @@ import threading
 from collections import Counter
 from typing import Any
 
+from holdfast.core.texts import is_one_of
 from holdfast.errors import BadOption
-from holdfast.store.sqlite.driver import ApswConnection, StandardConnection, connection_type
+from holdfast.store.sqlite.driver import ApswConnection, StandardConnection, connection_type, safest
 
 WHY = (
     "two SQLite libraries in one process, Python's sqlite3 and apsw, would damage the file: "
     "use the same one for it everywhere, or set HOLDFAST_SQLITE=sqlite3"
 )
+
+SAFEST = "safest"
+"""Asks for apsw where it is installed and Python's own SQLite is flawed, unless Python's own has the file open."""
 
 _guard = threading.Lock()
 _ours: Counter[tuple[str, str]] = Counter()
@@ -31,7 +35,11 @@ def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[Apsw
     global _watching
     path = os.path.realpath(path)
     with _guard:
-        chosen = connection_type(wanted or ("apsw" if _ours[path, "apsw"] else None))
+        if is_one_of(wanted, (SAFEST,)):
+            wanted = None if _is_open_with_another(path, "apsw") else safest()
+        if wanted is None and _ours[path, "apsw"]:
+            wanted = "apsw"
+        chosen = connection_type(wanted)
         if _is_open_with_another(path, chosen.kind):
             raise BadOption(option="driver", value=chosen.kind, why=f"the file is open here already, and {WHY}")
         _ours[path, chosen.kind] += 1

@@ -16,6 +16,8 @@ Begin = Callable[[Connection], None]
 PATIENCE = 30.0
 """Seconds for which opening waits for others who open or close the same file."""
 
+MODE = 0o600
+
 TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
 
@@ -30,6 +32,10 @@ def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, c
         raise StoreUnavailable(path=path, why="it is a folder, not a file")
     if not create and not os.path.exists(path):
         raise StoreUnavailable(path=path, why="there is no such file")
+    _refuse_orphaned_wal(path)
+    if create:
+        _create_private(path)
+        _refuse_orphaned_wal(path)  # the database may have been moved in between
     db = connect(path)
     try:
         if not create and not _has_table(db, "holdfast_migration"):
@@ -46,6 +52,33 @@ def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, c
             raise StoreBusy(path=path) from error
         raise
     return db
+
+
+def _refuse_orphaned_wal(path: str) -> None:
+    """Refuse to open a missing or empty database beside a WAL that holds data: SQLite would delete the WAL, and with it commits
+    of the database that was moved or emptied. The WAL is looked at first: a database has data before its WAL has."""
+    wal = f"{os.path.realpath(path)}-wal"
+    if _size(wal) > 0 and _size(path) == 0:
+        why = f"the database is missing or empty, but {wal} holds commits of it: put the database back, or delete that file"
+        raise StoreUnavailable(path=path, why=why)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _create_private(path: str) -> None:
+    """Create a new file that only its owner may read: it holds signing keys and values. SQLite gives its -wal and -shm the same
+    mode. A file that exists keeps its own. A link may lead to a file that is still to be created."""
+    try:
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(path=path, why=f"it cannot be created: {error.strerror}") from error
 
 
 def _settle(db: Connection) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.errors import EngineClosed, StoreBusy
+from holdfast.errors import EngineClosed, StoreBusy, StoreError, StoreGone
 from holdfast.store.clock import Clock
 from holdfast.store.contract import Checked
 from holdfast.store.reading import RowReader, values_of
-from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection
+from holdfast.store.sqlite.driver import ApswConnection, Busy, Connection, StandardConnection, is_flawed
 from holdfast.store.sqlite.sql import SQL, as_list, spelled
 from holdfast.store.words import in_our_words
-
-FLAWED = (3, 51, 3)
-"""SQLite before this version can corrupt a WAL when two connections checkpoint at once."""
 
 WARNING = (
     "SQLite before 3.51.3 may damage a WAL that several processes share: "
@@ -26,18 +24,26 @@ WARNING = (
 class SqliteReader(RowReader):
     """What can be asked of a SQLite file, by any thread at any time."""
 
+    _dialect = "sqlite"
+    _garbled = sqlite3.Error
+
     def __init__(self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock) -> None:
         self._reader_path, self._open, self.clock = path, connect, clock
+        self.now = clock.now
         self._idle: list[Connection] = []
         self._closed: str | None = None
-
-    def now(self) -> int:
-        """The time by which this store lives."""
-        return self.clock.now()
+        self._loss: str | None = None
+        """What has happened to the files while they were open."""
+        self._reported: set[str] = set()
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
             raise EngineClosed(database=self._reader_path, why=self._closed)
+        if self._loss is not None:
+            raise StoreGone(path=self._reader_path, why=self._loss)
+
+    def _refuse_when_gone(self) -> None:
+        """Raise StoreGone if the files are no longer those that were opened."""
 
     def _borrow(self) -> Connection:
         self._refuse_when_closed()
@@ -47,6 +53,7 @@ class SqliteReader(RowReader):
             return self._open_reader()
 
     def _open_reader(self) -> Connection:
+        self._refuse_when_gone()  # before SQLite creates a new file under that name
         db = self._open(self._reader_path)
         db.rows("PRAGMA busy_timeout = 5000")
         db.rows("PRAGMA query_only = 1")
@@ -67,16 +74,19 @@ class SqliteReader(RowReader):
                 return
             db.close()
 
-    def _rows(self, query: str, **values: object) -> list[Any]:
-        return self._ask(SQL[query], values)
+    def _query(self, query: str) -> str:
+        return SQL[query]
 
-    def _ask(self, sql: str, values: Any = ()) -> list[Any]:
+    def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
         db = self._borrow()
         try:
             return db.rows(sql, values)
         except Busy as error:
             raise StoreBusy(path=self._reader_path) from error
-        except (UnicodeEncodeError, OverflowError) as error:
+        except StoreError:
+            self._refuse_when_gone()  # what SQLite says then is a consequence, not the cause
+            raise
+        except (UnicodeEncodeError, OverflowError, sqlite3.Error, TypeError) as error:
             raise in_our_words(error) from error
         finally:
             self._give_back(db)
@@ -88,14 +98,18 @@ class SqliteReader(RowReader):
         return as_list(items)
 
     def check(self, progress: Checked | None = None) -> list[str]:
-        found = [values_of(row)[0] for row in self._ask("PRAGMA quick_check")]
-        return [f"the file is damaged: {damage}" for damage in found if damage != "ok"] + self._broken_laws(progress)
+        found = [values_of(row)[0] for row in self._fetch("PRAGMA integrity_check")]
+        damaged = [f"the file is damaged: {damage}" for damage in found if damage != "ok"]
+        return damaged + self._damage_found() + self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
         db = self._open
-        version = tuple(int(part) for part in db.version.split("."))
         settings = {name: values_of(self._ask(f"PRAGMA {name}")[0])[0] for name in ("journal_mode", "page_size")}
-        warning = {"warning": WARNING}
+        warnings = [WARNING] if is_flawed(db.version) else []
+        if os.name == "posix" and os.stat(self._reader_path).st_mode & 0o007:
+            warnings.append(f"any user of this host can open the database file: chmod 600 {self._reader_path}")
+        if os.stat(self._reader_path).st_nlink > 1:
+            warnings.append("the file has several names (hard links): opened under two of them, it is damaged")
         return {
             "database": self._reader_path,
             "driver": db.kind,
@@ -103,7 +117,7 @@ class SqliteReader(RowReader):
             **settings,
             "schema": max(row["number"] for row in self._ask("SELECT number FROM holdfast_migration")),
             "bytes": os.path.getsize(self._reader_path),
-            **(warning if version < FLAWED else {}),
+            **({"warnings": warnings} if warnings else {}),
         }
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ is written anew whenever the run changes."""
 
 def spelled(sql: str) -> str:
     """Write *sql* as SQLite wants it."""
-    return queries.with_inputs(sql, "sqlite").replace("holdfast.", "holdfast_")
+    return queries.in_dialect(sql, "sqlite").replace("holdfast.", "holdfast_")
 
 
 SQL = {name: spelled(text) for name, text in queries.load("sqlite").items()}

@@ -8,20 +8,26 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.records import NewRun, Route, Session
-from holdfast.errors import HoldfastError, LeaseLost, StoreBusy, StoreError
+from holdfast.core.records import NewRun, Route, Seal, Session
+from holdfast.errors import HoldfastError, LeaseLost, RowDamaged, StoreBusy, StoreError, StoreGone, WriteConflict
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.reading import route_values
-from holdfast.store.sqlite import library, migrate
+from holdfast.store.sealing import refusal
+from holdfast.store.soundness import checked, instants, sifted
+from holdfast.store.sqlite import library, migrate, sealing
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
-from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, Values, translate
+from holdfast.store.sqlite.driver import COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Busy, Connection, Values, translate
+from holdfast.store.sqlite.lent import LoanBroken
+from holdfast.store.sqlite.presence import OpenFiles
 from holdfast.store.sqlite.reader import SqliteReader
 from holdfast.store.sqlite.slots import slots_of
 from holdfast.store.sqlite.sql import SQL, as_list, large_of, numbered, without_large
@@ -60,7 +66,11 @@ class SqliteTransaction:
 
     def rows(self, query: str, **values: object) -> list[Any]:
         sql, in_order = numbered(query)
-        return self._db.rows(sql, in_order(values))
+        return checked(sql, self._db.rows(sql, in_order(values)), values)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        sql, in_order = numbered(query)
+        return sifted(sql, self._db.rows(sql, in_order(values)), values)
 
     def change(self, query: str, **values: object) -> int:
         sql, in_order = numbered(query)
@@ -85,9 +95,9 @@ class SqliteTransaction:
 
     def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
         """Create all of these runs, or, when one of them is there already, none; say which."""
-        self._db.change("SAVEPOINT holdfast_many")
+        self._db.change(SAVEPOINT % "holdfast_many")
         whole = self.many("insert_run", list(map(without_large, rows))) == len(rows)
-        self._db.change("RELEASE holdfast_many" if whole else "ROLLBACK TO holdfast_many")
+        self._db.change(RELEASE % "holdfast_many" if whole else ROLLBACK_TO % "holdfast_many")
         return whole
 
     def route_id(self, route: Route) -> int:
@@ -106,9 +116,18 @@ class SqliteTransaction:
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         data = self._db.call(body)
-        if not self._db.in_transaction():  # a full disk does that; the body cannot
+        if not self._db.in_transaction():  # the database did that, such as on a full disk
             raise StoreError(reason="the transaction was rolled back while a transactional step was running")
         return data
+
+    def lock_tables(self) -> None:
+        """BEGIN IMMEDIATE has done so."""
+
+    def seal(self, seal: Seal) -> None:
+        sealing.seal(self._db, refusal(seal))
+
+    def unseal(self) -> None:
+        sealing.unseal(self._db)
 
 
 class SqliteStore(SqliteReader):
@@ -125,11 +144,15 @@ class SqliteStore(SqliteReader):
         self.commits = 0
         super().__init__(self.path, library.enter(self.path, driver), clock or WallClock())
         self._lock, self._quiet = threading.RLock(), False
+        self._is_broken = False
+        """Whether user code has broken the writing connection, and it could not be replaced yet."""
         self._routes: dict[Route, int] = {}
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
         try:
             self._db = migrate.open_writer(self._open, self.path, self._begin, codec, create=create)
+            self._open_writer = partial(migrate.open_writer, self._open, self.path, self._begin, codec, create=False)
             self._begin_where_others_ended()
+            self._files = OpenFiles(self.path)
         except BaseException:
             library.leave(self.path, self._open.kind)
             raise
@@ -143,21 +166,35 @@ class SqliteStore(SqliteReader):
         except BaseException:
             self._db.close()
             raise
-        self.clock.not_before(max(newest[name] or 0 for name in ("event_at", "run_at", "beat_at")))
+        self.clock.not_before(max(instants(newest[name] for name in ("event_at", "run_at", "beat_at")), default=0))
 
     def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
         """Apply all transitions in one transaction, and answer each."""
         self._refuse_when_closed()
         with self._lock:
+            if self._is_broken:
+                self._replace_writer()
             try:
                 op = batch[0] if len(batch) == 1 else None
                 return self._append(op) if op is not None and transitions.is_one_event(op) else self._transaction(batch)
+            except WriteConflict:
+                if len(batch) == 1:
+                    raise
+            except StoreError:
+                self._refuse_when_gone()  # what SQLite says then is a consequence, not the cause
+                raise
+            except RowDamaged as damage:
+                if len(batch) == 1:
+                    return [self._apply_around_damage(batch[0], damage)]
             except (HoldfastError, MemoryError):
                 raise
             except Exception as error:
                 if len(batch) == 1:
-                    raise in_our_words(error, batch[0]) from error
+                    return [self._apply_around_damage(batch[0], error)]
             return [self._alone(op) for op in batch]
+
+    def _only(self, op: c.Transition) -> Any:
+        return self._transaction([op])[0]
 
     def _append(self, op: c.Advance) -> list[Any]:
         """Write one event. The statement is a transaction by itself: there is nothing to begin and nothing to commit."""
@@ -165,17 +202,38 @@ class SqliteStore(SqliteReader):
         sql, in_order = numbered("append_guarded")
         if not self._lock_patiently(self._db, sql, in_order(transitions.guarded(op, op.events[0], now))):
             return [LeaseLost(run=op.run_id, generation=op.generation)]
+        self._refuse_when_gone()  # before the commit is acknowledged
         self.commits += 1
         return [c.Advanced(now=now)]
 
     def _alone(self, op: c.Transition) -> Any:
-        """One of a batch is faulty in an unforeseen way: find out which, so that the others are not harmed."""
+        """One of a batch is faulty, or meets a damaged row: find out which, so that the others are not harmed."""
         try:
-            return self._transaction([op])[0]
+            return self._only(op)
         except Exception as error:
-            return in_our_words(error, op)
+            return self._answer_to(op, error)
 
     def _transaction(self, batch: Sequence[c.Transition]) -> list[Any]:
+        """Apply all in one transaction. Without a transition whose user code ends it, everything is done again."""
+        try:
+            return self._transact(batch)
+        except LoanBroken as broken:
+            self._replace_writer()
+            rest = [op for op in batch if op is not broken.op]
+            answers = iter(self._transaction(rest) if rest else [])
+            return [broken.refusal if op is broken.op else next(answers) for op in batch]
+
+    def _replace_writer(self) -> None:
+        """Open another writing connection: user code has broken this one. Until that succeeds, every write tries it first."""
+        self._is_broken = True
+        with suppress(Exception):
+            self._db.close()
+        self._db = self._open_writer()
+        self._db.guard()
+        self._version = -1  # whatever others have committed is noticed
+        self._is_broken = False
+
+    def _transact(self, batch: Sequence[c.Transition]) -> list[Any]:
         self._refuse_when_closed()
         self._begin(self._db)
         try:
@@ -189,6 +247,7 @@ class SqliteStore(SqliteReader):
             if isinstance(error, Busy):
                 raise StoreBusy(path=self.path) from error
             raise
+        self._refuse_when_gone()  # before the commit is acknowledged
         self.commits += 1
         self._routes.update(tx.new_routes)
         with self._hints_guard:
@@ -209,36 +268,47 @@ class SqliteStore(SqliteReader):
 
     def _end_all(self, tx: SqliteTransaction, ops: list[c.Advance]) -> list[c.Advanced] | None:
         """End all of these runs, or, when one of them must not be ended, none; then the answer is None."""
-        self._db.change("SAVEPOINT holdfast_many")
+        self._db.change(SAVEPOINT % "holdfast_many")
         answers = transitions.end_each(tx, ops)
-        self._db.change("ROLLBACK TO holdfast_many" if answers is None else "RELEASE holdfast_many")
+        self._db.change(ROLLBACK_TO % "holdfast_many" if answers is None else RELEASE % "holdfast_many")
         return answers
 
     def _answer(self, tx: SqliteTransaction, op: c.Transition) -> Any:
         """Apply one transition; a refused one leaves nothing behind."""
-        if transitions.may_refuse_late(op, self._routes):
-            return self._answer_carefully(tx, op)
         try:
+            if transitions.may_refuse_late(op, self._routes):
+                return self._answer_carefully(tx, op)
             return transitions.APPLY[type(op)](tx, op)
-        except StoreError:
+        except (StoreError, StoreGone, RowDamaged, WriteConflict):
+            raise  # of the latter two a part may be written: the whole transaction is rolled back
+        except LoanBroken as broken:
+            broken.op = op
             raise
         except HoldfastError as refused:
             return refused
 
     def _answer_carefully(self, tx: SqliteTransaction, op: c.Transition) -> Any:
         hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
-        self._db.change("SAVEPOINT holdfast_op")
+        self._db.change(SAVEPOINT % "holdfast_op")
         try:
             answer = transitions.APPLY[type(op)](tx, op)
-        except StoreError:
+        except (StoreError, RowDamaged, LoanBroken):
             raise
         except Exception as refused:
             if not self._db.in_transaction():
                 translate(refused, self.path)  # the database itself has rolled everything back
-            self._db.change("ROLLBACK TO holdfast_op")
+            self._db.change(ROLLBACK_TO % "holdfast_op")
             tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, in_our_words(refused, op)
-        self._db.change("RELEASE holdfast_op")
+        self._db.change(RELEASE % "holdfast_op")
         return answer
+
+    def _refuse_when_gone(self) -> None:
+        """Raise StoreGone if the files are no longer those that were opened. From then on everything is refused."""
+        loss = self._loss or self._files.loss()
+        if loss is not None:
+            self._refuse_when_closed()  # closing deletes the WAL: a reader that is late has lost nothing
+            self._loss = loss
+            raise StoreGone(path=self.path, why=self._loss)
 
     def _begin(self, db: Connection) -> None:
         self._lock_patiently(db, "BEGIN IMMEDIATE")
@@ -273,6 +343,7 @@ class SqliteStore(SqliteReader):
         """Whether another connection committed since the last call."""
         with self._lock:
             self._refuse_when_closed()
+            self._refuse_when_gone()
             version = self._data_version()
             if version == self._version:
                 return False
@@ -293,16 +364,24 @@ class SqliteStore(SqliteReader):
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[c.Started]:
         """Create runs in the caller's own open transaction on the same file. None is born leased: who knows when it commits?"""
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
+        self._refuse_when_closed()
+        self._refuse_when_gone()
         with BorrowedTransaction(connection, self._db, self.now()) as tx:
             return transitions.start_runs(tx, c.StartRuns(unleased))
 
     def is_alive(self, session: Session) -> bool | None:
         """Whether the process of a session lives."""
-        return slots_of(self.path).is_alive(session.slot) if session.host == socket.gethostname() else None
+        if session.host != socket.gethostname():
+            return None
+        return slots_of(self.path).is_alive(session.slot, session.pid)
 
     def take_slot(self) -> int:
         """Lock a byte by which others see that this process lives."""
         return slots_of(self.path).take()
+
+    def keep_slot(self, slot: int) -> bool:
+        """Lock it again if its lock or the file is gone, and return whether it is locked."""
+        return slots_of(self.path).keep(slot)
 
     def free_slot(self, slot: int) -> None:
         """Unlock it."""
@@ -314,7 +393,10 @@ class SqliteStore(SqliteReader):
             return
         with self._lock:
             super().close()
-            self._db.close()
+            if self._files.are_replaced():
+                self._db.abandon()
+            else:
+                self._db.close()
         library.leave(self.path, self._db.kind)
 
     def before_fork(self) -> None:

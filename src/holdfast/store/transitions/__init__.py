@@ -24,7 +24,8 @@ from holdfast.store.transitions.advancing import (
     news_of,
 )
 from holdfast.store.transitions.claiming import claim
-from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run
+from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run, seal_store, unseal_store
+from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.flows import (
     create_flow,
     deliver_flow_event,
@@ -52,8 +53,10 @@ from holdfast.store.transitions.graphs import (
     reseal_member,
     settle_graphs,
     stage_graphs,
+    stage_part,
+    sweep_stages,
 )
-from holdfast.store.transitions.keys import need_key, rotate_key
+from holdfast.store.transitions.keys import need_key, reseal_key, rotate_key
 from holdfast.store.transitions.leases import (
     claim_leases,
     complete_leases,
@@ -93,6 +96,7 @@ from holdfast.store.transitions.subscribing import (
     consume,
     move_cursor,
     replay_letters,
+    reseal_webhook,
     settle_delivery,
     subscribe,
     unsubscribe,
@@ -117,10 +121,13 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ReplayRun: replay_run,
     c.Prune: prune,
     c.SetLane: set_lane,
+    c.SetAside: set_aside,
     c.ImportRun: import_run,
     c.BeginCopy: begin_copy,
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
+    c.SealStore: seal_store,
+    c.UnsealStore: unseal_store,
     c.ClaimLeases: claim_leases,
     c.RenewLeases: renew_leases,
     c.CompleteLeases: complete_leases,
@@ -148,6 +155,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ExpireGates: expire_gates,
     c.NeedKey: need_key,
     c.RotateKey: rotate_key,
+    c.ResealKey: reseal_key,
     c.SetSchedule: set_schedule,
     c.PauseSchedule: pause_schedule,
     c.ResumeSchedule: resume_schedule,
@@ -163,6 +171,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.ClaimWebhooks: claim_webhooks,
     c.SettleDelivery: settle_delivery,
     c.ReplayLetters: replay_letters,
+    c.ResealWebhook: reseal_webhook,
     c.CopyPayloads: copy_payloads,
     c.Reseal: reseal,
     c.Forget: forget,
@@ -171,6 +180,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.TakeUpkeep: take_upkeep,
     c.EndUpkeep: end_upkeep,
     c.SaveSetting: save_setting,
+    c.StagePart: stage_part,
+    c.SweepStages: sweep_stages,
     c.StageGraphs: stage_graphs,
     c.ExtendGraph: extend_graph,
     c.SettleGraphs: settle_graphs,
@@ -184,8 +195,8 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
 
 _LATE = frozenset(
     {
-        c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StageGraphs, c.ExtendGraph,
-        c.ReplayMember, c.SettleGraphs, c.ImportGraph,
+        c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
+        c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
     }
 )  # fmt: skip
 

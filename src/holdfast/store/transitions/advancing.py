@@ -260,6 +260,8 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
         _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)))
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
+    for reason in op.child_cancels:
+        cancel_children(tx, op.run_id, reason)
     if op.gates:
         move_gates(tx, op.gates)
     if op.status is not None and op.status in FINAL:

@@ -32,7 +32,9 @@ class Births:
         return {place for places in found for place in places}
 
     def _may(self, session_id: str, lane: str, runs: Sequence[NewRun]) -> bool:
-        found = self._tx.rows("may_lease_at_birth", session_id=session_id, lane=lane)
+        found, damaged = self._tx.sifted("may_lease_at_birth", session_id=session_id, lane=lane)
+        if damaged:
+            return False  # the limits of the lane cannot be read
         if not found or not found[0]["limited"]:
             return bool(found)  # nobody is there to work for a session that was ended
         if found[0]["name"] is None:

@@ -212,7 +212,12 @@ def _stops(lines: Sequence[Allowance], known: Mapping[str, Budget], demand: Mapp
 
 def check_names(tx: Transaction, runs: Sequence[NewRun]) -> None:
     """Refuse runs that name a budget that is not there. Raises BudgetNotFound."""
-    wanted = {name for run in runs for name in run.budgets if not name.startswith(budgets.TREE)}
+    check_budgets(tx, {name for run in runs for name in run.budgets})
+
+
+def check_budgets(tx: Transaction, names: Iterable[str]) -> None:
+    """Refuse the names of budgets that are not there; those of trees come with their runs. Raises BudgetNotFound."""
+    wanted = {name for name in names if not name.startswith(budgets.TREE)}
     missing = sorted(wanted - set(_load(tx, sorted(wanted)))) if wanted else []
     if missing:
         raise BudgetNotFound(budget=missing[0])

@@ -7,7 +7,7 @@ from holdfast.core.records import Run
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.store import contract as c
 from holdfast.store.transitions.sharing import Rooms, move_clocks, ready_from
-from holdfast.store.transitions.transaction import Transaction, lane_from, run_from
+from holdfast.store.transitions.transaction import Transaction, lanes_from, run_from
 
 WOKEN = (Status.PENDING, Status.WAITING, Status.BLOCKED, Status.CANCELLING)
 """Whoever waits for an instant is in one of these."""
@@ -21,7 +21,7 @@ def claim(tx: Transaction, op: c.Claim) -> c.Claimed:
     if not tx.rows("session", session_id=op.session_id):
         return c.Claimed()  # it was taken for dead, and what it leased now nobody would ever free
     _promote(tx)
-    lanes = {row["name"]: lane_from(row) for row in tx.rows("lanes")}
+    lanes = {lane.name: lane for lane in lanes_from(*tx.sifted("lanes"))}
     rooms = Rooms(tx, lanes, op.limit)
     ready: list[claims.Ready] = []
     for route_id, lane in op.routes:

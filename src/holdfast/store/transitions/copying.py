@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Cell, Dossier, Route
+from holdfast.core.records import Cell, Dossier, Route, Seal
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StoreNotEmpty
@@ -56,7 +56,8 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
         raise StoreNotEmpty()
     for query in _EMPTY:
         tx.change(query)
-    tx.change("save_setting", name=c.HALF_COPIED, value=str(tx.now))
+    tx.change("delete_setting", name=c.HALF_COPIED)
+    tx.change("save_setting", name=c.HALF_COPIED, value=op.copy_id or str(tx.now))
     for lane in op.lanes:
         set_lane(tx, c.SetLane(lane))
         tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
@@ -69,6 +70,33 @@ def end_copy(tx: Transaction, op: c.EndCopy) -> None:
     tx.change("delete_setting", name=c.HALF_COPIED)
     tx.rows("settle_numbers")
     tx.hints.ready = True
+    if op.seal is not None:
+        _seal(tx, op.seal)
+
+
+def seal_store(tx: Transaction, op: c.SealStore) -> bool:
+    """Refuse all writes from now on, if nothing speaks against it while no other transaction can write."""
+    tx.lock_tables()
+    if not op.check():
+        return False
+    _seal(tx, op.seal)
+    return True
+
+
+def _seal(tx: Transaction, seal: Seal) -> None:
+    tx.change("save_setting", name=c.SEALED, value=msgspec.json.encode(seal).decode())
+    tx.seal(seal)
+
+
+def unseal_store(tx: Transaction, op: c.UnsealStore) -> Seal | None:
+    """Accept writes again."""
+    rows = tx.rows("setting", name=c.SEALED)
+    if not rows:
+        return None
+    tx.unseal()
+    tx.change("delete_setting", name=c.SEALED)
+    tx.hints.ready = True
+    return msgspec.json.decode(rows[0]["value"], type=Seal)
 
 
 def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:

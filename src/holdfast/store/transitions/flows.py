@@ -56,7 +56,7 @@ def observe_flow_step(tx: Transaction, op: c.ObserveFlowStep) -> FlowStep:
 
 def wake_flows(tx: Transaction, op: c.WakeFlows) -> c.FlowsWoken:
     """Let time do what it does to waiting flows."""
-    due = tx.rows("due_flows", now=tx.now, limit=op.limit)
+    due = tx.rows("due_flows", now=tx.now, limit=op.limit, namespace=op.namespace)
     woken = c.FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
     for row in due:
         found = tx.rows("flow_to_move", flow_id=row["id"])  # somebody else may have moved it meanwhile, and even pruned it

@@ -37,8 +37,8 @@ def _join(tx: Transaction, op: c.GatherStart, found: dict[str, int]) -> bool:
         return False
     count = found["count"] + 1
     full = op.size is not None and count >= op.size
-    data, payloads = _merged(tx, op, bytes(old[0]["input"]))
-    wake_at = None if full else min(tx.now + op.quiet, found["latest"]) if op.merge is None else found["latest"]
+    data, payloads = _merged(tx, op, str(found["run_id"]), bytes(old[0]["input"]))
+    wake_at = None if full else min(tx.now + op.quiet, found["latest"]) if op.size is None else found["latest"]
     rank = claims.rank(tx.now, old[0]["priority"]) if full else None
     tx.change("gather_into", run_id=found["run_id"], input=data, wake_at=wake_at, rank=rank)
     if payloads:
@@ -48,6 +48,6 @@ def _join(tx: Transaction, op: c.GatherStart, found: dict[str, int]) -> bool:
     return True
 
 
-def _merged(tx: Transaction, op: c.GatherStart, old: bytes) -> tuple[bytes, Sequence[Payload]]:
+def _merged(tx: Transaction, op: c.GatherStart, run_id: str, old: bytes) -> tuple[bytes, Sequence[Payload]]:
     """Return the input that stands now, and what is kept apart of it."""
-    return (op.run.input, op.run.payloads) if op.merge is None else op.merge(old, partial(fetch, tx.rows))
+    return (op.run.input, op.run.payloads) if op.merge is None else op.merge(run_id, old, partial(fetch, tx.rows))

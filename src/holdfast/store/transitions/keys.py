@@ -28,7 +28,7 @@ def rotate_key(tx: Transaction, op: c.RotateKey) -> c.Rotated:
     while True:
         tx.rows("lock_keys")
         known = _keys(tx)
-        plan = tokens.rotate(known, op.key.kid, op.key.secret, now=tx.now)
+        plan = tokens.rotate(known, op.key.kid, op.key.secret, now=tx.now, reveal=op.reveal)
         previous = tokens.current(known)
         tx.many("delete_one_key", [{"kid": kid} for kid in plan.dropped])
         if plan.added is None:
@@ -37,6 +37,11 @@ def rotate_key(tx: Transaction, op: c.RotateKey) -> c.Rotated:
         if _insert(tx, plan.added):
             until = None if previous is None else tx.now + op.grace
             return c.Rotated(plan.added.kid, True, previous.kid if previous else None, until, plan.dropped)
+
+
+def reseal_key(tx: Transaction, op: c.ResealKey) -> bool:
+    """Put the secret of a signing key into another seal."""
+    return bool(tx.change("reseal_key", kid=op.kid, old=op.old, new=op.new))
 
 
 def key_from(row: Row) -> Key:

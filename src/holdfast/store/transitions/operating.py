@@ -7,12 +7,14 @@ import msgspec
 from holdfast.core import claims, leases
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import IllegalMove, NotReclaimable, RunFinished, RunNotFinished
+from holdfast.errors import IllegalMove, NotReclaimable, RunChanged, RunFinished, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
+from holdfast.store.transitions import trees
 from holdfast.store.transitions.admitting import apply_new_rate
-from holdfast.store.transitions.payloads import collect, digests_used
+from holdfast.store.transitions.payloads import collect, digests_used, forget_history
 from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq, load
+from holdfast.store.transitions.trees import cut, sizes_of
 
 
 def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
@@ -33,19 +35,49 @@ def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
 
 
 def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
-    """Put a finished run back to work, without the events that no longer count."""
+    """Put a finished run back to work, without the events that no longer count, and its failed children with it."""
     state = load(tx, op.run_id)
     if state["finished_at"] is None:
         raise RunNotFinished(run=op.run_id, status=state["status"])
+    last = last_seq(tx, op.run_id)
+    if op.seen is not None and last != op.seen:
+        raise RunChanged(run=op.run_id, events=last, seen=op.seen)
     status = after(Status(state["status"]), Move.REPLAY)
     _check_replays(tx, op.run_id)
-    _note(tx, op.run_id, Kind.RUN_REPLAYED, {"void": list(op.void)})
+    for step in op.detach:
+        _detach(tx, op.run_id, step, last + 1)
+    again = [child.run_id for child in op.children if _replay_child(tx, child)]
+    data: dict[str, object] = {"void": list(op.void)}
+    if again:
+        data["children"] = again
+    _note(tx, op.run_id, Kind.RUN_REPLAYED, data)
     tx.change("replay_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
     tx.change("reopen_waits", run_id=op.run_id)
     if state["parent_index"] is not None:
         tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
     tx.hints.ready = True
     return status
+
+
+def _replay_child(tx: Transaction, op: c.ReplayRun) -> bool:
+    """Replay a child with its parent, unless it is at work already. One that is stopping would fail its parent once more."""
+    state = load(tx, op.run_id)
+    if state["finished_at"] is None and state["status"] != Status.CANCELLING:
+        return False
+    replay_run(tx, op)
+    return True
+
+
+def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
+    """Separate the children of a start that is void from those that the same step starts next.
+
+    Those that are at work keep their parent's step in the memory of their worker. This matters where children are counted, so
+    a map is not started again before all of its children have ended.
+    """
+    for child in tx.rows("live_child_of_map", run_id=run_id, step=step):
+        raise RunNotFinished(run=child["id"], status=child["status"])
+    tx.change("detach_children", run_id=run_id, step=step, name=f"{step} before replay {seq}")
+    tx.change("delete_fanout", run_id=run_id, step=step)
 
 
 def _check_replays(tx: Transaction, run_id: str) -> None:
@@ -76,17 +108,17 @@ def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
         "prunable", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
         after=op.after, limit=op.limit,
     )  # fmt: skip
-    gone = 0
-    for root in found:
-        if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
-            continue
-        doomed = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
-        payloads = [digest for run_id in doomed for digest in digests_used(tx, run_id)]
-        for query in _BELOW:
-            tx.many(query, [{"run_id": run_id} for run_id in doomed])
-        collect(tx, payloads)
-        gone += len(doomed)
-    return c.Pruned(runs=gone, last=found[-1]["id"] if len(found) == op.limit else None)
+    roots = [row["id"] for row in found]
+    chosen = cut(roots, sizes_of(tx, "tree_sizes", roots, op.before), op)
+    doomed = [row["id"] for root in chosen.whole for row in tx.rows("descendants", run_id=root)] + chosen.whole
+    if chosen.part is not None:
+        forget_history(tx, chosen.part)  # what is left of the tree must not be replayed
+        doomed = [row["id"] for row in tx.rows("last_descendants", run_id=chosen.part, limit=trees.RUNS)]
+    payloads = [digest for run_id in doomed for digest in digests_used(tx, run_id)]
+    for query in _BELOW:
+        tx.many(query, [{"run_id": run_id} for run_id in doomed])
+    collect(tx, payloads)
+    return c.Pruned(runs=len(doomed), last=chosen.last)
 
 
 def set_lane(tx: Transaction, op: c.SetLane) -> None:

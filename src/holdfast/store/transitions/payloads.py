@@ -12,7 +12,9 @@ from holdfast.core.sealed import digest_of, digests_of
 from holdfast.errors import BadOption, RetentionNotFound
 from holdfast.store import contract as c
 from holdfast.store.tables import FORGETTABLE
+from holdfast.store.transitions import trees
 from holdfast.store.transitions.transaction import Row, Transaction, append
+from holdfast.store.transitions.trees import cut, sizes_of
 
 _HALF_COPIED = "half_copied"
 Ask = Callable[..., list[Row]]
@@ -134,22 +136,32 @@ def forget(tx: Transaction, op: c.Forget) -> c.Pruned:
         f"prunable_{op.what}", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
         after=op.after, limit=op.limit,
     )  # fmt: skip
-    done = 0
-    for root in found:
-        if tx.rows("has_late_descendant", run_id=root["id"], before=op.before):
-            continue
-        runs = [root["id"], *(row["id"] for row in tx.rows("descendants", run_id=root["id"]))]
-        done += sum(_forget(tx, op.what, run_id) for run_id in runs)
-    return c.Pruned(runs=done, last=found[-1]["id"] if len(found) == op.limit else None)
+    roots = [row["id"] for row in found]
+    chosen = cut(roots, sizes_of(tx, f"tree_sizes_{op.what}", roots, op.before), op)
+    runs = [run_id for root in chosen.whole for run_id in (*_below(tx, op.what, root), root)]
+    if chosen.part is not None:
+        runs = _below(tx, op.what, chosen.part)
+    done = sum(_forget(tx, op.what, run_id) for run_id in runs)
+    return c.Pruned(runs=done, last=chosen.part if chosen.part is not None and not done else chosen.last)
+
+
+def _below(tx: Transaction, what: str, root: str) -> list[str]:
+    """Return runs below a root that still have this part of their history, as many as one transaction trims."""
+    return [row["id"] for row in tx.rows(f"descendants_{what}", run_id=root, limit=trees.RUNS)]
 
 
 def _forget(tx: Transaction, what: str, run_id: str) -> bool:
-    """Delete a part of the history of one run. Events that went leave one line behind, which says so."""
+    """Delete a part of the history of one run, if it has ended."""
     state = tx.rows("load_state", run_id=run_id)
     if not state or state[0]["finished_at"] is None:
         return False
     if what != "events":
         return any([tx.change(query, run_id=run_id) for query in FORGETTABLE[what].deletes][:1])
+    return forget_history(tx, run_id)
+
+
+def forget_history(tx: Transaction, run_id: str) -> bool:
+    """Delete the events of a run, which leave one line behind that says so: the run cannot be replayed any more."""
     (events,) = tx.rows("count_events", run_id=run_id)
     if events["deleted"] or not events["events"]:
         return False

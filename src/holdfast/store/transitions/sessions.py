@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from holdfast.core import claims
@@ -9,7 +12,13 @@ from holdfast.core.records import Event, Kind
 from holdfast.core.streams import Reason
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_session
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seqs
+
+
+class _Limited(msgspec.Struct):
+    """The part of a session's offer that matters when the session ends."""
+
+    crash_limit: int = claims.CRASH_LIMIT
 
 
 def open_session(tx: Transaction, op: c.OpenSession) -> None:
@@ -26,7 +35,7 @@ def beat(tx: Transaction, op: c.Beat) -> bool:
 
 def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
     """Free all that a session held. Those who crash it again and again without any progress are stuck."""
-    worker = tx.rows("worker_of", session_id=op.session_id) if op.crashed else []
+    worker = tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []  # of a damaged row nothing is needed
     tx.change("delete_session", session_id=op.session_id)
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
@@ -38,15 +47,27 @@ def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
         tx.change("close_streams_of_session", session_id=op.session_id, now=tx.now, reason=reason)
         lines: list[tuple[str, Event]] = []
         told = msgspec.json.encode({"session": op.session_id, "worker": worker[0]["worker"] if worker else None})
-        tx.many("free_run", [_freed(tx, op, state, told, lines) for state in held])
+        seqs = last_seqs(tx, [state["id"] for state in held])
+        limit = op.limit if op.limit is not None else _crash_limit(worker)
+        tx.many("free_run", [_freed(tx, op, state, limit, seqs[state["id"]], told, lines) for state in held])
         append_from_outside(tx, lines)
         tx.hints.ready = True
     return [state["id"] for state in held]
 
 
-def _freed(tx: Transaction, op: c.EndSession, state: Row, told: bytes, lines: list[tuple[str, Event]]) -> dict[str, object]:
-    seq, crash_seq = state["last_seq"], 0
-    fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=op.limit, now=tx.now)
+def _crash_limit(sessions: Sequence[Row]) -> int:
+    """Return the limit that the session that ends was opened with."""
+    for row in sessions:
+        with suppress(msgspec.DecodeError, TypeError):  # a damaged row must not keep its runs
+            return msgspec.json.decode(bytes(row["serves"]), type=_Limited).crash_limit
+    return claims.CRASH_LIMIT
+
+
+def _freed(
+    tx: Transaction, op: c.EndSession, state: Row, limit: int, seq: int, told: bytes, lines: list[tuple[str, Event]]
+) -> dict[str, object]:
+    crash_seq = 0
+    fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=limit, now=tx.now)
     if fate.stuck is not None:
         lines.append((state["id"], Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
     elif op.crashed and not claims.is_parked(state):

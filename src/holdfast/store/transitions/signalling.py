@@ -2,6 +2,9 @@
 
 What the run is parked on is judged here, together with the new signal, so that a run is not woken for nothing: only when a
 condition is whole. Whoever holds the run judges again, from the same signals, and records which of them it was.
+
+Invariant: the commit that satisfies a condition closes the waits that were handed out for it. A later signal to one of them
+would never be delivered, so its sender gets WaitClosed; so does the sender of a signal that comes after the condition's timeout.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ def signal_run(tx: Transaction, op: c.SignalRun) -> c.Delivery:
 
 def deliver_signal(tx: Transaction, op: c.DeliverSignal) -> c.Delivery:
     """Leave a signal for a wait. Nothing is looked up before the token has proved that it was made for this very wait."""
-    claims = tokens.check(op.token, c.WAIT_TOKEN, [key_from(row) for row in tx.rows("keys")], now=tx.now)
+    keys = [key_from(row) for row in tx.rows("keys")]
+    claims = tokens.check(op.token, c.WAIT_TOKEN, keys, now=tx.now, reveal=op.reveal)
     if claims.get("wait") != op.wait_id:
         raise TokenRefused()
     wait = _wait(tx, op.wait_id)
@@ -93,6 +97,9 @@ def release_wait(tx: Transaction, op: c.ReleaseWait) -> c.Delivery:
     if not _sleeps(state, op.step) and (not found or found[0]["id"] is not None or found[0]["closed_at"] is not None):
         raise WaitNotFound(run=op.run_id, step=op.step)
     letter = _Letter("release", op.payload, 1 << 60, source=op.by, step=op.step, payloads=op.payloads)  # a person is heard
+    for wait in _conditional_waits(state):
+        if wait["step"] == op.step:
+            _close_handed_out(tx, op.run_id, wait, "a person")
     return _insert(tx, state, letter, Effect.SATISFIED, wakes=True)
 
 
@@ -107,9 +114,9 @@ def _begin_now(tx: Transaction, op: c.ReleaseWait, state: Row) -> c.Delivery:
 
 
 def _sleeps(state: Row, step: str) -> bool:
-    """Say whether the run is parked on a timer of that step, or on the time of its next attempt."""
+    """Return whether the run is parked at that step on a wait that has no row of its own and can be released."""
     waits = [] if state["waits"] is None else msgspec.json.decode(state["waits"])
-    return any(wait.get("kind") in c.BEFORE_TIME and wait.get("step") == step for wait in waits)
+    return any(wait.get("kind") in c.RELEASABLE and wait.get("step") == step for wait in waits)
 
 
 def _wait(tx: Transaction, wait_id: str) -> Row | None:
@@ -156,18 +163,48 @@ def _insert(tx: Transaction, state: Row, letter: _Letter, effect: Effect, *, wak
 
 
 def _judge(tx: Transaction, state: Row, letter: _Letter) -> tuple[Effect, bool]:
-    """Say what a signal comes to, and whether the run must look because of it."""
+    """Say what a signal comes to, and whether the run must look because of it. Raises WaitClosed."""
     if state["waits"] is None:
         return Effect.KEPT, False
-    found = [_effect(tx, state["id"], wait, letter) for wait in msgspec.json.decode(state["waits"])]
-    for effect in (Effect.SATISFIED, Effect.KEPT, Effect.DUPLICATE, Effect.IGNORED):
-        if any(one == effect for one, _ in found):
-            return effect, any(wakes for _, wakes in found)
+    waits = msgspec.json.decode(state["waits"])
+    found = [_effect(tx, state["id"], wait, letter) for wait in waits]
+    for wait, (effect, _) in zip(waits, found, strict=True):
+        if effect is Effect.SATISFIED and wait["kind"] == "wait":
+            _close_handed_out(tx, state["id"], wait, "its signals")
+    for strongest in (Effect.SATISFIED, Effect.KEPT, Effect.DUPLICATE, Effect.IGNORED):
+        if any(one == strongest for one, _ in found):
+            return strongest, any(wakes for _, wakes in found)
+    if any(_has_timed_out(wait, letter, tx.now) for wait in waits):
+        raise WaitClosed(wait=letter.wait_id, why="by timeout")
     return Effect.KEPT, False
+
+
+def _has_timed_out(wait: Mapping[str, Any], letter: _Letter, now: int) -> bool:
+    """Return whether a signal comes after the time of the wait, which its run closes as soon as a worker continues it."""
+    if letter.wait_id is None or wait.get("kind") != "wait" or wait.get("on_timeout") == "escalate":
+        return False
+    gives_up = wait.get("gives_up")
+    is_over = gives_up is not None and gives_up < now
+    return is_over and letter.wait_id in conditions.handed_out(msgspec.convert(wait["condition"], Condition))
+
+
+def _conditional_waits(state: Row) -> list[dict[str, Any]]:
+    waits = [] if state["waits"] is None else msgspec.json.decode(state["waits"])
+    return [wait for wait in waits if wait.get("kind") == "wait"]
+
+
+def _close_handed_out(tx: Transaction, run_id: str, wait: Mapping[str, Any], by: str) -> None:
+    """Close the waits that were handed out for a condition that is over."""
+    condition: Condition = msgspec.convert(wait["condition"], Condition)
+    for handed in conditions.handed_out(condition).values():
+        tx.change("close_wait", run_id=run_id, step=handed.step, now=tx.now, by=by)
 
 
 def _effect(tx: Transaction, run_id: str, wait: Mapping[str, Any], letter: _Letter) -> tuple[Effect | None, bool]:
     """Say what a signal is to one wait; None when it is nothing to it."""
+    gives_up = wait.get("until") if wait.get("kind") == "signal" else wait.get("gives_up")
+    if gives_up is not None and gives_up < tx.now:
+        return None, False  # its time was up before, though no worker has seen to it yet
     if wait.get("kind") == "signal":
         mine = letter.wait_id is None and wait.get("name") == letter.name
         return (Effect.SATISFIED, True) if mine else (None, False)

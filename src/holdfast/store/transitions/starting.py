@@ -101,11 +101,11 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     old = found[0]
     route = tx.rows("route", route_id=old["route_id"])[0]
     same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
-    if not same_workflow or not _is_same(tx, run, bytes(old["input"])):
+    if not same_workflow or not _is_same(tx, run, old["id"], bytes(old["input"])):
         raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))
     return c.Started(id=old["id"], created=False, leased=False, now=tx.now)
 
 
-def _is_same(tx: Transaction, run: NewRun, old: bytes) -> bool:
+def _is_same(tx: Transaction, run: NewRun, old_id: str, old: bytes) -> bool:
     """Say whether a run that is there was started with the same input, whatever seal each of them is in."""
-    return old == run.input or (run.same is not None and run.same(run, old, lambda digest: fetch(tx.rows, digest)))
+    return old == run.input or (run.same is not None and run.same(run, old_id, old, lambda digest: fetch(tx.rows, digest)))

@@ -9,12 +9,13 @@ import msgspec
 from holdfast.core import claims
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import RunFinished
+from holdfast.errors import RowDamaged, RunFinished
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
+from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.gates import withdraw_all
 from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, load
+from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, last_seqs, load
 
 DEADLINE = "deadline"
 
@@ -29,40 +30,54 @@ def request_cancel(tx: Transaction, op: c.RequestCancel) -> Status:
     return status
 
 
-def cancel_children(tx: Transaction, run_id: str, reason: str) -> None:
-    """Ask all below a run to stop, but those that were started to outlive their parent."""
+def cancel_children(tx: Transaction, run_id: str, reason: str, *, at: int | None = None) -> None:
+    """Ask all below a run to stop, but those that were started to outlive their parent. *at* is the instant of the request."""
     parents = [run_id]
     while parents:
         for child in tx.rows("live_children", run_id=parents.pop()):
-            _stop(tx, load(tx, child["id"]), reason)
+            state = _sound(tx, child["id"])
+            if state is not None:
+                _stop(tx, state, reason, at=at)
             parents.append(child["id"])
 
 
 def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
-    """End what is past its deadline: at once if it never ran, else through its own undoing."""
-    overdue = [load(tx, row["id"]) for row in tx.rows("overdue", now=tx.now, limit=op.limit)]
-    for state in overdue:
+    """End what is past its deadline: at once if it never ran, else through its own undoing. A damaged run stays, and is stuck."""
+    rows, damaged = tx.sifted("overdue", now=tx.now, limit=op.limit)
+    set_aside(tx, c.SetAside(damaged))
+    overdue = [(state, row["deadline"]) for row in rows if (state := _sound(tx, row["id"])) is not None]
+    for state, deadline in overdue:
         if state["started_at"] is None or state["status"] == Status.STUCK:
             _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, DEADLINE)
         else:
-            _ask_to_stop(tx, state, DEADLINE)
-        cancel_children(tx, state["id"], DEADLINE)
+            _ask_to_stop(tx, state, DEADLINE, at=deadline)
+        cancel_children(tx, state["id"], DEADLINE, at=deadline)
     return len(overdue)
 
 
-def _stop(tx: Transaction, state: Row, reason: str, *, force: bool = False) -> Status:
+def _sound(tx: Transaction, run_id: str) -> Row | None:
+    """Return the state of a run. One whose row is damaged is set aside, and None is returned: it must not hold up the others,
+    and one that is aside already would be met again by every try."""
+    try:
+        return load(tx, run_id)
+    except RowDamaged as damage:
+        set_aside(tx, c.SetAside([damage]))
+        return None
+
+
+def _stop(tx: Transaction, state: Row, reason: str, *, force: bool = False, at: int | None = None) -> Status:
     if force or (state["started_at"] is None and state["session_id"] is None):
         if reason == DEADLINE:  # that of a parent is its children's, too
             return _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, reason)
         return _end(tx, state, Move.END_CANCELLED, Kind.RUN_CANCELLED, reason)
-    return _ask_to_stop(tx, state, reason)
+    return _ask_to_stop(tx, state, reason, at=at)
 
 
-def _ask_to_stop(tx: Transaction, state: Row, reason: str) -> Status:
+def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = None) -> Status:
     status = after(Status(state["status"]), Move.CANCEL)
     if state["status"] == status:
         return status  # it was asked before, and the first reason stands
-    tx.change("save_cancel", **_cancel_row(tx, state, reason))
+    tx.change("save_cancel", **_cancel_row(tx, state, reason, at))
     if state["session_id"] is not None:
         knock(tx, state["session_id"], state["id"])
     else:
@@ -112,10 +127,11 @@ def _end_unbegun(tx: Transaction, states: Sequence[Row], reasons: Mapping[str, s
     """End runs that never began: they have opened nothing, and nothing is to be undone."""
     status, lines = Status.CANCELLED, []
     rows: list[dict[str, object]] = []
+    seqs = last_seqs(tx, [state["id"] for state in states])
     for state in states:
         reason = reasons[state["id"]]
         error = msgspec.json.encode({"type": after(Status(state["status"]), Move.END_CANCELLED).value, "message": reason})
-        lines.append((state["id"], Event(kind=Kind.RUN_CANCELLED, seq=state["last_seq"] + 1, error=error)))
+        lines.append((state["id"], Event(kind=Kind.RUN_CANCELLED, seq=seqs[state["id"]] + 1, error=error)))
         rows.append({"run_id": state["id"], "status": status, "error": error, "now": tx.now, "reason": reason})
         tx.hints.finished.add(state["id"])
     append_each(tx, lines)
@@ -123,10 +139,10 @@ def _end_unbegun(tx: Transaction, states: Sequence[Row], reasons: Mapping[str, s
     tell_graph(tx, *(state["id"] for state in states), status=status)
 
 
-def _cancel_row(tx: Transaction, state: Row, reason: str) -> dict[str, object]:
+def _cancel_row(tx: Transaction, state: Row, reason: str, at: int | None = None) -> dict[str, object]:
     held = state["session_id"] is not None
     return {
         "run_id": state["id"], "status": after(Status(state["status"]), Move.CANCEL), "reason": reason,
-        "rank": None if held else claims.rank(tx.now, state["priority"]), "wake_at": state["wake_at"] if held else None,
-        "waits": state["waits"] if held else None,
+        "at": tx.now if at is None else at, "rank": None if held else claims.rank(tx.now, state["priority"]),
+        "wake_at": state["wake_at"] if held else None, "waits": state["waits"] if held else None,
     }  # fmt: skip

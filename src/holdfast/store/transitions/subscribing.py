@@ -114,7 +114,8 @@ def subscription_from(row: Row) -> Subscription:
 
 def claim_webhooks(tx: Transaction, op: c.ClaimWebhooks) -> list[str]:
     """Let a session deliver what nobody delivers."""
-    tx.change("claim_webhooks", session_id=op.session_id)
+    for name in (None,) if op.names is None else op.names:
+        tx.change("claim_webhooks", session_id=op.session_id, name=name)
     return [row["name"] for row in tx.rows("webhooks_of", session_id=op.session_id)]
 
 
@@ -142,6 +143,11 @@ def replay_letters(tx: Transaction, op: c.ReplayLetters) -> int:
         raise SubscriptionNotFound(subscription=op.name)
     tx.hints.subscriptions = True
     return tx.change("replay_letters", name=op.name)
+
+
+def reseal_webhook(tx: Transaction, op: c.ResealWebhook) -> bool:
+    """Put the secret of a webhook into another seal."""
+    return bool(tx.change("reseal_webhook", name=op.name, old=op.old, new=op.new))
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -58,6 +58,7 @@ def leave_news(tx: Transaction) -> None:
     """Write down what no graph has heard of in this transaction: somebody will settle it."""
     news, tx.news = tx.news, []
     tx.many("insert_news", [
-        {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": tx.now} for one in news
+        {"graph_id": graph_of(one.run_id), "run_id": one.run_id, "status": one.status, "at": tx.now, "place": one.place}
+        for one in news
     ])  # fmt: skip
     tx.hints.graphs = True

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from holdfast.core.records import Event, Lane, Route, Run
+import msgspec
+
+from holdfast.core.records import Event, Lane, Route, Run, Seal, Session
 from holdfast.core.status import Status
-from holdfast.errors import RunNotFound
+from holdfast.errors import RowDamaged, RunNotFound
 from holdfast.store.contract import Hints, News
 
 Row = Any
@@ -25,7 +27,10 @@ class Transaction(Protocol):
     """Graphs that were read and locked already, and have not changed since."""
 
     def rows(self, query: str, **values: object) -> list[Row]:
-        """Run a named query and return its rows, addressed by column name."""
+        """Run a named query and return its rows, addressed by column name. Raises RowDamaged."""
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Row], list[RowDamaged]]:
+        """Run a named query and return its rows that are sound, and what is wrong with the others."""
 
     def change(self, query: str, **values: object) -> int:
         """Run a named query and return how many rows it changed."""
@@ -47,6 +52,15 @@ class Transaction(Protocol):
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         """Let a user's function write in this transaction. It can neither commit nor roll back."""
+
+    def lock_tables(self) -> None:
+        """Let no other transaction write before this one has ended. Reading goes on."""
+
+    def seal(self, seal: Seal) -> None:
+        """Let the database refuse every write, whichever process makes it, with StoreSealed."""
+
+    def unseal(self) -> None:
+        """Let the database accept writes again."""
 
 
 def load(tx: Transaction, run_id: str) -> Row:
@@ -93,6 +107,13 @@ def last_seq(tx: Transaction, run_id: str) -> int:
     return found
 
 
+def last_seqs(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
+    """Return the number of the last line of each history. The caller has locked the runs by an earlier statement: a statement
+    that waits for a lock does not see what was committed while it waited."""
+    ids = list(run_ids)
+    return {row["run_id"]: row["seq"] for row in tx.rows("last_seqs", ids=tx.as_list(ids))} if ids else {}
+
+
 def as_dict(row: Row) -> dict[str, Any]:
     """Return a row as a dict. SQLite's own rows look for each name from the first column on, which `dict` would ask them to."""
     return dict(row) if isinstance(row, dict) else dict(zip(row.keys(), row, strict=True))
@@ -116,3 +137,25 @@ def run_from(row: Row) -> Run:
 def lane_from(row: Row) -> Lane:
     """Return the lane that a row holds."""
     return Lane(**{**dict(row), "paused": bool(row["paused"]), "draining": bool(row["draining"])})
+
+
+def lanes_from(rows: Sequence[Row], damaged: Sequence[RowDamaged]) -> list[Lane]:
+    """Return lanes. The limits of a damaged one are unknown, so it lets nothing go, as if it were paused."""
+    return [*map(lane_from, rows), *(Lane(name=str(one.place["name"]), paused=True) for one in damaged)]
+
+
+def session_from(row: Row) -> Session:
+    """Return the session that a row holds."""
+    session = Session(**{**dict(row), "serves": bytes(row["serves"])})
+    try:
+        msgspec.json.decode(session.serves, type=dict)
+    except msgspec.MsgspecError:
+        return damaged_session(session.id)
+    return session
+
+
+def damaged_session(session_id: Any) -> Session:
+    """Return a session whose row is damaged. It counts as expired: its runs go to others, a live worker opens a new one."""
+    return Session(
+        id=session_id, worker="(damaged)", host="", pid=0, slot=-1, started_at=0, beat_at=0, expires_at=0, serves=b"{}"
+    )

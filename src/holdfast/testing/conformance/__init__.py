@@ -10,16 +10,20 @@ from holdfast.testing.conformance.advancing import Advancing, Batches, Transacti
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
 from holdfast.testing.conformance.budgets import Budgets
 from holdfast.testing.conformance.claiming import Claiming, Lanes
+from holdfast.testing.conformance.damage import Damaged, SettingAside
 from holdfast.testing.conformance.flows import ManagedFlows
 from holdfast.testing.conformance.gates import Gates
 from holdfast.testing.conformance.graph_ends import Graphs
 from holdfast.testing.conformance.inputs import Inputs
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.leases import ExplicitLeases
+from holdfast.testing.conformance.lending import Lending
 from holdfast.testing.conformance.looking import Laws, Looking, Time
 from holdfast.testing.conformance.operating import Copying, Operating, Pruning
 from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
+from holdfast.testing.conformance.replaying import ReplayingChildren
 from holdfast.testing.conformance.schedules import Ticking
+from holdfast.testing.conformance.sealing import Sealing
 from holdfast.testing.conformance.sessions import Children, Sessions
 from holdfast.testing.conformance.shares import Gathering, Shares
 from holdfast.testing.conformance.spending import SpendingAtOnce
@@ -44,10 +48,12 @@ class StoreContract(
     Deadlines,
     Sessions,
     Children,
+    ReplayingChildren,
     Operating,
     Copying,
+    Sealing,
     Pruning,
-    Transactional,
+    Lending,
     Batches,
     Looking,
     Time,
@@ -69,6 +75,8 @@ class StoreContract(
     Resealing,
     Retaining,
     PayloadLaws,
+    SettingAside,
+    Damaged,
 ):
     """All promises of a store."""
 
@@ -83,6 +91,7 @@ __all__ = [
     "Children",
     "Claiming",
     "Copying",
+    "Damaged",
     "Deadlines",
     "ExplicitLeases",
     "Gates",
@@ -100,9 +109,12 @@ __all__ = [
     "Operating",
     "PayloadLaws",
     "Pruning",
+    "ReplayingChildren",
     "Resealing",
     "Retaining",
+    "Sealing",
     "Sessions",
+    "SettingAside",
     "Shares",
     "Signals",
     "SpendingAtOnce",

@@ -13,6 +13,7 @@ from holdfast.errors import (
     LeaseLost,
     RunExists,
     RunNotFound,
+    WriteConflict,
 )
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, ROUTE, STUCK, WAITS, Bench, HandClock
@@ -434,6 +435,29 @@ class Batches(Bench):
 
         assert store.history("r1") == []
         self.advance(store, run)
+
+    def test_a_line_whose_number_is_taken_is_refused_by_name_and_changes_nothing(self, store: c.Store) -> None:
+        runs = [self.hold(store, run_id) for run_id in ("r1", "r2", "r3")]
+        self.advance(store, runs[1])
+        taken, end = Event(Kind.MARKED, "again", seq=1), Event(Kind.RUN_COMPLETED, seq=1)
+        cases: list[tuple[list[Event], dict[str, Any]]] = [
+            ([taken], {}),
+            ([end], {"status": Status.COMPLETED, "result": b"1"}),
+        ]
+
+        for events, options in cases:
+            with pytest.raises(WriteConflict):
+                self.advance(store, runs[1], events=events, **options)
+            batch = [
+                c.Advance(run_id=run.id, generation=1, events=[Event(Kind.MARKED, "next", seq=self.seq(store, run.id))])
+                for run in runs
+            ]
+            batch[1] = c.Advance(run_id="r2", generation=1, events=events, **options)
+            answers = store.apply(batch)
+            assert [type(answer) for answer in answers] == [c.Advanced, WriteConflict, c.Advanced]
+
+        assert [len(store.history(run.id)) for run in runs] == [2, 1, 2]
+        assert self.status(store, "r2") == Status.RUNNING
 
     def test_what_was_told_before_is_not_forgotten_when_another_explodes(self, store: c.Store) -> None:
         run = self.hold(store)

@@ -9,6 +9,7 @@ from holdfast.core.status import Status
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MINUTE, HandClock, OpenStore
+from holdfast.testing.conformance.graph_parts import GraphsInParts
 from holdfast.testing.conformance.graphs import GraphBench, SettlingGraphs, StagingGraphs, compose
 from holdfast.testing.conformance.looking import BROKEN
 
@@ -174,7 +175,7 @@ class ReplayingMembers(GraphBench):
             self.replay_member(store, "nobody")
         self.members_end(store, "a", status=Status.FAILED)
         with pytest.raises(GraphChanged):
-            self.do(store, c.ReplayMember(graph_id="g", namespace="default", name="a", voids={}, compose=compose))
+            self.do(store, c.ReplayMember(graph_id="g", namespace="default", name="a", roots="a", replays={}, compose=compose))
         self.cancel_graph(store)
         with pytest.raises(GraphFinished):
             self.replay_member(store, "a")
@@ -204,7 +205,7 @@ class KeepingGraphs(GraphBench):
         (run,) = self.claim(store)
         self.finish(store, run)
         standing, runs = store.standing(), store.dossiers("", 100, 10**6)
-        assert standing["graph_news"] == [["g", "g::a", "completed", store.now()]]
+        assert standing["graph_news"] == [["g", "g::a", "completed", store.now(), None]]
         before = store.whole_graph("g")
         self.execute(store, "DELETE FROM holdfast.event")
         self.execute(store, "DELETE FROM holdfast.run")
@@ -266,7 +267,7 @@ class KeepingGraphs(GraphBench):
         assert [len(self.settle_graphs(one).born) for one in (store, other)] == [1, 0]
 
 
-class Graphs(StagingGraphs, SettlingGraphs, CancellingGraphs, ReplayingMembers, KeepingGraphs):
+class Graphs(StagingGraphs, GraphsInParts, SettlingGraphs, CancellingGraphs, ReplayingMembers, KeepingGraphs):
     """All promises about graphs."""
 
 
@@ -299,6 +300,9 @@ BROKEN |= {
     "a_graph_ends_with_its_last_member": _graph(),
     "a_graph_tells_each_change_in_its_audit_trail": _graph(events=1),
     "a_member_belongs_to_a_graph": _member(),
+    "a_member_is_staged_until_its_graph_has_it": _member(state="staged"),
+    "a_staged_member_has_no_run": _member(run="completed", state="staged"),
+    "a_stage_counts_its_members": "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('g', 1, 1, 0)",
     "a_member_that_was_started_has_a_run": _member(state="started"),
     "a_member_that_waits_has_no_run_and_waits_for_something": _member(state="waiting"),
     "a_graph_hears_of_the_end_of_a_member": _member(run="completed", state="started"),

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from holdfast.core.graphs.drawing import PLACE, filled
-from holdfast.core.graphs.records import CancelPolicy, NewGroup, NewMember, Patch, Rest, Spec, run_of
+from holdfast.core.graphs.records import CancelPolicy, NewGroup, NewMember, Patch, Rest, Spec, name_of, run_of
+from holdfast.core.graphs.structure import replay_roots
 from holdfast.core.records import Fetch, Lane, Payload
 from holdfast.core.status import Status
 from holdfast.errors import (
@@ -31,18 +32,18 @@ from holdfast.testing.conformance.bench import MINUTE, ROUTE, Bench, HandClock
 Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]
 
 
-def explode(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def explode(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
     """Fail as nobody foresaw."""
     raise ZeroDivisionError
 
 
-def compose(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def compose(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
     """Put results in their places."""
-    values = {name: msgspec.json.decode(one) for name, one in results.items()}
+    values = {name: msgspec.json.decode(one) for name, (_, one) in results.items()}
     return msgspec.json.encode(filled(msgspec.json.decode(data), values)), []
 
 
-def refuse(data: bytes, results: Mapping[str, bytes], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def refuse(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
     """Be somebody who has no key."""
     raise KeyMissing(key="k2")
 
@@ -105,8 +106,12 @@ class GraphBench(Bench):
     def replay_member(self, store: c.Store, name: str, graph: str = "g") -> Any:
         whole = store.whole_graph(graph)
         assert whole is not None
-        voids: dict[str, list[int]] = {run_id: [] for run_id in whole.members}
-        return self.do(store, c.ReplayMember(graph_id=graph, namespace="default", name=name, voids=voids, compose=compose))
+        run_id = run_of(graph, name)
+        roots = replay_roots(whole, run_id) if run_id in whole.members else set[str]()
+        replays = {root: c.ReplayRun(root, []) for root in roots}
+        names = [name_of(root) for root in roots]
+        op = c.ReplayMember(graph_id=graph, namespace="default", name=name, roots=names, replays=replays, compose=compose)
+        return self.do(store, op)
 
 
 class StagingGraphs(GraphBench):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.core.records import Lane
+from holdfast.core.tokens import Key
 from holdfast.errors import KeyExists
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
@@ -93,3 +94,22 @@ class Keys(Bench):
         made = self.do(store, c.NeedKey(OFFERED))
 
         assert reopen().keys() == [made]
+
+    def test_a_secret_gets_another_seal_unless_it_has_changed(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+
+        assert not self.do(store, c.ResealKey("k1", b"not what is stored there", b"sealed"))
+        assert not self.do(store, c.ResealKey("k2", OFFERED.secret, b"sealed"))
+        assert self.do(store, c.ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed"))
+
+        assert [key.secret for key in store.keys()] == [b"\x00e1\x00psealed"]
+        assert store.keys_in_use() == {"e1": 1}
+
+    def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: c.Store) -> None:
+        self.rotated(store, OFFERED)
+        again = c.OfferedKey("k1", b"sealed " + OFFERED.secret)
+
+        def reveal(key: Key) -> bytes:
+            return key.secret.removeprefix(b"sealed ")
+
+        assert not self.do(store, c.RotateKey(again, 0, reveal)).changed

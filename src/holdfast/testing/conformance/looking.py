@@ -180,6 +180,9 @@ BROKEN = {
     "a_step_completes_once": (
         "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2, 'step_completed', 'a', 1, 1)"
     ),
+    "a_completed_run_has_recorded_the_steps_it_was_given": (
+        "UPDATE holdfast.event SET data = '{\"steps\":7}' WHERE run_id = 'completed' AND kind = 'run_completed'"
+    ),
     "a_child_has_a_parent": "UPDATE holdfast.run SET parent_id = 'none' WHERE id = 'pending'",
     "a_signal_belongs_to_a_run": "INSERT INTO holdfast.signal (run_id, name, payload, at) VALUES ('none', 'paid', '1', 1)",
     "a_tag_belongs_to_a_run": "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('a', 'b', 'none')",

@@ -18,6 +18,7 @@ from holdfast.errors import (
     StoreNotEmpty,
 )
 from holdfast.store import contract as c
+from holdfast.store.transitions import trees
 from holdfast.testing.conformance.bench import MINUTE, ROUTE, STUCK, WAITS, Bench, HandClock, OpenStore
 
 
@@ -82,8 +83,8 @@ class Operating(Bench):
         run = Run(
             id="r1", namespace="n", workflow="w", version="2", lane="l", capabilities=("gpu",), status=Status.FAILED, priority=4,
             input=b"[7]", generation=9, revision=3, crashes=1, created_at=5, key="k", error=b"{}", root_id="r0", parent_id="r0",
-            parent_step="x", parent_index=2, on_parent_end="leave", forked_from="f", cancel_reason="c", started_at=6,
-            finished_at=8, deadline=9,
+            parent_step="x", parent_index=2, on_parent_end="leave", forked_from="f", cancel_reason="c", cancelled_at=7,
+            started_at=6, finished_at=8, deadline=9,
         )  # fmt: skip
         events = [
             Event(Kind.STEP_COMPLETED, "a", b"1", attempt=2, started_at=6, at=7, seq=1),
@@ -327,3 +328,70 @@ class Pruning(Bench):
         second = self.prune(store, clock, limit=1, after=first.last)
 
         assert [first, second] == [c.Pruned(0, "r0"), c.Pruned(1, "r1")]
+
+    def large_tree(self, store: c.Store, clock: HandClock, run_id: str = "r1") -> None:
+        """A tree of eight runs that has ended: a root, three children, and four below one of these."""
+        parent = self.hold(store, run_id)
+        for number in range(3):
+            self.advance(store, parent, children=[self.child_of(parent, f"{run_id}c{number}", session_id="s1")])
+            clock.move(1)
+        child = self.get(store, f"{run_id}c0")
+        for number in range(4):
+            self.advance(store, child, children=[self.child_of(child, f"{run_id}a{number}", session_id="s1")])
+            clock.move(1)
+        for name in ("a0", "a1", "a2", "a3", "c0", "c1", "c2", ""):
+            self.finish(store, self.get(store, run_id + name))
+        clock.move(1)
+
+    def test_a_large_tree_goes_in_parts_and_its_root_at_last(
+        self, store: c.Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.ended(store, clock, "r0")
+        self.large_tree(store, clock)
+        self.ended(store, clock, "r2")
+        gone: list[int] = []
+        after: str | None = ""
+        while after is not None:
+            pruned = self.prune(store, clock, after=after)
+            gone.append(pruned.runs)
+            after = pruned.last
+            assert store.check() == []
+
+        assert gone == [1, 3, 3, 3]
+        assert store.counts() == {}
+
+    def test_what_is_left_of_a_large_tree_has_no_history_to_replay(
+        self, store: c.Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.large_tree(store, clock)
+
+        assert self.prune(store, clock) == c.Pruned(runs=3, last="")
+        assert self.kinds(store) == [Kind.HISTORY_DELETED]
+        assert {run.id for run in store.runs(c.Filter())} == {"r1", "r1c0", "r1c1", "r1c2", "r1a0"}
+
+    def test_trees_that_are_large_together_go_one_after_another(
+        self, store: c.Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 10)
+        self.large_tree(store, clock, "r1")
+        self.large_tree(store, clock, "r2")
+
+        assert self.prune(store, clock) == c.Pruned(runs=8, last="r1")
+        assert self.prune(store, clock, after="r1") == c.Pruned(runs=8, last=None)
+
+    def test_the_histories_of_a_large_tree_are_trimmed_in_parts(
+        self, store: c.Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.large_tree(store, clock)
+        runs: list[int] = []
+        after: str | None = ""
+        while after is not None:
+            trimmed = self.do(store, c.Forget("events", clock.now(), ["completed"], after=after))
+            runs.append(trimmed.runs)
+            after = trimmed.last
+
+        assert runs == [3, 3, 2]
+        assert {tuple(self.kinds(store, run.id)) for run in store.runs(c.Filter())} == {(Kind.HISTORY_DELETED,)}

@@ -77,7 +77,7 @@ class KeptApart(Bench):
         self.start_big(store)
         seen: list[Any] = []
 
-        def same(run: Any, old: bytes, fetch: Any) -> bool:
+        def same(run: Any, old_id: str, old: bytes, fetch: Any) -> bool:
             seen.append(fetch(BIG.digest))
             return old == reference_to(BIG)
 

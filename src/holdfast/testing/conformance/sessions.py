@@ -22,6 +22,14 @@ class Sessions(Bench):
         freed: list[str] = self.do(store, c.EndSession(session_id, crashed, limit))
         return freed
 
+    def test_the_limit_of_crashes_is_that_of_the_session_whoever_ends_it(self, store: c.Store) -> None:
+        self.do(store, c.OpenSession(msgspec.structs.replace(self.open(store), serves=b'{"crash_limit":1}')))
+        self.hold(store)
+
+        self.do(store, c.EndSession("s1", crashed=True))
+
+        assert self.status(store) is Status.STUCK
+
     def test_a_session_is_listed_until_it_ends(self, store: c.Store) -> None:
         session = self.open(store)
         assert store.sessions() == [session]
@@ -378,6 +386,34 @@ class Children(Bench):
         statuses = [self.status(store, run_id) for run_id in ("young", "old", "kept")]
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
         assert self.status(store) is Status.FAILED
+
+    def test_a_run_cancels_its_children_and_goes_on(self, store: c.Store) -> None:
+        parent = self.hold(store)
+        young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
+        self.advance(store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")])
+        assert store.open_children(parent.id, limit=10) == ["old"]
+
+        self.advance(store, parent, children=[young], child_cancels=["its parent failed"])
+
+        statuses = [self.status(store, run_id) for run_id in ("young", "old", "kept")]
+        assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
+        assert self.status(store) is Status.RUNNING
+        assert self.get(store, "old").cancel_reason == "its parent failed"
+        assert store.open_children(parent.id, limit=10) == ["old"]
+
+    def test_the_end_of_the_last_cancelled_child_wakes_its_parent(self, store: c.Store) -> None:
+        children = self.with_children(store, 2)
+        parent = self.get(store)
+        for child in children:
+            self.do(store, c.RequestCancel(child.id, "its parent failed"))
+        assert store.open_children(parent.id, limit=1) == [children[0].id]
+
+        self.finish(store, children[0], Status.CANCELLED)
+        assert store.open_children(parent.id, limit=1) == [children[1].id]
+        self.finish(store, children[1])
+
+        assert store.open_children(parent.id, limit=1) == []
+        assert self.status(store) is Status.PENDING
 
     def test_a_child_may_end_after_its_parent(self, store: c.Store) -> None:
         children = self.with_children(store, 2, keep=True)

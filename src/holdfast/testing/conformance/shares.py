@@ -135,7 +135,7 @@ class Gathering(Bench):
         assert self.claimed(store) == ["r1"]
 
     def test_starts_are_merged_and_begin_when_there_are_enough_or_it_is_time(self, store: c.Store, clock: HandClock) -> None:
-        def adding(old: bytes, fetch: object) -> tuple[bytes, list[Payload]]:
+        def adding(run_id: str, old: bytes, fetch: object) -> tuple[bytes, list[Payload]]:
             return old + b"x", []
 
         options = {"quiet": MINUTE, "longest": MINUTE, "size": 3, "merge": adding}

@@ -287,6 +287,16 @@ class Subscribing(Bench):
         self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8), delivered=found))
         assert store.letters("hook") == []
 
+    def test_the_secret_of_a_webhook_gets_another_seal_unless_it_has_changed(self, store: c.Store) -> None:
+        self.hook(store)
+
+        assert not self.do(store, c.ResealWebhook("hook", "not what is stored", "sealed"))
+        assert not self.do(store, c.ResealWebhook("other", "s" * 16, "sealed"))
+        assert self.do(store, c.ResealWebhook("hook", "s" * 16, "\x01e1\x01sealed"))
+
+        assert [webhook.secret for webhook in store.subscriptions()] == ["\x01e1\x01sealed"]
+        assert store.keys_in_use() == {"e1": 1}
+
     def test_who_unsubscribes_leaves_no_letters(self, store: c.Store) -> None:
         self.hook(store)
         self.open(store)

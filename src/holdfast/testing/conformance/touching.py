@@ -48,6 +48,19 @@ class Signals(Bench):
 
         assert (self.get(store).wake_at, store.next_wake()) == (None, None)
 
+    def test_a_signal_that_comes_when_the_time_of_a_wait_is_up_is_kept(self, store: c.Store, clock: HandClock) -> None:
+        until = clock.now() + MINUTE
+        waits = b'[{"kind":"signal","step":"w","name":"paid","until":%d}]' % until
+        self.park(store, self.hold(store), waits=waits, wake_at=until)
+        clock.move(MINUTE)
+        in_time: c.Delivery = self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.park(store, self.hold(store, "r2"), waits=waits, wake_at=until)
+        clock.move(1)
+        late: c.Delivery = self.do(store, c.SignalRun("r2", "paid", b"1"))
+
+        assert (in_time.effect, late.effect) == ("satisfied", "kept")
+        assert [signal.name for signal in store.signals("r2")] == ["paid"]
+
     def test_a_second_signal_does_not_send_a_run_to_the_end_of_the_queue(self, store: c.Store, clock: HandClock) -> None:
         self.parked(store)
         self.signal(store)
@@ -316,6 +329,9 @@ class Deadlines(Bench):
         assert self.do(store, c.ExpireRuns()) == 1
 
         assert (self.status(store), self.get(store).cancel_reason) == (Status.CANCELLING, "deadline")
+        glance = store.glance("r1")
+        assert glance is not None
+        assert glance.cancelled_at == self.get(store).deadline
         assert self.claimed(store) == ["r1"]
 
     def test_it_is_asked_once_even_if_it_waits_in_the_middle_of_its_undoing(self, store: c.Store, clock: HandClock) -> None:

@@ -81,6 +81,53 @@ class Waiting(Bench):
         assert self.deliver_to(store) == c.Delivery(1, "satisfied")
         assert self.status(store) is Status.PENDING
 
+    def test_the_signal_that_satisfies_a_wait_closes_it(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.park_on(store, run, of.AnyOf((self.hand_out(store, run), self.hand_out(store, run, "w2"))))
+
+        assert self.deliver_to(store, key="k").effect == "satisfied"
+
+        for wait_id in ("w1", "w2"):
+            with pytest.raises(WaitClosed, match="its signals"):
+                self.deliver_to(store, wait_id)
+            with pytest.raises(WaitClosed):
+                self.tell(store, wait_id=wait_id)
+        assert self.deliver_to(store, key="k") == c.Delivery(1, "satisfied", new=False)
+        assert len(store.signals("r1")) == 1
+
+    def test_a_wait_stays_open_until_its_condition_is_whole(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.park_on(store, run, of.Count(2, (self.hand_out(store, run),)))
+
+        assert [self.deliver_to(store).effect for _ in range(2)] == ["kept", "satisfied"]
+        with pytest.raises(WaitClosed):
+            self.deliver_to(store)
+
+    def test_a_person_who_releases_a_wait_closes_what_was_handed_out_for_it(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.park_on(store, run, self.hand_out(store, run))
+
+        self.do(store, c.ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
+
+        with pytest.raises(WaitClosed, match="a person"):
+            self.deliver_to(store)
+
+    @pytest.mark.parametrize("on_timeout", ["fail", "continue", "escalate"])
+    def test_a_signal_after_the_timeout_is_refused_unless_a_person_is_asked(
+        self, store: c.Store, clock: HandClock, on_timeout: str
+    ) -> None:
+        run = self.hold(store)
+        gives_up = clock.now() + SECOND
+        self.park_on(store, run, self.hand_out(store, run), gives_up=gives_up, on_timeout=on_timeout)
+        clock.advance(2 * SECOND)
+
+        if on_timeout == "escalate":
+            assert self.deliver_to(store).effect == "kept"
+        else:
+            with pytest.raises(WaitClosed, match="timeout"):
+                self.deliver_to(store)
+            assert store.signals("r1") == []
+
     def test_a_signal_to_the_run_is_none_to_its_waits(self, store: c.Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))

@@ -70,7 +70,10 @@ SELECT id, namespace, controller, goal, owner, requester, current_step, state, w
  ORDER BY updated_at DESC, id DESC LIMIT :limit;
 
 -- name: due_flows
-SELECT id FROM holdfast.flow WHERE wake_at <= :now ORDER BY wake_at LIMIT :limit;
+SELECT id
+  FROM holdfast.flow
+ WHERE wake_at <= :now AND (CAST(:namespace AS TEXT) IS NULL OR namespace = :namespace)
+ ORDER BY wake_at LIMIT :limit;
 
 -- name: next_flow
 SELECT MIN(wake_at) AS wake_at FROM holdfast.flow WHERE wake_at IS NOT NULL;
@@ -88,3 +91,6 @@ DELETE FROM holdfast.flow_step WHERE flow_id = :flow_id;
 
 -- name: delete_flow_events
 DELETE FROM holdfast.flow_event WHERE flow_id = :flow_id;
+
+-- name: set_flow_aside
+UPDATE holdfast.flow SET wake_at = NULL WHERE id = :id AND wake_at IS NOT NULL;

@@ -10,7 +10,8 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 
 -- name: insert_graph
 INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
-VALUES (:id, :namespace, :name, :status, :revision, :members, :live, :events, :fingerprint, :created_at)
+SELECT :id, :namespace, :name, :status, :revision, :members, :live, :events, :fingerprint, :created_at
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = :id)
     ON CONFLICT DO NOTHING;
 
 -- name: save_graph
@@ -25,7 +26,8 @@ UPDATE holdfast.graph SET live = :live, events = :events WHERE id = :id;
 
 -- name: insert_member
 INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, spec, input, started_at)
-VALUES (:run_id, :graph_id, :workflow, :state, :missing, :spec, :input, :started_at);
+VALUES (:run_id, :graph_id, :workflow, :state, :missing, :spec, :input, :started_at)
+    ON CONFLICT DO NOTHING;
 
 -- name: insert_group
 INSERT INTO holdfast.graph_group (run_id, number, need, total, done, lost, rest, state)
@@ -39,13 +41,15 @@ INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at) VALUES 
 
 -- name: insert_news
 -- A run has ended that is, by its id, a member of a graph.
-INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES (:graph_id, :run_id, :status, :at);
-
--- name: graph_news
-SELECT id, graph_id, run_id, status, at FROM holdfast.graph_news ORDER BY id LIMIT :limit;
+INSERT INTO holdfast.graph_news (graph_id, run_id, status, at, place) VALUES (:graph_id, :run_id, :status, :at, :place);
 
 -- name: news_of_graph
-SELECT id, graph_id, run_id, status, at FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
+
+-- name: places_of_graph
+-- The ends that are still being settled, or taken back.
+SELECT run_id, status, place FROM holdfast.graph_news
+ WHERE graph_id = :graph_id AND place IS NOT NULL AND status NOT IN ('rest', 'cancel');
 
 -- name: next_news
 SELECT (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS at;
@@ -68,8 +72,8 @@ UPDATE holdfast.graph_member SET state = :state, finished_at = :now, asked_at = 
 -- name: save_missing
 UPDATE holdfast.graph_member SET missing = :missing WHERE run_id = :run_id;
 
--- name: miss_one_more
-UPDATE holdfast.graph_member SET missing = missing + 1 WHERE run_id = :run_id;
+-- name: miss_more
+UPDATE holdfast.graph_member SET missing = missing + :more WHERE run_id = :run_id;
 
 -- name: ask_member
 UPDATE holdfast.graph_member SET asked_at = :now, note = COALESCE(:note, note) WHERE run_id = :run_id;
@@ -89,15 +93,29 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
 -- name: edges_of_graph
 SELECT edge.upstream, edge.dependent, edge.number
   FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
- WHERE member.graph_id = :graph_id ORDER BY edge.dependent, edge.number, edge.upstream;
+  JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
+ WHERE member.graph_id = :graph_id AND below.state <> 'staged' ORDER BY edge.dependent, edge.number, edge.upstream;
 
 -- name: groups_of_member
 SELECT run_id, number, need, total, done, lost, rest, state FROM holdfast.graph_group WHERE run_id = :run_id ORDER BY number;
 
 -- name: upstreams_of_group
+-- Those that have not ended, from one id on.
 SELECT member.run_id, member.state
   FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
- WHERE edge.dependent = :run_id AND edge.number = :number ORDER BY member.run_id;
+ WHERE edge.dependent = :run_id AND edge.number = :number AND edge.upstream > :after AND member.state IN ('waiting', 'started')
+ ORDER BY edge.upstream LIMIT :limit;
+
+-- name: links_page
+-- `links_below` of one member, from one dependent on. The page is cut before it is joined: else all dependents would be joined and
+-- sorted for each page.
+SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
+       member.state AS member_state, member.missing
+  FROM (SELECT upstream, dependent, number FROM holdfast.graph_edge
+         WHERE upstream = :upstream AND dependent > :after ORDER BY dependent LIMIT :limit) AS edge
+  JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent
+ ORDER BY edge.dependent;
 
 -- name: upstreams_of_member
 SELECT edge.number, member.run_id, member.state, member.note
@@ -106,49 +124,42 @@ SELECT edge.number, member.run_id, member.state, member.note
 
 -- name: member
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
-  FROM holdfast.graph_member WHERE run_id = :run_id;
+  FROM holdfast.graph_member WHERE run_id = :run_id AND state <> 'staged';
 
--- name: cancel_waiting
--- Who waits in a graph that was cancelled will never be started.
-UPDATE holdfast.graph_member SET state = 'cancelled', finished_at = :now, note = :note
- WHERE graph_id = :graph_id AND state = 'waiting';
+-- name: count_waiting
+SELECT COUNT(*) AS members FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting';
+
+-- name: waiting_members
+-- From one id on. All ids of a graph are between `after` and `until`: a portion is read in the order of the primary key, however many
+-- members have ended before it.
+SELECT run_id FROM holdfast.graph_member
+ WHERE run_id > :after AND run_id < :until AND state = 'waiting' ORDER BY run_id LIMIT :limit;
+
+-- name: lose_some
+-- So many of those that a group waits for were cancelled.
+UPDATE holdfast.graph_group SET lost = lost + :lost WHERE run_id = :dependent AND number = :number;
 
 -- name: unasked_members
--- Those that were started and not yet asked to stop: everybody, or only those whose runs have not begun.
+-- Those that were started and not yet asked to stop, from one id on: everybody, or only those whose runs have not begun.
 SELECT member.run_id
   FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = member.run_id
- WHERE member.graph_id = :graph_id AND member.state = 'started' AND member.asked_at IS NULL
+ WHERE member.run_id > :after AND member.run_id < :until AND member.state = 'started' AND member.asked_at IS NULL
    AND (:everybody = 1 OR (run.started_at IS NULL AND run.session_id IS NULL))
  ORDER BY member.run_id LIMIT :limit;
 
--- name: recount_groups
-UPDATE holdfast.graph_group AS part
-   SET done = (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
-                WHERE edge.dependent = part.run_id AND edge.number = part.number AND member.state = 'completed'),
-       lost = (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
-                WHERE edge.dependent = part.run_id AND edge.number = part.number
-                  AND member.state IN ('failed', 'cancelled', 'expired', 'skipped'))
- WHERE part.run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id);
-
 -- name: close_groups
--- Nobody waits any more in a graph that was cancelled: what ends there decides nothing, and stops nobody.
-UPDATE holdfast.graph_group SET state = 'impossible'
- WHERE state = 'open' AND run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id);
-
--- name: judge_groups
--- Whoever waits still waits for the new end of what is done again, and is given its new result.
-UPDATE holdfast.graph_group
-   SET state = CASE WHEN done >= need THEN 'satisfied'
-                    WHEN lost > total - need THEN 'impossible' ELSE 'open' END
- WHERE run_id IN (SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting');
-
--- name: recount_missing
-UPDATE holdfast.graph_member AS member
-   SET missing = (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied')
- WHERE graph_id = :graph_id AND state = 'waiting';
+-- A member that was cancelled waits no more: what ends above it decides nothing, and stops nobody.
+UPDATE holdfast.graph_group SET state = 'impossible' WHERE state = 'open' AND run_id = :run_id;
 
 -- name: ready_members
-SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting' AND missing = 0 ORDER BY run_id;
+SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting' AND missing = 0 ORDER BY run_id LIMIT :limit;
+
+-- name: vain_members
+-- Those that wait for what cannot come any more.
+SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
+  FROM holdfast.graph_member AS member JOIN holdfast.graph_group AS part ON part.run_id = member.run_id
+ WHERE member.graph_id = :graph_id AND member.state = 'waiting' AND part.state = 'impossible'
+ ORDER BY part.run_id, part.number LIMIT :limit;
 
 -- name: graph_events
 SELECT graph_id, seq, kind, member, data, at FROM holdfast.graph_event
@@ -161,7 +172,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
  ORDER BY id DESC LIMIT :limit;
 
 -- name: old_graphs
-SELECT id FROM holdfast.graph
+SELECT id, members, events FROM holdfast.graph
  WHERE finished_at < :before AND status = :status AND (namespace = :namespace OR :namespace = '') ORDER BY finished_at LIMIT :limit;
 
 -- name: delete_graph
@@ -183,10 +194,55 @@ DELETE FROM holdfast.graph_event WHERE graph_id = :graph_id;
 DELETE FROM holdfast.graph_news WHERE graph_id = :graph_id;
 
 -- name: members_to_seal
-SELECT run_id, input FROM holdfast.graph_member WHERE state = 'waiting' AND run_id > :after ORDER BY run_id LIMIT :limit;
+SELECT run_id, input FROM holdfast.graph_member WHERE state IN ('staged', 'waiting') AND run_id > :after ORDER BY run_id LIMIT :limit;
 
 -- name: reseal_member
 UPDATE holdfast.graph_member SET input = :new WHERE run_id = :run_id AND input = :old;
+
+-- name: insert_stage
+INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES (:id, 0, :due_at, 0) ON CONFLICT DO NOTHING;
+
+-- name: stage_to_change
+SELECT id, written, due_at, discarded FROM holdfast.graph_stage WHERE id = :stage_id;
+
+-- name: move_stage
+UPDATE holdfast.graph_stage SET written = :written, due_at = :due_at WHERE id = :id;
+
+-- name: discard_stage
+UPDATE holdfast.graph_stage SET discarded = 1, due_at = 0 WHERE id = :id;
+
+-- name: delete_stage
+DELETE FROM holdfast.graph_stage WHERE id = :id;
+
+-- name: rests_of_stage
+-- Groups that were decided before their members became visible, and that stop their rest.
+SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
+  FROM holdfast.graph_member AS member JOIN holdfast.graph_group AS part ON part.run_id = member.run_id
+ WHERE member.graph_id = :stage_id AND part.rest = 'cancel' AND part.state <> 'open' ORDER BY part.run_id, part.number;
+
+-- name: stage_to_sweep
+SELECT id, written, due_at, discarded FROM holdfast.graph_stage
+ WHERE (id = :stage_id OR :stage_id = '') AND due_at < :now ORDER BY due_at, id LIMIT 1;
+
+-- name: next_stage
+SELECT MIN(due_at) AS at FROM holdfast.graph_stage;
+
+-- name: members_to_sweep
+SELECT run_id FROM holdfast.graph_member WHERE graph_id = :stage_id LIMIT :limit;
+
+-- name: delete_edges_above
+DELETE FROM holdfast.graph_edge WHERE dependent = :run_id;
+
+-- name: delete_groups_of
+DELETE FROM holdfast.graph_group WHERE run_id = :run_id;
+
+-- name: delete_members
+DELETE FROM holdfast.graph_member WHERE run_id = :run_id;
+
+-- name: sweep_events
+DELETE FROM holdfast.graph_event
+ WHERE graph_id = :stage_id
+   AND seq < (SELECT MIN(seq) FROM holdfast.graph_event WHERE graph_id = :stage_id) + :limit;
 
 -- name: append_each
 -- One line for each of many runs, by one who does not hold them.

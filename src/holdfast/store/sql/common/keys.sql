@@ -13,6 +13,9 @@ UPDATE holdfast.key SET expires_at = :expires_at WHERE expires_at IS NULL;
 -- name: delete_one_key
 DELETE FROM holdfast.key WHERE kid = :kid;
 
+-- name: reseal_key
+UPDATE holdfast.key SET secret = :new WHERE kid = :kid AND secret = :old;
+
 -- name: lock_keys
 -- Nobody else writes while a transaction is open.
 SELECT kid FROM holdfast.key ORDER BY kid;

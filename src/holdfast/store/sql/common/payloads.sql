@@ -146,3 +146,6 @@ UPDATE holdfast.stream
    SET kept_durable = 0, kept_summary = 0, kept_best_effort = 0,
        first_seq = (SELECT last_seq + 1 FROM holdfast.output AS output WHERE output.run_id = :run_id)
  WHERE run_id = :run_id;
+
+-- name: forget_damaged_upkeep
+DELETE FROM holdfast.upkeep WHERE name = :name;

@@ -82,7 +82,8 @@ UPDATE holdfast.run SET revision = revision + 1 WHERE id = :run_id;
 
 -- name: save_cancel
 UPDATE holdfast.run
-   SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason, revision = revision + 1
+   SET status = :status, rank = :rank, wake_at = :wake_at, waits = :waits, cancel_reason = :reason,
+       cancelled_at = :at, revision = revision + 1
  WHERE id = :run_id;
 
 -- name: end_run
@@ -142,8 +143,8 @@ SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal
 
 -- name: glance
 -- What may have reached a run, and the signals that no wait has taken: one row at least, if there is such a run.
-SELECT run.status, run.generation, run.revision, run.cancel_reason, signal.id, signal.name, signal.payload, signal.at,
-       signal.number, signal.wait_id, signal.source, signal.step
+SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name, signal.payload,
+       signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = :run_id
  ORDER BY signal.id;
@@ -244,9 +245,8 @@ SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves
  ORDER BY CASE WHEN pid = 0 THEN 1 ELSE 0 END, id LIMIT :limit;
 
 -- name: held_states
-SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,
-       (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
-  FROM holdfast.run AS run
+SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
+  FROM holdfast.run
  WHERE session_id = :session_id
  ORDER BY id;
 
@@ -258,7 +258,7 @@ UPDATE holdfast.run
 
 -- name: overdue
 -- One that is being cancelled already was asked to stop: to ask again would only wake it, without end.
-SELECT id FROM holdfast.run
+SELECT id, deadline FROM holdfast.run
  WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
  ORDER BY deadline LIMIT :limit;
 
@@ -271,8 +271,19 @@ UPDATE holdfast.run
 -- name: replay_run
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = NULL, waits = NULL, result = NULL, error = NULL, finished_at = NULL,
-       cancel_reason = NULL, deadline = NULL, crashes = 0, crash_seq = NULL, generation = generation + 1, revision = revision + 1
+       cancel_reason = NULL, cancelled_at = NULL, deadline = NULL, crashes = 0, crash_seq = NULL, generation = generation + 1, revision = revision + 1
  WHERE id = :run_id;
+
+-- name: live_child_of_map
+SELECT id, status FROM holdfast.run
+ WHERE parent_id = :run_id AND parent_step = :step AND parent_index IS NOT NULL AND finished_at IS NULL
+ LIMIT 1;
+
+-- name: detach_children
+UPDATE holdfast.run SET parent_step = :name WHERE parent_id = :run_id AND parent_step = :step;
+
+-- name: delete_fanout
+DELETE FROM holdfast.fanout WHERE run_id = :run_id AND step = :step;
 
 -- name: has_late_descendant
 -- One that still lives, or has ended too late for its tree to go.
@@ -280,6 +291,10 @@ SELECT 1 AS late FROM holdfast.run WHERE root_id = :run_id AND (finished_at IS N
 
 -- name: descendants
 SELECT id FROM holdfast.run WHERE root_id = :run_id;
+
+-- name: last_descendants
+-- The newest of a tree: no run is older than its parent.
+SELECT id FROM holdfast.run WHERE root_id = :run_id ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: delete_run
 DELETE FROM holdfast.run WHERE id = :run_id;
@@ -299,10 +314,10 @@ DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 -- name: import_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-                          cancel_reason, crashes, crash_seq, created_at, started_at, finished_at, budgets, share)
+                          cancel_reason, cancelled_at, crashes, crash_seq, created_at, started_at, finished_at, budgets, share)
 VALUES (:id, :route_id, :status, :priority, :generation, :revision, NULL, :rank, :wake_at, :deadline, :input, :result,
         :error, :waits, :key, :parent_id, :parent_step, :parent_index, :on_parent_end, :root_id, :forked_from,
-        :cancel_reason, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share)
+        :cancel_reason, :cancelled_at, :crashes, :crash_seq, :created_at, :started_at, :finished_at, :budgets, :share)
     ON CONFLICT DO NOTHING;
 
 -- name: import_signal
@@ -326,7 +341,7 @@ SELECT id, LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALES
 -- name: whole_runs
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
+       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share, rank, crash_seq
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id > :after AND run.id <= :last
  ORDER BY run.id;
@@ -373,7 +388,7 @@ DELETE FROM holdfast.lane;
 -- name: run
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id;
 
@@ -384,13 +399,19 @@ SELECT seq, kind, step, attempt, data, error, started_at, at
  ORDER BY seq;
 
 -- name: children
-SELECT id, parent_step, parent_index, status, result, error
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id
  ORDER BY parent_step, parent_index, id;
 
+-- name: open_children
+SELECT id FROM holdfast.run
+ WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL
+ ORDER BY parent_step, parent_index, id
+ LIMIT :limit;
+
 -- name: children_of_step
-SELECT id, parent_step, parent_index, status, result, error
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step = :step
  ORDER BY parent_index, id;
@@ -431,3 +452,12 @@ DELETE FROM holdfast.setting WHERE name = :name;
 SELECT (SELECT at FROM holdfast.event ORDER BY id DESC LIMIT 1) AS event_at,
        (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
        (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;
+
+-- name: set_run_aside
+-- The row is damaged: nobody claims it, wakes it or writes to it until an operator has repaired and resumed it.
+UPDATE holdfast.run
+   SET status = 'stuck', error = :error, rank = NULL, wake_at = NULL, waits = NULL, session_id = NULL
+ WHERE id = :run_id AND status NOT IN ('stuck', 'completed', 'failed', 'cancelled', 'expired', 'skipped');
+
+-- name: forget_damaged_knock
+DELETE FROM holdfast.knock WHERE id = :id;

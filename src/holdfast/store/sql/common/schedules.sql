@@ -81,3 +81,7 @@ SELECT run_id FROM holdfast.tick AS tick JOIN holdfast.run AS run ON run.id = ti
 
 -- name: tick
 SELECT namespace, schedule, at, kind FROM holdfast.tick WHERE run_id = :run_id;
+
+-- name: set_schedule_aside
+UPDATE holdfast.schedule SET paused = :reason, wake_at = NULL
+ WHERE namespace = :namespace AND name = :name AND (paused IS NULL OR wake_at IS NOT NULL);

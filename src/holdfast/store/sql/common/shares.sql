@@ -86,3 +86,12 @@ SELECT holdfast.input_of(run) AS input, priority FROM holdfast.run AS run
 
 -- name: gather_into
 UPDATE holdfast.run SET input = :input, wake_at = :wake_at, rank = :rank WHERE id = :run_id;
+
+-- name: forget_damaged_share
+DELETE FROM holdfast.share WHERE lane = :lane AND share = :share;
+
+-- name: forget_damaged_admission
+DELETE FROM holdfast.admission WHERE lane = :lane AND share = :share;
+
+-- name: forget_damaged_gathering
+DELETE FROM holdfast.gathering WHERE key = :key;

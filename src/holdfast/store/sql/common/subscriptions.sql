@@ -6,7 +6,7 @@ INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, start
 VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
 
 -- name: worker_of
-SELECT worker FROM holdfast.session WHERE id = :session_id;
+SELECT worker, serves FROM holdfast.session WHERE id = :session_id;
 
 -- name: copy_event
 -- As it was elsewhere, with its number: the order in which events are read stays the same.
@@ -56,6 +56,9 @@ UPDATE holdfast.subscription
    SET after_tx = :after_tx, after_id = :after_id, moved_at = :now
  WHERE name = :name AND (after_tx < :after_tx OR (after_tx = :after_tx AND after_id < :after_id));
 
+-- name: reseal_webhook
+UPDATE holdfast.subscription SET secret = :new WHERE name = :name AND secret = :old;
+
 -- name: delete_subscription
 DELETE FROM holdfast.subscription WHERE name = :name;
 
@@ -67,6 +70,7 @@ DELETE FROM holdfast.dead_letter WHERE subscription = :name;
 UPDATE holdfast.subscription AS subscription
    SET session_id = :session_id
  WHERE kind = 'webhook'
+   AND (CAST(:name AS text) IS NULL OR name = :name)
    AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id)
    AND (session_id IS NULL
         OR NOT EXISTS (SELECT 1 FROM holdfast.session AS session WHERE session.id = subscription.session_id));

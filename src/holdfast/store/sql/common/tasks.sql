@@ -51,3 +51,6 @@ UPDATE holdfast.run
    SET status = :status, result = :result, error = :error, finished_at = :now, generation = generation + 1, session_id = NULL,
        rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
  WHERE id = :run_id;
+
+-- name: set_task_aside
+UPDATE holdfast.task SET attempt_until = NULL WHERE run_id = :run_id AND attempt_until IS NOT NULL;

@@ -40,12 +40,16 @@ SELECT run_id, step, id, name, kid, opened_at, until, escalated_at, closed_at, c
 SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
   FROM holdfast.wait AS wait JOIN holdfast.run AS run ON run.id = wait.run_id
  WHERE closed_at IS NULL AND run.finished_at IS NULL
+   AND (CAST(:namespace AS TEXT) IS NULL
+        OR EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id AND route.namespace = :namespace))
  ORDER BY opened_at, wait.run_id, step LIMIT :limit;
 
 -- name: escalated_waits
 SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, closed_at, closed_by
   FROM holdfast.wait AS wait JOIN holdfast.run AS run ON run.id = wait.run_id
  WHERE escalated_at IS NOT NULL AND closed_at IS NULL AND run.finished_at IS NULL
+   AND (CAST(:namespace AS TEXT) IS NULL
+        OR EXISTS (SELECT 1 FROM holdfast.route AS route WHERE route.id = run.route_id AND route.namespace = :namespace))
  ORDER BY escalated_at, wait.run_id, step LIMIT :limit;
 
 -- name: signals_by_kind

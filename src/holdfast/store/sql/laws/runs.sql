@@ -89,3 +89,10 @@ SELECT lane || ' ' || share AS id
   FROM (SELECT lane, share, number, count, LAG(number) OVER (PARTITION BY lane, share ORDER BY at) AS before
           FROM holdfast.admission) AS admission
  WHERE count < 1 OR number < count OR number - count <> COALESCE(before, number - count);
+
+-- name: a_completed_run_has_recorded_the_steps_it_was_given
+SELECT event.run_id FROM holdfast.event AS event JOIN holdfast.run AS run ON run.id = event.run_id
+ WHERE event.kind = 'run_completed' AND run.status = 'completed'
+   AND holdfast.steps_of(event) > (SELECT COUNT(*) FROM holdfast.event AS step
+                                    WHERE step.run_id = event.run_id AND step.seq < event.seq
+                                      AND step.kind IN ('step_completed', 'step_failed'));

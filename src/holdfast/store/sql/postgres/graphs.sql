@@ -16,15 +16,18 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
   FROM holdfast.graph WHERE id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: last_runs
--- Those of members that nobody waits for.
+-- Those of members that nobody waits for. The dependents are looked up one by one (that is what OFFSET 0 is for): where one member has
+-- very many, the planner expects that of all, and for each member would read all others.
 SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, run.started_at, run.finished_at, budgets, share
+       cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
   FROM holdfast.graph_member AS member
   JOIN holdfast.run AS run ON run.id = member.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
+   AND NOT EXISTS (SELECT 1 FROM (SELECT dependent FROM holdfast.graph_edge WHERE upstream = member.run_id OFFSET 0) AS edge
+                    WHERE EXISTS (SELECT 1 FROM holdfast.graph_member AS below
+                                   WHERE below.run_id = edge.dependent AND below.state <> 'staged' OFFSET 0))
  ORDER BY run.id;
 
 -- name: links_below
@@ -33,15 +36,16 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
   JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
-  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent
+ LIMIT :limit;
 
 -- name: ends_below
 -- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free. Each is
 -- looked up by itself (that is what OFFSET 0 is for): a planner that joins would read all members that have ever been.
-SELECT wanted.id AS upstream, own.state AS own_state, part.run_id, part.number, part.need, part.total, part.done, part.lost,
-       part.rest, part.state, member.state AS member_state, member.missing, free.spec, free.input, free.there
+SELECT wanted.id AS upstream, own.state AS own_state, own.missing AS own_missing, part.run_id, part.number, part.need, part.total, part.done,
+       part.lost, part.rest, part.state, member.state AS member_state, member.missing, free.spec, free.input, free.there
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
- CROSS JOIN LATERAL (SELECT state FROM holdfast.graph_member WHERE run_id = wanted.id OFFSET 0) AS own
+ CROSS JOIN LATERAL (SELECT state, missing FROM holdfast.graph_member WHERE run_id = wanted.id OFFSET 0) AS own
   LEFT JOIN LATERAL (SELECT dependent, number FROM holdfast.graph_edge WHERE upstream = wanted.id OFFSET 0) AS edge ON TRUE
   LEFT JOIN LATERAL (SELECT run_id, number, need, total, done, lost, rest, state FROM holdfast.graph_group
                       WHERE run_id = edge.dependent AND number = edge.number OFFSET 0) AS part ON TRUE
@@ -49,14 +53,16 @@ SELECT wanted.id AS upstream, own.state AS own_state, part.run_id, part.number, 
                       WHERE run_id = edge.dependent OFFSET 0) AS member ON TRUE
   LEFT JOIN LATERAL (SELECT member.spec, member.input,
                             EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = edge.dependent) AS there
-                      WHERE member.missing = 1 AND part.need = part.done + 1 OFFSET 0) AS free ON TRUE;
+                      WHERE member.missing = 1 AND part.need = part.done + 1 OFFSET 0) AS free ON TRUE
+ LIMIT :limit;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
 
 -- name: states_of_members
-SELECT run_id, state FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id;
+SELECT run_id, state, missing FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_member AS member ON member.run_id = wanted.id
+ WHERE member.state <> 'staged';
 
 -- name: results_by_id
 SELECT run.id, run.status, run.result FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id;
@@ -72,16 +78,21 @@ DELETE FROM holdfast.graph_news WHERE id = ANY(CAST(CAST(:ids AS TEXT[]) AS BIGI
 RETURNING id;
 
 -- name: counts_of_graphs
+-- Differs from SQLite like `last_runs`.
 SELECT member.graph_id, member.state, COUNT(*) AS members,
-       CAST(SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id) THEN 0 ELSE 1 END)
-            AS BIGINT) AS last
+       CAST(SUM(CASE WHEN EXISTS (SELECT 1 FROM (SELECT dependent FROM holdfast.graph_edge WHERE upstream = member.run_id OFFSET 0) AS edge
+                                   WHERE EXISTS (SELECT 1 FROM holdfast.graph_member AS below
+                                                  WHERE below.run_id = edge.dependent AND below.state <> 'staged' OFFSET 0))
+                     THEN 0 ELSE 1 END)
+            AS BIGINT) AS last,
+       (SELECT COUNT(*) FROM holdfast.graph_news AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id = ANY(CAST(:ids AS TEXT[]))
  GROUP BY member.graph_id, member.state;
 
 -- name: states_by_id
 SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+       finished_at
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.run AS run ON run.id = wanted.id
  ORDER BY run.id
    FOR NO KEY UPDATE OF run;
@@ -100,6 +111,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
               CAST(:revision AS BIGINT[]), CAST(:members AS BIGINT[]), CAST(:live AS BIGINT[]), CAST(:events AS BIGINT[]),
               CAST(:fingerprint AS TEXT[]), CAST(:created_at AS BIGINT[]))
     AS new (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = new.id)
     ON CONFLICT DO NOTHING;
 
 -- name: insert_members
@@ -107,7 +119,8 @@ INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, missing, s
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:graph_id AS TEXT[]), CAST(:workflow AS TEXT[]), CAST(:state AS TEXT[]),
               CAST(:missing AS BIGINT[]), CAST(:spec AS BYTEA[]), CAST(:input AS BYTEA[]), CAST(:started_at AS BIGINT[]))
-    AS new (run_id, graph_id, workflow, state, missing, spec, input, started_at);
+    AS new (run_id, graph_id, workflow, state, missing, spec, input, started_at)
+    ON CONFLICT DO NOTHING;
 
 -- name: insert_groups
 INSERT INTO holdfast.graph_group (run_id, number, need, total, done, lost, rest, state)
@@ -128,10 +141,10 @@ SELECT graph_id, seq, kind, member, data, at
               CAST(:data AS BYTEA[]), CAST(:at AS BIGINT[])) AS new (graph_id, seq, kind, member, data, at);
 
 -- name: insert_all_news
-INSERT INTO holdfast.graph_news (graph_id, run_id, status, at)
-SELECT graph_id, run_id, status, at
-  FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:at AS BIGINT[]))
-    AS new (graph_id, run_id, status, at);
+INSERT INTO holdfast.graph_news (graph_id, run_id, status, at, place)
+SELECT graph_id, run_id, status, at, place
+  FROM UNNEST(CAST(:graph_id AS TEXT[]), CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:at AS BIGINT[]),
+              CAST(:place AS TEXT[])) AS new (graph_id, run_id, status, at, place);
 
 -- name: save_groups
 UPDATE holdfast.graph_group AS part
@@ -245,11 +258,92 @@ UPDATE holdfast.run AS run
 -- `save_cancel` for many runs, which are locked.
 UPDATE holdfast.run AS run
    SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
-       revision = run.revision + 1
+       cancelled_at = new.at, revision = run.revision + 1
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:status AS TEXT[]), CAST(:rank AS BIGINT[]), CAST(:wake_at AS BIGINT[]),
-              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[])) AS new (run_id, status, rank, wake_at, waits, reason)
+              CAST(:waits AS BYTEA[]), CAST(:reason AS TEXT[]), CAST(:at AS BIGINT[]))
+    AS new (run_id, status, rank, wake_at, waits, reason, at)
  WHERE run.id = new.run_id;
 
 -- name: insert_knocks
 INSERT INTO holdfast.knock (session_id, run_id)
 SELECT session_id, run_id FROM UNNEST(CAST(:session_id AS TEXT[]), CAST(:run_id AS TEXT[])) AS new (session_id, run_id);
+
+-- name: make_visible
+-- The members of a stage belong to their graphs from now on, which their ids name.
+UPDATE holdfast.graph_member SET state = 'waiting', graph_id = split_part(run_id, '::', 1)
+ WHERE graph_id = :stage_id AND state = 'staged';
+
+-- name: stage_of_members
+SELECT member.run_id, stage.id
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_member AS member ON member.run_id = wanted.id
+  JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
+ WHERE stage.id <> :own
+ LIMIT 1;
+
+-- name: stage_to_change
+SELECT id, written, due_at, discarded FROM holdfast.graph_stage WHERE id = :stage_id FOR NO KEY UPDATE;
+
+-- name: stage_to_sweep
+-- Differs from SQLite: what another process sweeps is left to it.
+SELECT id, written, due_at, discarded FROM holdfast.graph_stage
+ WHERE (id = :stage_id OR :stage_id = '') AND due_at < :now ORDER BY due_at, id LIMIT 1
+   FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: edges_below
+-- How many edges lead from some members to each group.
+SELECT edge.dependent, edge.number, COUNT(*) AS lost
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
+  JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
+ GROUP BY edge.dependent, edge.number
+ ORDER BY edge.dependent, edge.number;
+
+-- name: graph_news
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news
+ WHERE graph_id <> ALL(CAST(:without AS TEXT[]))
+ ORDER BY id LIMIT :limit;
+
+-- name: groups_of_members
+SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_group AS part ON part.run_id = wanted.id
+ ORDER BY part.run_id, part.number;
+
+-- name: replays_of_members
+-- Those of the members whose previous end is still being taken back.
+SELECT run_id, place FROM holdfast.graph_news
+ WHERE graph_id = :graph_id AND status = 'replay' AND run_id = ANY(CAST(:ids AS TEXT[]));
+
+-- name: reopen_members
+UPDATE holdfast.graph_member AS member
+   SET state = new.state, finished_at = NULL, asked_at = NULL, note = NULL
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:state AS TEXT[])) AS new (run_id, state)
+ WHERE member.run_id = new.run_id;
+
+-- name: save_all_missing
+UPDATE holdfast.graph_member AS member
+   SET missing = new.missing
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:missing AS BIGINT[])) AS new (run_id, missing)
+ WHERE member.run_id = new.run_id;
+
+-- name: all_miss_more
+UPDATE holdfast.graph_member AS member
+   SET missing = member.missing + new.more
+  FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:more AS BIGINT[])) AS new (run_id, more)
+ WHERE member.run_id = new.run_id;
+
+-- name: count_links
+SELECT edge.upstream, COUNT(*) AS links
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id) JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
+ GROUP BY edge.upstream;
+
+-- name: links_page
+-- Differs from SQLite: each row is looked up by itself (that is what OFFSET 0 is for). A planner that joins reads all groups and members
+-- there are, for each page.
+SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
+       member.state AS member_state, member.missing
+  FROM (SELECT upstream, dependent, number FROM holdfast.graph_edge
+         WHERE upstream = :upstream AND dependent > :after ORDER BY dependent LIMIT :limit) AS edge
+ CROSS JOIN LATERAL (SELECT run_id, number, need, total, done, lost, rest, state FROM holdfast.graph_group
+                      WHERE run_id = edge.dependent AND number = edge.number OFFSET 0) AS part
+ CROSS JOIN LATERAL (SELECT state, missing FROM holdfast.graph_member WHERE run_id = edge.dependent OFFSET 0) AS member
+ ORDER BY edge.dependent;

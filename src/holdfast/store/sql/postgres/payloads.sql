@@ -18,7 +18,7 @@ SELECT DISTINCT digest FROM holdfast.payload_use WHERE run_id = ANY(CAST(:run_id
 -- name: keys_in_use
 -- Differs from SQLite: how bytes are cut.
 SELECT key, COUNT(*) AS found
-  FROM (SELECT convert_from(substring(head FROM 2 FOR position(decode('00', 'hex') IN substring(head FROM 2)) - 1), 'UTF8') AS key
+  FROM (SELECT encode(substring(head FROM 2 FOR position(decode('00', 'hex') IN substring(head FROM 2)) - 1), 'escape') AS key
           FROM (SELECT substring(input FROM 1 FOR 80) AS head FROM holdfast.run WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(result FROM 1 FOR 80) FROM holdfast.run WHERE substring(result FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(error FROM 1 FOR 80) FROM holdfast.run WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
@@ -33,7 +33,11 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substring(nulls FROM 1 FOR 80) FROM holdfast.frame
                            WHERE substring(nulls FROM 1 FOR 1) = decode('00', 'hex')
                 UNION ALL SELECT substring(input FROM 1 FOR 80) FROM holdfast.graph_member
-                           WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')) AS cut
+                           WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')
+                UNION ALL SELECT substring(secret FROM 1 FOR 80) FROM holdfast.key
+                           WHERE substring(secret FROM 1 FOR 1) = decode('00', 'hex')) AS cut
+         WHERE position(decode('00', 'hex') IN substring(head FROM 2)) > 0
+         UNION ALL SELECT split_part(secret, chr(1), 2) FROM holdfast.subscription WHERE substring(secret FROM 1 FOR 1) = chr(1)
          UNION ALL SELECT split_part(message, chr(1), 2) FROM holdfast.output WHERE substring(message FROM 1 FOR 1) = chr(1)) AS sealed
  WHERE key <> ''
  GROUP BY key ORDER BY key;

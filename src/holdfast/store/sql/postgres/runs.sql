@@ -276,17 +276,22 @@ SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id, knock.id AS number
  ORDER BY knock.id;
 
 -- name: held_states
--- Differs from SQLite: the rows are locked.
-SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision,
-       (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
-  FROM holdfast.run AS run
+-- Differs from SQLite: the rows are locked. What a holder writes while this statement waits for its lock is not visible to this
+-- statement, so the last numbers are read by the next one (`last_seqs`).
+SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
+  FROM holdfast.run
  WHERE session_id = :session_id
  ORDER BY id
-   FOR NO KEY UPDATE OF run;
+   FOR NO KEY UPDATE;
+
+-- name: last_seqs
+-- `last_seq` of many runs, which the caller has locked by an earlier statement. Differs from SQLite: lists travel as arrays.
+SELECT wanted.id AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: overdue
 -- Differs from SQLite: what another process is looking at is left to it.
-SELECT id FROM holdfast.run
+SELECT id, deadline FROM holdfast.run
  WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
  ORDER BY deadline LIMIT :limit
    FOR NO KEY UPDATE SKIP LOCKED;
@@ -360,7 +365,7 @@ UPDATE holdfast.run AS run
    AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
 RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
           wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-          forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share;
+          forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share;
 
 -- name: claim_ready
 -- What is ready on routes, and `lease_runs`, in one, for lanes without limits: then nothing but the rank decides. ("|| ''" hides from the
@@ -384,7 +389,7 @@ WITH ready AS MATERIALIZED (
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
     RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
               wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-              forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+              forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
 )
 SELECT * FROM leased ORDER BY rank, id;
 
@@ -392,14 +397,14 @@ SELECT * FROM leased ORDER BY rank, id;
 -- Differs from SQLite: lists travel as arrays.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+       cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: glances
 -- `glance` at many runs. Differs from SQLite: lists travel as arrays.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, signal.id, signal.name, signal.payload,
-       signal.at, signal.number, signal.wait_id, signal.source, signal.step
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
+       signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY signal.id;
@@ -427,6 +432,7 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        (SELECT MIN(attempt_until) FROM holdfast.task WHERE attempt_until IS NOT NULL) AS attempt_until,
        (SELECT MIN(wake_at) FROM holdfast.schedule WHERE wake_at IS NOT NULL) AS schedule,
        (SELECT at FROM holdfast.graph_news ORDER BY id LIMIT 1) AS news_at,
+       (SELECT MIN(due_at) FROM holdfast.graph_stage) AS stage_at,
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable
@@ -468,3 +474,13 @@ SELECT CAST(objid AS BIGINT) AS slot
   FROM pg_locks
  WHERE locktype = 'advisory' AND granted AND CAST(classid AS BIGINT) = :space AND objsubid = 2
    AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
+-- name: tree_sizes
+-- How many runs are below each root, and how many of them live or have ended too late. Differs from SQLite: lists travel as arrays.
+SELECT root_id, COUNT(*) AS runs,
+       CAST(SUM(CASE WHEN finished_at IS NULL OR finished_at >= :before THEN 1 ELSE 0 END) AS BIGINT) AS late
+  FROM holdfast.run AS run WHERE root_id = ANY(CAST(:ids AS TEXT[])) GROUP BY root_id;
+
+-- name: lock_last_descendants
+-- `last_descendants`, locked before they are judged.
+SELECT id, finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY created_at DESC, id DESC LIMIT :limit FOR UPDATE;

@@ -139,7 +139,7 @@ WITH leased AS (
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
     RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision, run.session_id,
               wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id,
-              forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+              forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
 ), turned AS (
     INSERT INTO holdfast.share AS share (lane, share, vtime)
     SELECT turn.lane, '', turn.vtime FROM UNNEST(CAST(:turn_lane AS TEXT[]), CAST(:turn_vtime AS BIGINT[])) AS turn (lane, vtime)

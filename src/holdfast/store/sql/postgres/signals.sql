@@ -2,7 +2,7 @@
 
 -- name: leave_signal
 -- `signal_run` for a run that is parked on no condition, or on one that is a name alone: nothing but the name decides then. Nothing is written, and no row told,
--- when the run has ended or is not there, waits for a condition, has as many signals as it may have, or the key came before; nor
+-- when the run has ended or is not there, waits for a condition, has a wait whose time is up, has as many signals as it may have, or the key came before; nor
 -- when somebody else reached it while we waited for its lock, for then the number of its last signal is not the one that we see.
 -- Whoever holds the run in another process is told of it by name, and finds a knock; who may claim it now, that there is
 -- something. A holder in this process is told right here.
@@ -12,7 +12,7 @@ WITH seen AS MATERIALIZED (
     SELECT run.id, run.generation, run.revision, run.status, run.session_id, run.priority, run.waits,
            CASE WHEN run.waits IS NOT NULL THEN CAST(CONVERT_FROM(run.waits, 'UTF8') AS JSONB) END AS waiting
       FROM holdfast.run AS run JOIN seen ON seen.id = run.id AND seen.revision = run.revision
-     WHERE run.finished_at IS NULL
+     WHERE run.finished_at IS NULL AND (run.wake_at IS NULL OR run.wake_at >= :at)
        FOR NO KEY UPDATE OF run
 ), judged AS MATERIALIZED (
     SELECT id, generation, revision, status, session_id, priority, waits, COALESCE(met, FALSE) AS met,

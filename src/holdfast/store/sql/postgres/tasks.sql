@@ -7,7 +7,8 @@ SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE 
 -- name: lease_ready
 -- `look_for_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one, for those who hold explicit leases: one
 -- row at least. Nothing is leased where more than the rank decides, or where something is due: that is for whoever asked to do
--- step by step. Lists and limits are hidden from the planner: it would plan anew for each length, which takes longer than to
+-- step by step; nor a run that changed between the look and its lock, for what is told of its history is as old as the look.
+-- Lists and limits are hidden from the planner: it would plan anew for each length, which takes longer than to
 -- do it. What happened is told as JSON, its bytes in base 64.
 WITH asked AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
@@ -24,10 +25,10 @@ WITH asked AS MATERIALIZED (
                     WHERE concurrency IS NOT NULL OR rate_limit IS NOT NULL OR per_share IS NOT NULL
                                OR share_rate_limit IS NOT NULL OR paused = 1) AS limited
 ), ready AS MATERIALIZED (
-    SELECT found.id, found.rank
+    SELECT found.id, found.rank, found.row_version
       FROM UNNEST((SELECT CASE WHEN open AND NOT due AND NOT suspect AND NOT limited THEN CAST(:route_ids AS BIGINT[]) END
                      FROM asked)) AS wanted (route_id)
-     CROSS JOIN LATERAL (SELECT run.id, run.rank
+     CROSS JOIN LATERAL (SELECT run.id, run.rank, run.xmin AS row_version
                            FROM holdfast.run AS run
                           WHERE run.route_id = wanted.route_id AND run.rank IS NOT NULL AND run.crashes < 2
                           ORDER BY run.rank, run.id LIMIT (SELECT CAST(:limit AS BIGINT))
@@ -37,13 +38,15 @@ WITH asked AS MATERIALIZED (
     UPDATE holdfast.run AS run
        SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
            started_at = COALESCE(started_at, :now)
-      FROM UNNEST(ARRAY(SELECT id FROM ready), ARRAY(SELECT rank FROM ready)) AS best (id, rank),
+      FROM UNNEST(ARRAY(SELECT id FROM ready), ARRAY(SELECT rank FROM ready), ARRAY(SELECT row_version FROM ready))
+             AS best (id, rank, row_version),
            UNNEST((SELECT CAST(:was AS TEXT[])), (SELECT CAST(:becomes AS TEXT[]))) AS claim (was, becomes), holdfast.route AS route
-     WHERE run.id = best.id AND best.id = best.id || '' AND run.rank IS NOT NULL AND run.status = claim.was AND route.id = run.route_id
+     WHERE run.id = best.id AND best.id = best.id || '' AND run.xmin = best.row_version AND run.rank IS NOT NULL
+       AND run.status = claim.was AND route.id = run.route_id
        AND EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id FOR KEY SHARE)
     RETURNING best.rank, run.id, namespace, workflow, version, lane, capabilities, run.status, priority, generation, revision,
               run.session_id, wake_at, deadline, input, result, error, waits, key, parent_id, parent_step, parent_index,
-              on_parent_end, root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+              on_parent_end, root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
 )
 SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.seq,
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = leased.id COLLATE "default") AS policy,

@@ -12,12 +12,13 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
 -- Those of members that nobody waits for.
 SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
-       cancel_reason, crashes, created_at, run.started_at, run.finished_at, budgets, share
+       cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
   FROM holdfast.graph_member AS member
   JOIN holdfast.run AS run ON run.id = member.run_id
   JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
-   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
+                    WHERE edge.upstream = member.run_id AND below.state <> 'staged')
  ORDER BY run.id;
 
 -- name: links_below
@@ -26,26 +27,29 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
   FROM json_each(:ids) AS wanted
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
   JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
-  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+  JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent
+ LIMIT :limit;
 
 -- name: ends_below
 -- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free.
-SELECT wanted.value AS upstream, own.state AS own_state, part.run_id, part.number, part.need, part.total, part.done, part.lost,
-       part.rest, part.state, member.state AS member_state, member.missing,
+SELECT wanted.value AS upstream, own.state AS own_state, own.missing AS own_missing, part.run_id, part.number, part.need, part.total, part.done,
+       part.lost, part.rest, part.state, member.state AS member_state, member.missing,
        CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.spec END AS spec, CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.input END AS input,
        CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = member.run_id) END AS there
   FROM json_each(:ids) AS wanted
   JOIN holdfast.graph_member AS own ON own.run_id = wanted.value
   LEFT JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
   LEFT JOIN holdfast.graph_group AS part ON part.run_id = edge.dependent AND part.number = edge.number
-  LEFT JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent;
+  LEFT JOIN holdfast.graph_member AS member ON member.run_id = edge.dependent
+ LIMIT :limit;
 
 -- name: members_by_id
 SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, finished_at, asked_at, note
   FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
 
 -- name: states_of_members
-SELECT run_id, state FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value;
+SELECT run_id, state, missing FROM json_each(:ids) AS wanted JOIN holdfast.graph_member AS member ON member.run_id = wanted.value
+ WHERE member.state <> 'staged';
 
 -- name: results_by_id
 SELECT run.id, run.status, run.result FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value;
@@ -62,17 +66,60 @@ RETURNING id;
 
 -- name: counts_of_graphs
 SELECT member.graph_id, member.state, COUNT(*) AS members,
-       SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge WHERE edge.upstream = member.run_id) THEN 0 ELSE 1 END) AS last
+       SUM(CASE WHEN EXISTS (SELECT 1 FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS below ON below.run_id = edge.dependent
+                              WHERE edge.upstream = member.run_id AND below.state <> 'staged') THEN 0 ELSE 1 END) AS last,
+       (SELECT COUNT(*) FROM holdfast.graph_news AS news WHERE news.graph_id = member.graph_id AND news.status = 'replay') AS replays
   FROM holdfast.graph_member AS member
  WHERE member.graph_id IN (SELECT value FROM json_each(:ids))
  GROUP BY member.graph_id, member.state;
 
 -- name: states_by_id
 SELECT run.id, run.status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
-       finished_at, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id) AS last_seq
+       finished_at
   FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.id = wanted.value
  ORDER BY run.id;
 
 -- name: live_children_of
 SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.parent_id = wanted.value
  WHERE on_parent_end = 'cancel' AND finished_at IS NULL;
+
+-- name: make_visible
+-- The members of a stage belong to their graphs from now on, which their ids name.
+UPDATE holdfast.graph_member SET state = 'waiting', graph_id = substr(run_id, 1, instr(run_id, '::') - 1)
+ WHERE graph_id = :stage_id AND state = 'staged';
+
+-- name: stage_of_members
+SELECT member.run_id, stage.id
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.graph_member AS member ON member.run_id = wanted.value
+  JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
+ WHERE stage.id <> :own
+ LIMIT 1;
+
+-- name: edges_below
+-- How many edges lead from some members to each group.
+SELECT edge.dependent, edge.number, COUNT(*) AS lost
+  FROM json_each(:ids) AS wanted
+  JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
+ GROUP BY edge.dependent, edge.number
+ ORDER BY edge.dependent, edge.number;
+
+-- name: graph_news
+SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news
+ WHERE graph_id NOT IN (SELECT value FROM json_each(:without))
+ ORDER BY id LIMIT :limit;
+
+-- name: groups_of_members
+SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
+  FROM json_each(:ids) AS wanted JOIN holdfast.graph_group AS part ON part.run_id = wanted.value
+ ORDER BY part.run_id, part.number;
+
+-- name: replays_of_members
+-- Those of the members whose previous end is still being taken back.
+SELECT run_id, place FROM holdfast.graph_news
+ WHERE graph_id = :graph_id AND status = 'replay' AND run_id IN (SELECT value FROM json_each(:ids));
+
+-- name: count_links
+SELECT edge.upstream, COUNT(*) AS links
+  FROM json_each(:ids) AS wanted JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
+ GROUP BY edge.upstream;

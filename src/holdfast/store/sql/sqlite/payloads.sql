@@ -21,7 +21,11 @@ SELECT key, COUNT(*) AS found
                 UNION ALL SELECT substr(summary, 1, 80) FROM holdfast.stream WHERE substr(summary, 1, 1) = x'00'
                 UNION ALL SELECT substr(data, 1, 80) FROM holdfast.frame WHERE substr(data, 1, 1) = x'00'
                 UNION ALL SELECT substr(nulls, 1, 80) FROM holdfast.frame WHERE substr(nulls, 1, 1) = x'00'
-                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.graph_member WHERE substr(input, 1, 1) = x'00')
+                UNION ALL SELECT substr(input, 1, 80) FROM holdfast.graph_member WHERE substr(input, 1, 1) = x'00'
+                UNION ALL SELECT substr(secret, 1, 80) FROM holdfast.key WHERE substr(secret, 1, 1) = x'00')
+         WHERE instr(substr(head, 2), x'00') > 0
+        UNION ALL SELECT substr(secret, 2, instr(substr(secret, 2), char(1)) - 1) FROM holdfast.subscription
+                   WHERE substr(secret, 1, 1) = char(1)
         UNION ALL SELECT substr(message, 2, instr(substr(message, 2), char(1)) - 1) FROM holdfast.output
                    WHERE substr(message, 1, 1) = char(1)) AS sealed
  WHERE key <> ''

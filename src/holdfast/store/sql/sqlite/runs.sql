@@ -11,7 +11,7 @@ UPDATE holdfast.run
 -- Differs from Postgres: lists travel as JSON.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
-       root_id, forked_from, cancel_reason, crashes, created_at, started_at, finished_at, budgets, share
+       root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id IN (SELECT value FROM json_each(:ids));
 
@@ -21,8 +21,8 @@ INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
 -- name: glances
 -- `glance` at many runs. Differs from Postgres: lists travel as JSON.
-SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, signal.id, signal.name, signal.payload,
-       signal.at, signal.number, signal.wait_id, signal.source, signal.step
+SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
+       signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
  WHERE run.id IN (SELECT value FROM json_each(:ids))
  ORDER BY signal.id;
@@ -53,3 +53,14 @@ SELECT run.id
    AND run.id > :after
  ORDER BY run.id
  LIMIT :limit;
+
+-- name: last_seqs
+-- `last_seq` of many runs. Differs from Postgres: lists travel as JSON.
+SELECT value AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = value) AS seq
+  FROM json_each(:ids);
+
+-- name: tree_sizes
+-- How many runs are below each root, and how many of them live or have ended too late. Differs from Postgres: lists travel as JSON.
+SELECT root_id, COUNT(*) AS runs,
+       SUM(CASE WHEN finished_at IS NULL OR finished_at >= :before THEN 1 ELSE 0 END) AS late
+  FROM holdfast.run AS run WHERE root_id IN (SELECT value FROM json_each(:ids)) GROUP BY root_id;

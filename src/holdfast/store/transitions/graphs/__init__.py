@@ -5,7 +5,8 @@ from holdfast.store.transitions.graphs.copying import import_graph
 from holdfast.store.transitions.graphs.pruning import prune, prune_graphs, prune_of
 from holdfast.store.transitions.graphs.replaying import replay_member
 from holdfast.store.transitions.graphs.settling import settle_graphs
-from holdfast.store.transitions.graphs.staging import extend_graph, reseal_member, stage_graphs
+from holdfast.store.transitions.graphs.staging import extend_graph, reseal_member, stage_graphs, stage_part
+from holdfast.store.transitions.graphs.sweeping import sweep_stages
 
 __all__ = [
     "cancel_graph",
@@ -18,4 +19,6 @@ __all__ = [
     "reseal_member",
     "settle_graphs",
     "stage_graphs",
+    "stage_part",
+    "sweep_stages",
 ]

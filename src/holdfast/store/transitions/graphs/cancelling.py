@@ -6,7 +6,8 @@ from holdfast.core.graphs.records import OPEN_GRAPHS, CancelPolicy, Graph, Graph
 from holdfast.errors import GraphFinished
 from holdfast.store import contract as c
 from holdfast.store.transitions.graphs.rows import load_graph
-from holdfast.store.transitions.graphs.settling import Work, go_on_cancelling
+from holdfast.store.transitions.graphs.settling import go_on_cancelling
+from holdfast.store.transitions.graphs.work import Work
 from holdfast.store.transitions.transaction import Transaction
 
 _REACH = list(CancelPolicy)
@@ -22,26 +23,19 @@ def cancel_graph(tx: Transaction, op: c.CancelGraph) -> Graph:
     work = Work(tx, [graph], _no_input, None)
     work.touch(graph)
     graph.status, graph.policy, graph.reason = GraphStatus.CANCELLING, op.policy.value, op.reason
-    waiting = tx.change("cancel_waiting", graph_id=graph.id, now=tx.now, note=f"the graph was cancelled: {op.reason}")
-    if waiting:
-        graph.live -= waiting
-        tx.change("recount_groups", graph_id=graph.id)
-    tx.change("close_groups", graph_id=graph.id)
+    waiting = tx.rows("count_waiting", graph_id=graph.id)[0]["members"]
     work.trail.add(graph, "cancel_requested", data={"policy": op.policy.value, "reason": op.reason, "waiting": waiting})
-    if op.policy is CancelPolicy.GRAPH:
-        _close(tx, graph, work)
-    else:
-        go_on_cancelling(work, graph)
+    if op.policy is CancelPolicy.GRAPH and graph.live > waiting:
+        _close(tx, graph, work, graph.live - waiting)
+    go_on_cancelling(work, graph)
     work.finish()
     return graph
 
 
-def _close(tx: Transaction, graph: Graph, work: Work) -> None:
+def _close(tx: Transaction, graph: Graph, work: Work, started: int) -> None:
     """The graph ends here; what was started goes on by itself."""
-    if graph.live == 0:
-        return
     graph.status, graph.finished_at = GraphStatus.CANCELLED, tx.now
-    work.trail.add(graph, "graph_cancelled", data={"left to run": graph.live})
+    work.trail.add(graph, "graph_cancelled", data={"left to run": started})
     tx.hints.finished.add(graph.id)
 
 

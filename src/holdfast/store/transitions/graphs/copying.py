@@ -8,6 +8,7 @@ from holdfast.core.graphs.records import MemberState
 from holdfast.errors import GraphExists
 from holdfast.store import contract as c
 from holdfast.store.transitions.graphs.rows import group_row
+from holdfast.store.transitions.graphs.work import START
 from holdfast.store.transitions.touching import leave_news
 from holdfast.store.transitions.transaction import Transaction
 
@@ -27,5 +28,9 @@ def import_graph(tx: Transaction, op: c.ImportGraph) -> None:
     started = [run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED]
     ended = tx.rows("ended_runs", ids=tx.as_list(started)) if started else []
     tx.news += [c.News(row["id"], row["status"]) for row in ended]
+    if any(member.state is MemberState.WAITING and member.missing == 0 for member in whole.members.values()):
+        row: dict[str, object] = {"graph_id": whole.graph.id, "run_id": None, "status": START, "at": tx.now, "place": None}
+        tx.many("insert_news", [row])  # a portion of the next transaction was to start them
+        tx.hints.graphs = True
     if tx.news:
         leave_news(tx)

@@ -9,6 +9,9 @@ from holdfast.store import contract as c
 from holdfast.store.transitions import operating
 from holdfast.store.transitions.transaction import Transaction
 
+ROWS = 5000
+"""How many members and lines of audit trails one transaction deletes at most."""
+
 _ALL = (
     "delete_graph_news", "delete_graph_edges", "delete_graph_groups", "delete_graph_members", "delete_graph_events",
     "delete_graph",
@@ -24,10 +27,26 @@ def prune_some(tx: Transaction, op: c.PruneGraphs, statuses: Collection[str]) ->
     """Delete those of them that ended in one of these ways."""
     asked = {"before": op.before, "namespace": op.namespace or "", "limit": op.limit}
     ended = sorted(set(statuses) & set(GraphStatus) - OPEN_GRAPHS)
-    doomed = [{"graph_id": row["id"]} for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
-    for query in _ALL if doomed else ():
-        tx.many(query, doomed)
+    doomed = [row for status in ended for row in tx.rows("old_graphs", status=str(status), **asked)]
+    small: list[dict[str, object]] = []
+    room = ROWS
+    for row in doomed:
+        room -= row["members"] + row["events"]
+        if room >= 0:
+            small.append({"graph_id": row["id"]})
+        else:
+            _leave_to_sweepers(tx, row["id"])
+    for query in _ALL if small else ():
+        tx.many(query, small)
     return len(doomed)
+
+
+def _leave_to_sweepers(tx: Transaction, graph_id: str) -> None:
+    """Let a graph disappear whose rows are too many for this transaction: the next ones delete them."""
+    tx.change("delete_graph_news", graph_id=graph_id)
+    tx.change("insert_stage", id=graph_id, due_at=0)
+    tx.change("discard_stage", id=graph_id)
+    tx.change("delete_graph", graph_id=graph_id)
 
 
 def prune(tx: Transaction, op: c.Prune) -> c.Pruned:

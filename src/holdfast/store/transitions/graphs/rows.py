@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.records import Graph, GraphStatus, Group, GroupState, Member, MemberState, Rest
+from holdfast.core.graphs.records import Graph, GraphStatus, Group, GroupState, Member, MemberState, Rest, Spec, graph_of, run_of
 from holdfast.errors import GraphNotFound
+from holdfast.store.soundness import damaged
 from holdfast.store.transitions.transaction import Row, Transaction
 
 _STATUSES = {status.value: status for status in GraphStatus}
 _RESTS = {rest.value: rest for rest in Rest}
 _GROUPS = {state.value: state for state in GroupState}
+STATES = {state.value: state for state in MemberState}
+
+_spec = lru_cache(1000)(msgspec.json.Decoder(Spec).decode)
+"""Members of graphs that are alike are started with the same."""
 
 
 def graph_from(row: Row) -> Graph:
@@ -85,3 +91,24 @@ class Trail:
         """Return them, to be written."""
         rows, self._rows = self._rows, []
         return rows
+
+
+def state_of(state: str, run_id: str) -> MemberState:
+    """Return the state of a member. Raises RowDamaged."""
+    if state not in STATES:
+        raise damaged("graph_member", {"run_id": run_id}, "state", f"{state!r} is no state of a member")
+    return STATES[state]
+
+
+def spec_of(run_id: str, spec: bytes) -> Spec:
+    """Return what a member is started with. Raises RowDamaged."""
+    try:
+        return _spec(spec)
+    except msgspec.MsgspecError as unreadable:
+        raise damaged("graph_member", {"run_id": run_id}, "spec", str(unreadable)) from unreadable
+
+
+def sources_of(run_id: str, spec: Spec) -> dict[str, str]:
+    """Return whose results the input of a member has places for: the ids of their runs, and their names."""
+    graph_id = graph_of(run_id) or ""
+    return {run_of(graph_id, name): name for name in spec.takes}

@@ -1,0 +1,23 @@
+"""Reading JSON that the engine itself has stored, where it may be damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import RowDamaged
+
+
+def decoded(data: bytes, what: str, kind: Any = Any) -> Any:
+    """Return stored JSON as *kind*. *what* says where it is from. Raises RowDamaged."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RowDamaged(what=what, why=str(error)) from error
+
+
+def object_of(data: bytes | None, what: str) -> dict[str, Any]:
+    """Return a stored JSON object, which is empty when nothing is stored. Raises RowDamaged."""
+    found: dict[str, Any] = decoded(data or b"{}", what, dict[str, Any])
+    return found

@@ -1,0 +1,359 @@
+"""Run user coroutines on the event loop of the program while the worker has a thread of its own.
+
+An ``AsyncEngine`` claims, reads and commits on the thread of its engine, as an ``Engine`` does. Only user code crosses over to
+the program's loop: ``async def`` workflows and ``async def`` steps, which may use objects that belong to that loop.
+
+Invariants:
+- No call of the store is made on the program's loop.
+- A program is touched by one thread at a time: the worker waits for the answer to ``begin`` or ``feed`` before it goes on with
+  the run, and ``close`` travels the same way, behind them.
+- What is posted together crosses together: one wake-up of the other loop for all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from contextvars import Context, copy_context
+from time import perf_counter
+from typing import Any
+
+from holdfast.core.program import Command, Program
+from holdfast.core.records import Event
+from holdfast.engine.hands import Hands
+from holdfast.engine.strand import Pause
+from holdfast.engine.writer import Writer
+from holdfast.errors import EngineClosed
+
+log = logging.getLogger("holdfast")
+
+SLICE = 0.002
+"""Seconds for which one callback on the program's loop begins posted calls; the rest waits for the next turn of the loop."""
+
+WATCH = 1.0
+"""Seconds between two checks whether the program's loop is closed."""
+
+TEARDOWN = 0.1
+"""Seconds after which a loop that cancelled a step from outside counts as alive: ``asyncio.run`` cancels and closes at once."""
+
+Call = Callable[[], Coroutine[Any, Any, Any]]
+"""A coroutine function, with its arguments."""
+
+Done = Callable[[Any, BaseException | None], None]
+"""Takes what a call has returned, or what it has raised."""
+
+CLOSED = "the event loop of the program is closed"
+
+
+class Mailbox:
+    """Calls that another thread asks a loop to make, in order."""
+
+    __slots__ = ("_calls", "_context", "_seconds", "_woken", "after", "before", "draining", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self.loop = loop
+        self._seconds = seconds
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._context = Context()
+        self._woken = False
+        self.draining = False
+        """Whether the loop makes calls at this moment."""
+        self.before: Callable[[], None] = lambda: None
+        """Called on the loop when it is about to make some calls."""
+        self.after: Callable[[], None] = lambda: None
+        """Called on the loop when it has made some calls."""
+
+    def post(self, call: Callable[..., None], *args: Any) -> None:
+        """Ask the loop for a call, from any thread. Raises RuntimeError when the loop is closed."""
+        self.post_all([(call, args)])
+
+    def post_all(self, calls: Iterable[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
+        """Ask the loop for several calls."""
+        self._calls.extend(calls)
+        if not self._woken:
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._drain, context=self._context)
+        elif self.loop.is_closed():  # it was woken, and is closed before it has made the calls
+            raise RuntimeError(CLOSED)
+
+    def _drain(self) -> None:
+        self._woken = False  # before the calls: what is posted meanwhile wakes the loop again
+        calls = self._calls
+        until = perf_counter() + self._seconds
+        self.draining = True
+        self.before()
+        try:
+            for _ in range(len(calls)):
+                call, args = calls.popleft()
+                call(*args)
+                if perf_counter() > until:
+                    break
+        finally:
+            self.draining = False
+            self.after()
+            if calls and not self._woken:
+                self._woken = True
+                self.loop.call_soon(self._drain, context=self._context)
+
+
+class ProgramLoop:
+    """The loop of the program, as the worker uses it. It is made on that loop, and attached to the loop of the worker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.thread = threading.get_ident()
+        self.abandoned = False
+        """Whether the worker stops at once, and waits for no step to end."""
+        self.lost: Callable[[], None] = lambda: None
+        """Called on the worker's loop when the program's loop was closed under it."""
+        self.hands = Hands(loop)
+        self._calls = Mailbox(loop, SLICE)
+        self._calls.after = self._send
+        self._held_back: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._answers: Mailbox
+        self._worker_loop: asyncio.AbstractEventLoop
+        self._watch: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._asking: set[asyncio.Future[Any]] = set()
+
+    def attach(self, worker_loop: asyncio.AbstractEventLoop, writer: Writer) -> None:
+        """Answer on this loop, which is the one that calls it. What the answers lead to is committed together, at once."""
+        self._worker_loop = worker_loop
+        self._answers = Mailbox(worker_loop, float("inf"))
+        self._answers.before = writer.hold_back
+        self._answers.after = writer.release
+        self._look()
+
+    def close(self) -> None:
+        """Call nothing more. What was posted is still called."""
+        if self._watch is not None:
+            self._watch.cancel()
+        with suppress(EngineClosed):
+            self.post(self.hands.close)
+            self.post(self._refuse_all)
+
+    def post(self, call: Callable[..., None], *args: Any) -> None:
+        """Ask the program's loop for a call. Raises EngineClosed when that loop is closed."""
+        try:
+            self._calls.post(call, *args)
+        except RuntimeError:
+            self._lose()
+            raise EngineClosed(why=CLOSED) from None
+
+    def answer(self, call: Callable[..., None], *args: Any) -> None:
+        """Ask the worker's loop for a call, from the program's."""
+        self._held_back.append((call, args))
+        if not self._calls.draining:
+            self._send()  # else the answers to all that is called now go together, and share a commit
+
+    def _send(self) -> None:
+        if self._held_back:
+            held_back, self._held_back = self._held_back, []
+            with suppress(RuntimeError):  # the worker is gone: nobody waits for the answers
+                self._answers.post_all(held_back)
+
+    def _look(self) -> None:
+        if self.loop.is_closed():
+            self._lose()
+        else:
+            self._watch = self._worker_loop.call_later(WATCH, self._look)
+
+    def _lose(self) -> None:
+        lost, self.lost = self.lost, lambda: None
+        lost()
+
+    # Programs
+
+    def place(self, program: Program) -> Program:
+        """Return a program whose code runs on the program's loop."""
+        return Placed(program, self)
+
+    def drive(self, call: Callable[[Sequence[Event]], Coroutine[Any, Any, list[Command]]], events: Sequence[Event]) -> Pause:
+        """Let the code of a program take *events*; the pause has the commands that it wants then."""
+        pause = Pause()
+        self.post(self._drive, copy_context(), call, events, pause)
+        return pause
+
+    def _drive(self, context: Context, call: Callable[..., Any], events: Sequence[Event], pause: Pause) -> None:
+        commands, error = run_code(context, call, events)
+        if error is None:
+            self.answer(pause.set_result, commands)
+        else:
+            self.answer(pause.set_exception, error)
+            _raise_exit(error)
+
+    # Steps
+
+    def call(self, call: Call, context: Context, done: Done) -> RemoteCall:
+        """Call a coroutine function in a task of the program's loop; *done* is called there when it has ended."""
+        remote = RemoteCall(self, call, context, done)
+        self.post(remote.begin)
+        return remote
+
+    # What the program's loop asks of the worker
+
+    async def ask(self, submit: Callable[[], asyncio.Future[Any]]) -> Any:
+        """Call *submit* on the worker's loop, from the program's, and return what its future has. Raises EngineClosed."""
+        if self._is_closed:
+            raise EngineClosed
+        answered: asyncio.Future[Any] = self.loop.create_future()
+        self._asking.add(answered)
+
+        def done(future: asyncio.Future[Any]) -> None:
+            error = asyncio.CancelledError() if future.cancelled() else future.exception()
+            self._calls.post(_settle, answered, None if error is not None else future.result(), error)
+
+        self.answer(lambda: submit().add_done_callback(done))
+        try:
+            return await answered
+        finally:
+            self._asking.discard(answered)
+
+    def _refuse_all(self) -> None:
+        """The worker has stopped: it answers nothing more."""
+        self._is_closed = True
+        for answered in self._asking:
+            _settle(answered, None, EngineClosed())
+
+
+def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+def run_code(context: Context, call: Callable[..., Any], events: Sequence[Event]) -> tuple[list[Command], BaseException | None]:
+    """Let the code of a program take *events*, and return the commands that it wants then, or what it raises."""
+    try:
+        context.run(call(events).send, None)
+    except StopIteration as end:
+        commands: list[Command] = end.value
+        return commands, None
+    except BaseException as error:
+        return [], error
+    return [], RuntimeError("the code of an async workflow cannot wait for another loop")
+
+
+def _raise_exit(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+
+
+class Placed:
+    """A program of an ``async def`` workflow: its code runs on the program's loop, and the worker sees its state in between."""
+
+    __slots__ = ("_loop", "_program")
+
+    def __init__(self, program: Program, loop: ProgramLoop) -> None:
+        object.__setattr__(self, "_program", program)
+        object.__setattr__(self, "_loop", loop)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._program, name, value)
+
+    async def begin(self, history: Sequence[Event]) -> list[Command]:
+        commands: list[Command] = await self._loop.drive(self._program.begin, history)
+        return commands
+
+    async def feed(self, events: Sequence[Event]) -> list[Command]:
+        commands: list[Command] = await self._loop.drive(self._program.feed, events)
+        return commands
+
+    def feed_ahead(self) -> FeedAhead:
+        """Return the right to feed the program on its own loop."""
+        return FeedAhead(self._program.feed, copy_context())
+
+    def close(self) -> None:
+        try:
+            self._loop.post(self._program.close)
+        except EngineClosed:
+            self._program.close()  # no loop runs its code any more
+
+
+class FeedAhead:
+    """The right to feed a program next.
+
+    A program that waits for one step, and for nothing else, can take the outcome on its own loop as soon as the step ends there.
+    That saves a journey to the worker and back. But the worker may have something to feed as well, such as a request to cancel.
+    Whichever thread takes the right feeds the program; what it feeds comes first in the history, too.
+    """
+
+    __slots__ = ("_context", "_feed", "_right", "commands", "error", "event")
+
+    def __init__(self, feed: Callable[..., Any], context: Context) -> None:
+        self._feed = feed
+        self._context = context
+        self._right: list[None] = [None]
+        self.event: Event | None = None
+        """What the program was fed by its own loop, once the worker has heard of it."""
+        self.commands: list[Command] = []
+        self.error: BaseException | None = None
+
+    def take(self) -> bool:
+        """Take the right. Only one thread gets it: to pop from a list is atomic."""
+        try:
+            self._right.pop()
+        except IndexError:
+            return False
+        return True
+
+    def is_taken(self) -> bool:
+        """Return whether some thread has the right."""
+        return not self._right
+
+    def feed(self, event: Event) -> tuple[list[Command], BaseException | None]:
+        """Feed the program, on its own loop."""
+        return run_code(self._context, self._feed, [event])
+
+
+class RemoteCall:
+    """A call of user code on the program's loop, as the worker sees it."""
+
+    __slots__ = ("_call", "_context", "_done", "_loop", "_stopping", "_task")
+
+    def __init__(self, loop: ProgramLoop, call: Call, context: Context, done: Done) -> None:
+        self._loop = loop
+        self._call = call
+        self._context = context
+        self._done = done
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    def cancel(self) -> None:
+        """Cancel the call, from the worker's loop. It ends when its code does."""
+        with suppress(EngineClosed):  # then the loop has cancelled it
+            self._loop.post(self._cancel)
+
+    # On the program's loop
+
+    def begin(self) -> None:
+        """Begin the call, in a task that is there at once."""
+        self._task = self._loop.hands.start(self._whole(), self._context)
+
+    def _cancel(self) -> None:
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _whole(self) -> None:
+        value, error = None, None
+        try:
+            value = await self._call()
+        except BaseException as raised:  # it is for the worker to say what that means
+            error = raised
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and not self._stopping and task is not None and task.cancelling():
+            # The loop may be about to close: then the step is not over, and another worker begins it again.
+            self._loop.loop.call_later(TEARDOWN, self._done, None, error)
+            return
+        self._done(value, error)

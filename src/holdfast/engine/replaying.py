@@ -1,0 +1,106 @@
+"""Planning a replay: which events of a run are void, which of its children are replayed with it, and which it starts again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.core.records import OUTCOMES, Child, Event, Kind
+from holdfast.core.status import FINAL, Status
+from holdfast.engine import past
+from holdfast.errors import HistoryGone, StepNotFound
+from holdfast.store.contract import ReplayRun, Store
+
+TRIES = 5
+"""How often a replay is planned again when a history has grown between the reading and the writing."""
+
+_DECISIVE = OUTCOMES - {Kind.CHILDREN_ENDED}
+"""The kinds that decide how the code goes on; a run that waits for the ends of its children has been stopped before."""
+
+_STARTS = frozenset({Kind.CHILD_STARTED, Kind.MAP_STARTED})
+
+
+class _Started(msgspec.Struct):
+    run: str = ""
+    chosen: bool = False
+
+
+def whole_history(store: Store, run_id: str) -> list[Event]:
+    """Return the events of a run, sealed. Raises HistoryGone: without them all of its work would be repeated."""
+    events = store.history(run_id)
+    if any(event.kind == Kind.HISTORY_DELETED for event in events):
+        raise HistoryGone(run=run_id)
+    return events
+
+
+def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> ReplayRun:
+    """Plan the replay of a finished run and of the children below it that did not complete. Raises StepNotFound, HistoryGone."""
+    history = whole_history(store, run_id)
+    void = past.voided_by_replay(history, from_step)
+    if void is None:
+        raise StepNotFound(run=run_id, step=from_step)
+    seen = history[-1].seq if history else 0
+    events = past.valid(history)
+    if not any(event.kind in _STARTS for event in events):
+        return ReplayRun(run_id, void, seen=seen)
+    family = _Family(events, set(void), store.children(run_id))
+    children = [plan_replay(store, child.id) for child in family.replayed()]
+    return ReplayRun(run_id, void, seen=seen, children=children, detach=family.detached())
+
+
+class _Family:
+    """The children of a run that is to be replayed."""
+
+    def __init__(self, events: Sequence[Event], void: set[int], children: Sequence[Child]) -> None:
+        self._standing = [event for event in events if event.seq not in void]
+        self._voided = [event for event in events if event.seq in void]
+        self._children = children
+        self._repeats_from = next((event.at for event in self._voided if event.kind in _DECISIVE), None)
+        """When the first outcome was recorded that is done again; None if none is."""
+
+    def replayed(self) -> list[Child]:
+        """Return the children that are replayed: those that did not complete, and whose start stands or finds them again."""
+        cancelled = {_started(event).run for event in self._standing if event.kind == Kind.CANCEL_SENT}
+        found = [child for event in self._standing for child in self._started_by(event) if not self._is_left(child, event)]
+        found += [child for event in self._voided if _has_chosen_id(event) for child in self._started_by(event)]
+        ended = [child for child in found if child.status in FINAL or child.status is Status.CANCELLING]
+        return [child for child in ended if child.status is not Status.COMPLETED and child.id not in cancelled]
+
+    def detached(self) -> list[str]:
+        """Return the starts that are void: the run starts other children there. A child with a chosen id is found again."""
+        return [event.step or "" for event in self._voided if event.kind in _STARTS and not _has_chosen_id(event)]
+
+    def _started_by(self, event: Event) -> list[Child]:
+        if event.kind == Kind.MAP_STARTED:
+            return [child for child in self._children if child.parent_step == event.step]
+        if event.kind == Kind.CHILD_STARTED:
+            run_id = _started(event).run
+            return [child for child in self._children if child.id == run_id]
+        return []
+
+    def _is_left(self, child: Child, start: Event) -> bool:
+        """Return whether a child stays as it is, because the run did without it before anything that is done again."""
+        if child.on_parent_end == "leave" and start.kind == Kind.CHILD_STARTED and not self._was_awaited(start):
+            return True
+        if child.cancel_reason != past.DROPPED:
+            return False
+        asked_at = child.cancelled_at or child.finished_at or 0
+        return self._repeats_from is None or asked_at < self._repeats_from
+
+    def _was_awaited(self, start: Event) -> bool:
+        end = f"{_name(start)} end"
+        ends = [event for event in [*self._standing, *self._voided] if event.kind == Kind.CHILD_ENDED]
+        return any(_name(event) == end or _name(event).startswith(f"{end}#") for event in ends)
+
+
+def _has_chosen_id(event: Event) -> bool:
+    return event.kind == Kind.CHILD_STARTED and _started(event).chosen
+
+
+def _started(event: Event) -> _Started:
+    return msgspec.json.decode(event.data or b"{}", type=_Started)
+
+
+def _name(event: Event) -> str:
+    return (event.step or "").rsplit("/", 1)[-1]

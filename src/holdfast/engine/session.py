@@ -1,0 +1,34 @@
+"""The session of a worker, as others see it: who it is, where it runs, and what it serves."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.core.program import Definition
+from holdfast.core.records import Session
+from holdfast.engine.settings import Settings
+
+
+def session_of(session_id: str, slot: int, settings: Settings, definitions: Mapping[str, Definition], now: int) -> Session:
+    """Return the session of a worker of this process that offers these workflows."""
+    serves = {
+        "workflows": {name: _versions(one) for name, one in definitions.items()},
+        "lanes": settings.lanes,
+        "capabilities": settings.capabilities,
+        "namespace": settings.namespace,
+        "concurrency": settings.concurrency,
+        "crash_limit": settings.crash_limit,
+    }
+    host = socket.gethostname()
+    return Session(
+        id=session_id, worker=settings.name or f"{host}-{os.getpid()}", host=host, pid=os.getpid(), slot=slot, started_at=now,
+        beat_at=now, expires_at=now + settings.lifetime, serves=msgspec.json.encode(serves),
+    )  # fmt: skip
+
+
+def _versions(definition: Definition) -> list[str] | None:
+    return None if definition.serves is None else sorted(definition.serves)

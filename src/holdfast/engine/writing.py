@@ -1,0 +1,94 @@
+"""Writing for a held run: every write is tried until the store takes it; attempts that spend are written before the program
+hears of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from holdfast.core.graphs.records import MARK
+from holdfast.core.records import Breach, Event, Run
+from holdfast.core.status import FINAL
+from holdfast.engine.happening import Happening
+from holdfast.engine.host import Host
+from holdfast.engine.payloads.aside import sealed
+from holdfast.errors import StoreError
+from holdfast.store.contract import Advance, AppendFrames, Refused, Transition
+
+log = logging.getLogger("holdfast")
+
+
+class Writing(Happening):
+    """A held run, and how what happens to it is written."""
+
+    def __init__(self, run: Run, host: Host) -> None:
+        super().__init__(run, host)
+        self._in_graph = MARK in run.id
+        self._seq = 0
+
+    async def _persist(self, op: Transition) -> Any:
+        """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
+        again, is recognised by a store that was cut off in the middle of it. Meanwhile no later output of the run overtakes
+        what this write carries."""
+        pause, written = 0.05, op
+        ends = self._in_graph and isinstance(op, Advance) and op.status in FINAL
+        if isinstance(op, Advance) and not self.host.vault.is_light(op):
+            written = await sealed(op, self.host.vault, self.host.threads)
+        carries = isinstance(op, Advance | AppendFrames) and op.output is not None
+        if carries:
+            self.outlet.hold()
+        try:
+            while True:
+                if ends:
+                    self.host.settle_soon()
+                try:
+                    return await self.host.writer.post(written)
+                except StoreError as error:
+                    log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 5.0)
+        finally:
+            if carries:
+                self.outlet.resume()
+
+    async def _take_payments(self, events: list[Event]) -> list[Event]:
+        """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that
+        have; what became of the others is among *events*."""
+        payable, self.payable = self.payable, []
+        done: list[Event] = []
+        together = [one for one in payable if one[1].is_plain]
+        if len(together) > 1 and await self._pay_for(together) is None:
+            done = [event for event, _ in together]
+            payable = [one for one in payable if one[0] not in done]
+        for event, purse in payable:
+            breach = await self._pay_for([(event, purse)])
+            if breach is None:
+                done.append(event)
+            else:
+                self._heed(self.unpaid(event, purse, breach), purse, events)
+        return done
+
+    async def _pay_for(self, paid: list[tuple[Event, Any]]) -> Breach | None:
+        """Record these and what they spend, or nothing; then say which limit there is."""
+        await self.outlet.wait_until_written()
+        op = self.settling(paid)
+        self.stamp(op.events)
+        for number, event in enumerate(op.events, self._seq + 1):
+            event.seq = number
+            self.outlet.ended(event)
+        op.output = self.outlet.take()
+        answer = await self._persist(op)
+        if isinstance(answer, Refused):
+            for event in op.events:
+                self.outlet.reopen(op.output, event)
+            if op.output is not None:  # what was put out is not lost by it
+                await self._persist(AppendFrames(self.run.id, self.run.generation, op.output))
+            return answer.breach
+        self._seq += len(op.events)
+        for event, purse in paid:
+            self.asides.discard(event.step or "")
+            self.note_lines(purse.take())
+            self.wants.pop(event.step or "", None)
+        self.note_breach(answer.breach)
+        return None

@@ -1,0 +1,185 @@
+"""Finding damaged rows: those that hold up a transition, and, for `db check`, all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.core.graphs.records import graph_of
+from holdfast.errors import HoldfastError, RowDamaged
+from holdfast.store import contract as c
+from holdfast.store.reading.asking import Asking
+from holdfast.store.soundness import (
+    JSON,
+    UNREADABLE,
+    VALUES,
+    Column,
+    Table,
+    as_dict,
+    damaged,
+    described,
+    place_of,
+    schema,
+    wrong_json,
+    wrong_values,
+    wrongs,
+)
+from holdfast.store.words import in_our_words
+
+PORTION = 5000
+"""How many rows are read at once."""
+
+MOST_SET_ASIDE = 1000
+"""How many times one transition is tried around damaged rows."""
+
+_VALUES = frozenset({"frame", "payload_part", "large_input", "tag"})
+"""What no transition decides by: only `db check` looks there."""
+
+
+class DamageReader(Asking):
+    """What can be asked about damaged rows."""
+
+    _dialect: str
+    _garbled: type[Exception]
+    """What the driver raises when the database cannot compute with a value."""
+
+    def _apply_around_damage(self, op: c.Transition, error: Exception) -> Any:
+        """Answer a transition that has failed. The damaged rows that it met are set aside, and it is tried again: so it goes on
+        without them. Raises what has nothing to do with damage."""
+        if isinstance(op, c.SettleGraphs):
+            return self._settle_around_damage(op, error)
+        for _ in range(MOST_SET_ASIDE):
+            damages = self._damages_behind(error, op)
+            if not damages:
+                raise in_our_words(error, op) from error
+            if isinstance(op, c.SetAside) or not self._only(c.SetAside(damages)):
+                return damages[0]
+            try:
+                return self._only(op)
+            except Exception as again:
+                error = again
+        return RowDamaged(why="very many rows are damaged")
+
+    def _settle_around_damage(self, op: c.SettleGraphs, error: Exception) -> Any:
+        """Settle all graphs but those that have a damaged row: their news stay until it is repaired."""
+        aside: dict[str, str] = {}
+        for _ in range(MOST_SET_ASIDE):
+            damages = self._damages_behind(error, op)
+            found = {graph_id: str(one) for one in damages for graph_id in _graphs_of(one)}
+            if not damages or found.keys() <= aside.keys():
+                raise in_our_words(error, op) from error
+            aside |= found
+            try:
+                settled = self._only(msgspec.structs.replace(op, without=[*op.without, *aside]))
+            except Exception as again:
+                error = again
+            else:
+                settled.left |= aside
+                return settled
+        return RowDamaged(why="very many graphs are damaged")
+
+    def _answer_to(self, op: c.Transition, error: Exception) -> Any:
+        """The same, for one of several: what has nothing to do with damage is its answer."""
+        try:
+            return self._apply_around_damage(op, error)
+        except Exception as refused:
+            return refused
+
+    def _only(self, op: c.Transition) -> Any:
+        """Apply a transition in a transaction of its own."""
+        raise NotImplementedError
+
+    def _damages_behind(self, error: Exception, op: c.Transition) -> list[RowDamaged]:
+        """Return the damaged rows that an error may come from."""
+        if isinstance(error, RowDamaged):
+            return [error]
+        if isinstance(in_our_words(error, op), HoldfastError) or getattr(op, "body", None) is not None:
+            return []
+        return self.damaged() if isinstance(error, (*UNREADABLE, self._garbled)) else []
+
+    def damaged(self) -> list[RowDamaged]:
+        """Return the damaged rows of all tables that transitions decide by."""
+        return [damage for table in self._tables() if table.name not in _VALUES for damage in self._damaged_in(table)]
+
+    def damaged_rows(self, progress: c.Checked | None = None) -> Iterator[RowDamaged]:
+        """Yield the damaged rows of all tables, each of which is read as a whole, in portions."""
+        tables = self._tables()
+        for number, table in enumerate(tables):
+            if progress is not None:
+                progress(number, len(tables))
+            for row in self._portions(table, tuple(table.columns)):
+                yield from wrongs(table, row)
+
+    def damaged_values(self) -> list[str]:
+        """Say of each value of a user, where it is not sealed, that is no JSON, where it is."""
+        found: list[RowDamaged] = []
+        for table in self._tables():
+            for row in self._portions(table, VALUES.get(table.name, ())):
+                found += wrong_values(table, row)
+        return [described(one) for one in found]
+
+    def _portions(self, table: Table, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+        """Yield all rows of a table, with these columns."""
+        if not columns:
+            return
+        key = table.key or tuple(table.columns)
+        order = ", ".join(key)
+        select = f"SELECT {', '.join(dict.fromkeys((*key, *columns)))} FROM holdfast.{table.name}"
+        after = f" WHERE ({order}) > ({', '.join(f':{name}' for name in key)})"
+        last: dict[str, Any] = {}
+        while True:
+            sql = f"{select}{after if last else ''} ORDER BY {order} LIMIT {PORTION}"
+            rows = [as_dict(row) for row in self._fetch(self._spelled(sql), last)]
+            yield from rows
+            ends = [row for row in rows if all(table.columns[name].wrong(row[name]) is None for name in key)]
+            if len(rows) < PORTION or not ends:
+                return
+            last = {name: ends[-1][name] for name in key}
+
+    def _tables(self) -> list[Table]:
+        return list(schema(self._dialect).values())
+
+    def _damaged_in(self, table: Table) -> Iterator[RowDamaged]:
+        """Yield the damaged rows of a table: what SQL can tell, and JSON that cannot be read."""
+        yield from self._out_of_place(table)
+        names = [name for name in JSON.get(table.name, ()) if name in table.columns]
+        if names:
+            wanted = ", ".join(dict.fromkeys((*table.key, *names)))
+            some = " OR ".join(f"{name} IS NOT NULL" for name in names)
+            for row in self._fetch(self._spelled(f"SELECT {wanted} FROM holdfast.{table.name} WHERE {some}")):
+                found = as_dict(row)
+                for column, why in wrong_json(table.name, found):
+                    yield damaged(table.name, place_of(table, found), column, why)
+
+    def _out_of_place(self, table: Table) -> Iterator[RowDamaged]:
+        tests = [test for column in table.columns.values() for test in _tests(column, self._dialect)]
+        if not tests:
+            return
+        live = "run_id IN (SELECT id FROM holdfast.run WHERE finished_at IS NULL) AND " if table.name == "event" else ""
+        sql = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.name} WHERE {live}({' OR '.join(tests)})"
+        for row in self._fetch(self._spelled(sql)):
+            yield from wrongs(table, as_dict(row))
+
+
+def _graphs_of(damage: RowDamaged) -> set[str]:
+    """Return the graphs that a damaged row belongs to."""
+    texts = [value for value in damage.place.values() if isinstance(value, str)]
+    if damage.facts.get("table") == "graph":
+        return set(texts)
+    return {graph_id for text in texts if (graph_id := graph_of(text)) is not None}
+
+
+def _tests(column: Column, dialect: str) -> Iterator[str]:
+    """Yield conditions that are true of values that cannot be in a column."""
+    name = column.name
+    kinds = {"int": "integer", "str": "text", "bytes": "blob", "float": "real"}
+    if dialect == "sqlite":
+        allowed = ", ".join(f"'{kinds[one.__name__]}'" for one in sorted(column.types, key=str) if one.__name__ in kinds)
+        yield f"typeof({name}) NOT IN ({allowed}, 'null')"
+    if int in column.types and float not in column.types:
+        least, most = column.span
+        yield f"{name} NOT BETWEEN {least} AND {most}"
+    if column.words is not None:
+        yield f"{name} NOT IN ({', '.join(repr(str(word)) for word in sorted(column.words))})"

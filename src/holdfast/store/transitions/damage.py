@@ -1,0 +1,95 @@
+"""Setting damaged rows aside, so that they hold nothing else up: a run becomes stuck, a schedule is paused, a flow sleeps on.
+
+What is damaged stays as it is, for the one who repairs it; only what makes others look at the row is taken away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.core.records import Event, Kind
+from holdfast.errors import RowDamaged
+from holdfast.store import contract as c
+from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq
+
+log = logging.getLogger("holdfast")
+
+
+def set_aside(tx: Transaction, op: c.SetAside) -> int:
+    """Set damaged rows aside and return how many were not aside before."""
+    return sum(_set_aside(tx, damage) for damage in op.damages)
+
+
+def _set_aside(tx: Transaction, damage: RowDamaged) -> bool:
+    table = str(damage.facts.get("table"))
+    how = _HOW.get(table)
+    if how is not None:
+        done = how(tx, damage)
+    else:
+        run_id = damage.place.get("run_id")
+        done = run_id is not None and _stick(tx, run_id, damage)
+    if done:
+        log.warning("a damaged row is set aside: %s", damage)
+    return done
+
+
+def _run(tx: Transaction, damage: RowDamaged) -> bool:
+    return "id" in damage.place and _stick(tx, damage.place["id"], damage)
+
+
+def _stick(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
+    """Make a run stuck, unless it has ended or is stuck already."""
+    error = msgspec.json.encode({"type": "RowDamaged", "message": str(damage), "facts": _told(damage)})
+    if not tx.change("set_run_aside", run_id=run_id, error=error):
+        return False
+    try:
+        seq = last_seq(tx, run_id) + 1  # type: ignore[arg-type]
+        append_from_outside(tx, [(run_id, Event(kind=Kind.RUN_STUCK, seq=seq, error=error))])  # type: ignore[list-item]
+    except RowDamaged:
+        log.warning("the history of run %s is damaged and was not added to", run_id)
+    return True
+
+
+def _told(damage: RowDamaged) -> dict[str, str]:
+    return {name: str(value) for name, value in damage.facts.items()}
+
+
+def _schedule(tx: Transaction, damage: RowDamaged) -> bool:
+    return bool(tx.change("set_schedule_aside", reason=f"its row is damaged: {damage.facts.get('why')}", **damage.place))
+
+
+def _flow(tx: Transaction, damage: RowDamaged) -> bool:
+    return bool(tx.change("set_flow_aside", **damage.place))
+
+
+def _task(tx: Transaction, damage: RowDamaged) -> bool:
+    run_id = damage.place.get("run_id")
+    return bool(tx.change("set_task_aside", run_id=run_id)) | _stick(tx, run_id, damage)
+
+
+_COUNTERS = {
+    "share": "forget_damaged_share",
+    "admission": "forget_damaged_admission",
+    "gathering": "forget_damaged_gathering",
+    "upkeep": "forget_damaged_upkeep",
+    "knock": "forget_damaged_knock",
+}
+"""Rows that only count or announce are deleted: without them, counting begins anew."""
+
+
+def _forget(tx: Transaction, damage: RowDamaged) -> bool:
+    return bool(tx.change(_COUNTERS[str(damage.facts["table"])], **damage.place))
+
+
+_HOW: dict[str, Callable[[Transaction, RowDamaged], bool]] = {
+    "run": _run,
+    "schedule": _schedule,
+    "flow": _flow,
+    "task": _task,
+    **dict.fromkeys(_COUNTERS, _forget),
+    "session": lambda tx, damage: False,
+    "lane": lambda tx, damage: False,
+}

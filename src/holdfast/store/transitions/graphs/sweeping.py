@@ -1,0 +1,27 @@
+"""Deleting stages that were given up and graphs that were pruned, a few rows at a time."""
+
+from __future__ import annotations
+
+from holdfast.store import contract as c
+from holdfast.store.transitions.graphs.work import PORTION
+from holdfast.store.transitions.transaction import Transaction
+
+STALE = 600_000_000
+"""Microseconds after which a stage to which nothing was added counts as given up: whoever was at it has died."""
+
+
+def sweep_stages(tx: Transaction, op: c.SweepStages) -> bool:
+    """Delete some rows of a stage."""
+    if op.give_up:
+        tx.change("discard_stage", id=op.stage_id)
+    stages = tx.rows("stage_to_sweep", stage_id=op.stage_id or "", now=tx.now)
+    if not stages:
+        return False
+    stage_id = stages[0]["id"]
+    tx.change("discard_stage", id=stage_id)  # whoever comes back to it begins again
+    members = tx.rows("members_to_sweep", stage_id=stage_id, limit=PORTION)
+    for query in ("delete_edges_above", "delete_groups_of", "delete_members"):
+        tx.many(query, [{"run_id": row["run_id"]} for row in members])
+    if len(members) < PORTION and not tx.change("sweep_events", stage_id=stage_id, limit=PORTION):
+        tx.change("delete_stage", id=stage_id)
+    return True

@@ -1,0 +1,164 @@
+"""A row that cannot be read is set aside, and holds nothing else up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from holdfast.core.records import Kind, Lane
+from holdfast.core.schedules.record import Schedule
+from holdfast.core.status import Status
+from holdfast.errors import RowDamaged
+from holdfast.store import contract as c
+from holdfast.testing.conformance.bench import ROUTE, SECOND, Bench, HandClock
+
+_LARGEST = 2**63 - 1
+
+
+def damage(table: str, **place: object) -> RowDamaged:
+    """Return what is raised for a row that is damaged."""
+    return RowDamaged(table=table, key=" ".join(map(str, place.values())), column="priority", why="it is text", place=place)
+
+
+def schedule(name: str) -> Schedule:
+    """Return a schedule that ticks every hour."""
+    return Schedule(
+        namespace=ROUTE.namespace, name=name, workflow=ROUTE.workflow, version=ROUTE.version, lane=ROUTE.lane, input=b"[]",
+        rule='{"interval":3600000000}',
+    )  # fmt: skip
+
+
+class SettingAside(Bench):
+    """Setting damaged rows aside."""
+
+    def test_a_damaged_run_is_stuck_and_says_why(self, store: c.Store) -> None:
+        self.start(store)
+
+        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 1
+
+        run = self.get(store)
+        assert run.status is Status.STUCK
+        assert msgspec.json.decode(run.error or b"")["type"] == "RowDamaged"
+        assert self.kinds(store) == [Kind.RUN_STUCK]
+
+    def test_the_others_are_claimed(self, store: c.Store) -> None:
+        self.start(store, "r1")
+        self.start(store, "r2")
+        self.do(store, c.SetAside([damage("run", id="r1")]))
+
+        assert self.claimed(store) == ["r2"]
+
+    def test_a_run_is_set_aside_once(self, store: c.Store) -> None:
+        self.start(store)
+        self.do(store, c.SetAside([damage("run", id="r1")]))
+
+        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 0
+
+    def test_a_damaged_line_of_a_history_makes_its_run_stuck(self, store: c.Store) -> None:
+        self.hold(store)
+
+        assert self.do(store, c.SetAside([damage("event", run_id="r1", seq=1)])) == 1
+
+        assert self.status(store) is Status.STUCK
+
+    def test_whoever_held_it_can_write_no_more(self, store: c.Store) -> None:
+        run = self.hold(store)
+        event = self.event(store)
+        self.do(store, c.SetAside([damage("run", id="r1")]))
+
+        (answer,) = store.apply([c.Advance(run_id=run.id, generation=run.generation, events=[event])])
+
+        assert isinstance(answer, Exception)
+
+    def test_what_has_ended_stays_as_it_is(self, store: c.Store) -> None:
+        run = self.hold(store)
+        self.finish(store, run)
+
+        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 0
+
+        assert self.status(store) is Status.COMPLETED
+
+    def test_a_repaired_run_is_resumed(self, store: c.Store) -> None:
+        self.start(store)
+        self.do(store, c.SetAside([damage("run", id="r1")]))
+
+        self.do(store, c.ResumeRun("r1"))
+
+        assert self.claimed(store) == ["r1"]
+
+    def test_a_damaged_schedule_is_paused_and_says_why(self, store: c.Store) -> None:
+        self.do(store, c.SetSchedule(schedule("nightly")))
+
+        assert self.do(store, c.SetAside([damage("schedule", namespace=ROUTE.namespace, name="nightly")])) == 1
+
+        found = store.schedule(ROUTE.namespace, "nightly")
+        assert found is not None
+        assert (found.paused, found.wake_at) == ("its row is damaged: it is text", None)
+
+
+class Damaged(Bench):
+    """Rows that were damaged behind the store's back."""
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [("generation", _LARGEST), ("revision", _LARGEST), ("priority", _LARGEST), ("created_at", -1), ("started_at", _LARGEST)],
+    )
+    def test_a_damaged_run_does_not_keep_others_from_being_claimed(
+        self, bare_store: c.Store, clock: HandClock, column: str, value: int
+    ) -> None:
+        for run_id in ("r1", "r2"):
+            self.start(bare_store, run_id, available_at=clock.now() + SECOND)
+        self.execute(bare_store, f"UPDATE holdfast.run SET {column} = {value} WHERE id = 'r1'")
+        clock.move(2 * SECOND)
+
+        assert "r2" in self.claimed(bare_store)
+
+        assert any(f"in run: r1, column {column}:" in line for line in bare_store.check())
+
+    def test_a_status_that_does_not_exist_is_named(self, bare_store: c.Store) -> None:
+        self.start(bare_store, "r1")
+        self.start(bare_store, "r2")
+        self.execute(bare_store, "UPDATE holdfast.run SET status = 'lost' WHERE id = 'r1'")
+
+        assert [run.id for run in bare_store.runs(c.Filter())] == ["r2"]
+        with pytest.raises(RowDamaged) as raised:
+            bare_store.run("r1")
+        assert (raised.value.facts["table"], raised.value.facts["key"], raised.value.facts["column"]) == ("run", "r1", "status")
+
+    def test_a_call_about_a_damaged_run_is_refused_and_its_neighbours_are_not(self, bare_store: c.Store) -> None:
+        self.start(bare_store, "r1")
+        self.start(bare_store, "r2")
+        self.execute(bare_store, f"UPDATE holdfast.run SET started_at = {_LARGEST} WHERE id = 'r1'")
+
+        refused, done = bare_store.apply([c.RequestCancel("r1", "no"), c.RequestCancel("r2", "no")])
+
+        assert isinstance(refused, RowDamaged)
+        assert done is Status.CANCELLED
+
+    def test_a_damaged_session_counts_as_expired(self, bare_store: c.Store) -> None:
+        self.hold(bare_store)
+        self.execute(bare_store, "UPDATE holdfast.session SET beat_at = -7 WHERE id = 's1'")
+
+        (session,) = bare_store.sessions()
+
+        assert (session.id, session.expires_at) == ("s1", 0)
+        assert self.do(bare_store, c.EndSession("s1", crashed=True)) == ["r1"]
+
+    def test_a_damaged_lane_lets_nothing_go(self, bare_store: c.Store) -> None:
+        self.do(bare_store, c.SetLane(Lane(name="slow", concurrency=1)))
+        self.execute(bare_store, "UPDATE holdfast.lane SET free_at = -1 WHERE name = 'slow'")
+
+        (lane,) = bare_store.lanes()
+
+        assert (lane.name, lane.paused) == ("slow", True)
+
+    def test_a_damaged_schedule_is_paused_and_the_others_fire(self, bare_store: c.Store, clock: HandClock) -> None:
+        for name in ("bad", "good"):
+            self.do(bare_store, c.SetSchedule(schedule(name)))
+        self.execute(bare_store, "UPDATE holdfast.schedule SET misfire = 'perhaps' WHERE name = 'bad'")
+        clock.move(3601 * SECOND)
+
+        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+
+        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
+        assert [one.name for one in bare_store.schedules()] == ["good"]

@@ -1,0 +1,217 @@
+"""A database with one of every kind of thing, and all the ways to look at it and to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import holdfast
+from holdfast import Engine, Fail, Graph, compensate, gate, sleep, step, wait_signal, workflow
+from holdfast.core.records import Session
+from holdfast.errors import HoldfastError
+from holdfast.store import contract as c
+from tests.engine.waiting import wait_for, wait_until
+
+
+@step
+async def double(n: int) -> int:
+    holdfast.emit(f"doubling {n}")
+    return n * 2
+
+
+async def undo(n: int) -> None:
+    """Undo nothing."""
+
+
+@workflow(name="every_plain")
+async def plain(n: int) -> int:
+    return await double(n)
+
+
+@workflow(name="every_failing")
+async def failing() -> None:
+    raise Fail("out of stock")
+
+
+@workflow(name="every_sleeper")
+async def sleeper() -> int:
+    compensate(undo, await double(1))
+    await sleep("1h")
+    return 1
+
+
+@workflow(name="every_listener")
+async def listener() -> Any:
+    return await wait_signal("paid")
+
+
+@workflow(name="every_gated")
+async def gated() -> str:
+    return (await gate("Ship it?", options=["yes", "no"], assignees=["ann", "bob"], data={"total": 7}, timeout="2d")).choice
+
+
+@workflow(name="every_caller")
+async def caller() -> Any:
+    wait = await holdfast.create_wait("callback", expires="2d")
+    return (await holdfast.wait_for(wait, timeout="3d")).payload
+
+
+@workflow(name="every_item")
+async def item(n: int) -> int:
+    return n if n % 2 else await wait_signal("item")
+
+
+@workflow(name="every_family")
+async def family() -> list[int]:
+    return await holdfast.map(item, [1, 2])
+
+
+@workflow(name="every_spender")
+async def spender() -> str:
+    await holdfast.spend(money=1)
+    await wait_signal("never")
+    return "spent"
+
+
+WORKFLOWS = [plain, failing, sleeper, listener, gated, caller, item, family, spender]
+
+
+def populate(url: str, clock: Any) -> None:
+    """Make one of every kind of thing."""
+    with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
+        engine.lane("narrow", concurrency=5, rate="50/h", per_share=2, rate_per_share="40/h", weights={"x": 2})
+        engine.lane("closed", paused=True)
+        engine.budget("shared", {"money": 100})
+        list(engine.events(name="audit"))
+        engine.schedule("hourly", plain, args=[3], interval="1h")
+        engine.retention("old", older_than="30d", workflow="every_plain")
+        engine.add_webhook("hook", "http://127.0.0.1:9/none", after="now", kind="run_expired")
+        done = [
+            engine.start(plain, 1, id="plain", key="order-1", tags={"customer": "7"}),
+            engine.start(plain, 2, id="narrow", lane="narrow", share="x"),
+            engine.start(plain, 3, id="spent", budget="shared"),
+        ]
+        failed = engine.start(failing, id="failed")
+        waiting = [
+            engine.start(sleeper, id="sleeper", deadline="9d"),
+            engine.start(listener, id="listener"),
+            engine.start(gated, id="gated"),
+            engine.start(caller, id="caller"),
+            engine.start(family, id="family"),
+            engine.start(spender, id="spender", budget={"money": 5}),
+        ]
+        engine.start(plain, 6, id="delayed", delay="2h")
+        engine.start(plain, 7, debounce="5h", key="many")
+        engine.start(plain, 8, id="closed", lane="closed", share="y")
+        graph = Graph("every")
+        first = graph.add(plain, 1, name="a")
+        second = graph.add(listener, name="b").after(first)
+        graph.add(plain, 2, name="c").after(second)
+        engine.graphs.start(graph, id="graph")
+        for run in done:
+            run.result(timeout=20)
+        wait_for(engine, failed, "failed")
+        for run in waiting:
+            wait_for(engine, run, "waiting")
+        wait_until(engine, lambda: engine.runs(workflow="every_item", status="waiting") != [])
+        wait_until(engine, lambda: [run.id for run in engine.runs(workflow="every_listener", status="waiting")] != ["listener"])
+        engine.signal("listener", "later", {"kept": 1}, key="k")
+        engine.delegate(engine.gates()[0].id, "cid", by="ann")
+        _outside(engine)
+
+
+def _outside(engine: Engine) -> None:
+    flow = engine.flows.create("research", "compare", owner="agent", state={"n": 1}, start=True, id="flow")
+    engine.flows.observe(flow.id, "r1", "look", "succeeded", result=[1])
+    engine.flows.wait(flow.id, until="6h")
+    engine.start("every_task", {"size": 1}, id="task", policy={"retries": 3})
+    engine.start("every_task", {"size": 2}, id="leased", policy={"retries": 3})
+    store = engine._parts.store
+    now = store.now()
+    session = Session(
+        id="zombie", worker="w", host="elsewhere", pid=7, slot=-1, started_at=now, beat_at=now, expires_at=now + 10**10,
+        serves=b'{"workflows": {}}',
+    )  # fmt: skip
+    store.apply([c.OpenSession(session)])
+
+
+ODD: dict[str, list[Any]] = {
+    "INTEGER": ["garbage", b"\xff\x00", 2**63 - 1, -(2**63), -1, 1.5, float("inf"), ""],
+    "TEXT": [b"\xff\xfe", "", "garbage", 7, "\n", "x" * 3000, "{", "null"],
+    "BLOB": [b"", b"\xff\xfe", b"{", b"null", b"7", "text", 5, b"\x00", b"[[[["],
+    "REAL": ["garbage", b"\xff", float("inf"), -1.0],
+}
+"""Values that do not belong into a column, by its declared type."""
+
+
+def reads(engine: Engine, ids: dict[str, list[str]]) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield every way to look at what there is, by name."""
+    yield "runs", lambda: engine.runs(limit=100)
+    yield "runs by tag", lambda: engine.runs(tags={"customer": "7"})
+    yield "gates", engine.gates
+    yield "schedules", engine.schedules
+    yield "lanes", engine.lanes
+    yield "workers", engine.workers
+    yield "unserved", engine.unserved
+    yield "budgets", engine.budgets
+    yield "waits", engine.waits
+    yield "subscriptions", engine._parts.store.subscriptions
+    yield "retention", engine.retentions
+    yield "preview", engine.preview_retention
+    yield "payloads", engine.check_payloads
+    yield "keys", engine.keys
+    yield "flows", engine.flows.list
+    yield "graphs", engine.graphs.list
+    yield "events", lambda: list(engine.events())
+    yield "counts", engine._parts.store.counts
+    for run_id in ids["run"]:
+        yield f"run {run_id}", partial(_record, engine, run_id)
+        yield f"history {run_id}", partial(engine.history, run_id)
+        yield f"why {run_id}", partial(engine.why, run_id)
+        yield f"spending {run_id}", partial(engine.spending, run_id)
+    for flow_id in ids["flow"]:
+        for call in (engine.flows.get, engine.flows.steps, engine.flows.events, engine.flows.why):
+            yield f"flow {call.__name__}", partial(call, flow_id)
+    for graph_id in ids["graph"]:
+        for look in (engine.graphs.get, engine.graphs.events):
+            yield f"graph {look.__name__}", partial(look, graph_id)
+    for gate_id in ids["gate"]:
+        yield "gate", partial(engine.gate, gate_id)
+        yield "gate entries", partial(engine.gate_entries, gate_id)
+
+
+def _record(engine: Engine, run_id: str) -> object:
+    return engine.run(run_id).record
+
+
+def raw_error(call: Callable[[], object]) -> Exception | None:
+    """Return what a call raises that is no error of ours."""
+    try:
+        call()
+    except HoldfastError:
+        return None
+    except Exception as error:
+        return error
+    return None
+
+
+def use(engine: Engine, clock: Any) -> None:
+    """Do something of each kind, with things that are sound."""
+    assert engine.start(plain, 20).result(timeout=30) == 40
+    listening = engine.start(listener)
+    listening.signal("paid", 1)
+    assert listening.result(timeout=30) == 1
+    asked = engine.start(gated)
+    wait_for(engine, asked, "waiting")
+    engine.decide(engine.gates(run=asked.id)[0].id, "yes", by="ann")
+    assert asked.result(timeout=30) == "yes"
+    parent = engine.start(family)
+    wait_for(engine, parent, "waiting")
+    clock.advance("7h")
+    assert engine.start(plain, 21, lane="another", share="z").result(timeout=30) == 42
+    flow = engine.flows.create("research", "go on", owner="agent")
+    assert engine.flows.start(flow.id).status == "running"
+    graph = Graph("after")
+    graph.add(plain, 2, name="one").after(graph.add(plain, 1, name="zero"))
+    assert engine.graphs.start(graph).result(timeout=30) == {"one": 4}

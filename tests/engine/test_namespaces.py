@@ -1,0 +1,573 @@
+"""An engine that is bound to a namespace: nothing of another one is returned, changed or named, whatever is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast import AsyncEngine, Engine, Graph, create_wait, gate, step, wait_signal, workflow
+from holdfast.cli.root import cli
+from holdfast.errors import (
+    FlowNotFound,
+    GateNotFound,
+    GraphNotFound,
+    HoldfastError,
+    LeaseLost,
+    NamespaceBound,
+    RunExists,
+    RunNotFound,
+    ScheduleNotFound,
+    SubscriptionExists,
+    SubscriptionNotFound,
+    TokenRefused,
+    WaitNotFound,
+)
+from tests.engine.databases import execute
+from tests.engine.receiver import Receiver
+from tests.engine.waiting import wait_until
+
+AREAS = ("flows", "graphs")
+
+
+class Things(NamedTuple):
+    """What there is in the namespace that belongs to somebody else."""
+
+    run: str
+    done: str
+    gate: str
+    link: str
+    wait: str
+    token: str
+    flow: str
+    graph: str
+    proof: str
+
+
+@step
+async def whisper() -> str:
+    return "hush"
+
+
+@workflow
+async def whispering() -> str:
+    holdfast.emit("hush")
+    return await whisper()
+
+
+@workflow
+async def asking_hushed() -> object:
+    return await gate("hush: ship it?", assignees=["hush-ann"])
+
+
+@workflow
+async def idling() -> object:
+    await create_wait("hush-answer")
+    return await wait_signal("hush-signal")
+
+
+@workflow
+async def meddling_elsewhere(run_id: str) -> str:
+    forged: holdfast.Handle[object] = holdfast.Handle(idling, "start", run_id)
+    await forged.signal("hush-signal", "meddled")
+    await forged.cancel()
+    return "done"
+
+
+@pytest.fixture
+def theirs(database) -> Iterator[Engine]:
+    with Engine(database, namespace="hush-theirs", name="hush-worker", grace=1) as engine:
+        yield engine
+
+
+@pytest.fixture
+def things(theirs) -> Things:
+    """Let somebody else have one of each."""
+    done = theirs.start(whispering, id="hush-done", tags={"hush": "hush"})
+    assert done.result(timeout=30) == "hush"
+    asked = theirs.start(asking_hushed, id="hush-asked")
+    idle = theirs.start(idling, id="hush-idle")
+    wait_until(theirs, lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits())
+    (open_gate,) = theirs.gates()
+    (wait,) = (one.id for one in theirs.waits(idle.id) if one.id is not None)
+    flow = theirs.flows.create("hush-controller", "hush-goal", owner="hush-owner", id="hush-flow")
+    graph = Graph("hush-graph-name")
+    graph.add(idling, name="hush-member")
+    theirs.graphs.start(graph, id="hush-graph")
+    theirs.schedule("hush-schedule", whispering, cron="0 0 1 1 *")
+    theirs.add_webhook("hush-hook", "https://example.org/hush")
+    list(theirs.events(name="hush-reader"))
+    theirs.start("hush-task", 1, id="hush-leased")
+    with_proof = theirs.leases("hush-holder", workflows=["hush-task"], ttl="1h")
+    (lease,) = with_proof.claim()
+    link = theirs.gate_link(open_gate, "approve", by="hush-ann")
+    return Things(
+        run=idle.id, done=done.id, gate=open_gate.id, link=str(link), wait=wait, token=str(theirs.wait_token(wait)), flow=flow.id,
+        graph="hush-graph", proof=lease.proof,
+    )  # fmt: skip
+
+
+Call = Callable[[Any, Things, Any], Any]
+FORBIDDEN = (NamespaceBound,)
+NO_RUN = (RunNotFound,)
+NO_GATE = (GateNotFound,)
+NO_SCHEDULE = (ScheduleNotFound,)
+NO_NAME = (SubscriptionNotFound,)
+NO_FLOW = (FlowNotFound,)
+NO_GRAPH = (GraphNotFound,)
+NOTHING: tuple[type[HoldfastError], ...] = ()
+"""It answers, and the answer names nothing of theirs."""
+
+
+def more(name: str) -> Graph:
+    graph = Graph()
+    graph.add(whispering, name=name)
+    return graph
+
+
+WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
+    "add_webhook": [
+        ((SubscriptionExists,), lambda e, t, p: e.add_webhook("hush-hook", "https://example.org/hush")),
+        (FORBIDDEN, lambda e, t, p: e.add_webhook("ours", "https://example.org/x", namespace="hush-theirs")),
+    ],
+    "answer": [((TokenRefused,), lambda e, t, p: e.answer(t.link))],
+    "approve": [(NO_GATE, lambda e, t, p: e.approve(t.gate, by="hush-ann")), (NO_GATE, lambda e, t, p: e.approve("hush-asked"))],
+    "backfill": [(NO_SCHEDULE, lambda e, t, p: e.backfill("hush-schedule", "1d", "0s"))],
+    "budget": [(FORBIDDEN, lambda e, t, p: e.budget("hush-budget", {"tokens": 1}))],
+    "budgets": [(FORBIDDEN, lambda e, t, p: e.budgets())],
+    "cancel": [(NO_RUN, lambda e, t, p: e.cancel(t.run))],
+    "check": [(FORBIDDEN, lambda e, t, p: e.check())],
+    "check_payloads": [(FORBIDDEN, lambda e, t, p: e.check_payloads())],
+    "close": [(NOTHING, lambda e, t, p: None)],
+    "consume": [
+        ((SubscriptionExists,), lambda e, t, p: e.consume("hush-reader", lambda events, connection: None)),
+        (FORBIDDEN, lambda e, t, p: e.consume("ours", lambda events, connection: None, namespace="hush-theirs")),
+    ],
+    "dead_letters": [(NO_NAME, lambda e, t, p: e.dead_letters("hush-hook"))],
+    "decide": [(NO_GATE, lambda e, t, p: e.decide(t.gate, "approve", by="hush-ann"))],
+    "delegate": [(NO_GATE, lambda e, t, p: e.delegate(t.gate, "bob", by="hush-ann"))],
+    "deliver": [((TokenRefused,), lambda e, t, p: e.deliver(t.wait, t.token, "hush-answer"))],
+    "events": [
+        (NOTHING, lambda e, t, p: e.events()),
+        (NOTHING, lambda e, t, p: e.events(run=t.done)),
+        (FORBIDDEN, lambda e, t, p: e.events(namespace="hush-theirs")),
+        ((SubscriptionExists,), lambda e, t, p: e.events(name="hush-reader")),
+    ],
+    "export": [(NO_RUN, lambda e, t, p: e.export(t.done, p / "run.db"))],
+    "find_schedule": [(NO_SCHEDULE, lambda e, t, p: e.find_schedule("hush-schedule"))],
+    "fork": [(NO_RUN, lambda e, t, p: e.fork(t.done))],
+    "gate": [(NO_GATE, lambda e, t, p: e.gate(t.gate)), (NO_GATE, lambda e, t, p: e.gate("hush-asked"))],
+    "gate_entries": [(NO_GATE, lambda e, t, p: e.gate_entries(t.gate))],
+    "gate_link": [(NO_GATE, lambda e, t, p: e.gate_link(t.gate, "approve", by="hush-ann"))],
+    "gates": [
+        (NOTHING, lambda e, t, p: e.gates(status="any")),
+        (NOTHING, lambda e, t, p: e.gates(run="hush-asked")),
+        (FORBIDDEN, lambda e, t, p: e.gates(namespace="hush-theirs")),
+    ],
+    "history": [(NO_RUN, lambda e, t, p: e.history(t.done))],
+    "keys": [(FORBIDDEN, lambda e, t, p: e.keys())],
+    "lane": [(FORBIDDEN, lambda e, t, p: e.lane("default", paused=True))],
+    "lanes": [(FORBIDDEN, lambda e, t, p: e.lanes())],
+    "lease": [((LeaseLost,), lambda e, t, p: e.lease(t.proof))],
+    "leases": [(NOTHING, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).claim())],
+    "next_ticks": [(NO_SCHEDULE, lambda e, t, p: e.next_ticks("hush-schedule"))],
+    "override": [(NO_RUN, lambda e, t, p: e.override(t.run, "x"))],
+    "pause_schedule": [(NO_SCHEDULE, lambda e, t, p: e.pause_schedule("hush-schedule"))],
+    "preview_retention": [(FORBIDDEN, lambda e, t, p: e.preview_retention())],
+    "prioritise": [(NO_RUN, lambda e, t, p: e.prioritise(t.run, 5))],
+    "progress": [(NO_RUN, lambda e, t, p: e.progress(t.done))],
+    "prune": [(NOTHING, lambda e, t, p: e.prune("0s"))],
+    "raise_budget": [(FORBIDDEN, lambda e, t, p: e.raise_budget("hush-budget", {"tokens": 1}))],
+    "read": [(NO_RUN, lambda e, t, p: e.read(t.done))],
+    "reassign": [(NO_GATE, lambda e, t, p: e.reassign(t.gate, assignees=["bob"]))],
+    "reject": [(NO_GATE, lambda e, t, p: e.reject(t.gate, by="hush-ann"))],
+    "rekey": [(FORBIDDEN, lambda e, t, p: e.rekey())],
+    "release": [(NO_RUN, lambda e, t, p: e.release(t.run))],
+    "remove_retention": [(FORBIDDEN, lambda e, t, p: e.remove_retention("x"))],
+    "replay": [(NO_RUN, lambda e, t, p: e.replay(t.done)), (NO_GRAPH, lambda e, t, p: e.replay("hush-graph::hush-member"))],
+    "replay_dead_letters": [(NO_NAME, lambda e, t, p: e.replay_dead_letters("hush-hook"))],
+    "reset_budget": [(FORBIDDEN, lambda e, t, p: e.reset_budget("hush-budget"))],
+    "resume": [(NO_RUN, lambda e, t, p: e.resume(t.run))],
+    "resume_schedule": [(NO_SCHEDULE, lambda e, t, p: e.resume_schedule("hush-schedule"))],
+    "retain": [(FORBIDDEN, lambda e, t, p: e.retain())],
+    "retention": [(FORBIDDEN, lambda e, t, p: e.retention("x", older_than="1d"))],
+    "retentions": [(FORBIDDEN, lambda e, t, p: e.retentions())],
+    "revoke": [(NO_RUN, lambda e, t, p: e.revoke("hush-leased"))],
+    "rotate_key": [(FORBIDDEN, lambda e, t, p: e.rotate_key())],
+    "run": [(NO_RUN, lambda e, t, p: e.run(t.done))],
+    "runs": [
+        (NOTHING, lambda e, t, p: e.runs()),
+        (NOTHING, lambda e, t, p: e.runs(tags={"hush": "hush"})),
+        (FORBIDDEN, lambda e, t, p: e.runs(namespace="hush-theirs")),
+    ],
+    "schedule": [(NOTHING, lambda e, t, p: e.schedule("x", whispering, interval="1h"))],
+    "schedules": [(NOTHING, lambda e, t, p: e.schedules())],
+    "signal": [(NO_RUN, lambda e, t, p: e.signal(t.run, "hush-signal"))],
+    "spend_budget": [(FORBIDDEN, lambda e, t, p: e.spend_budget("hush-budget", {"tokens": 1}))],
+    "spending": [(NO_RUN, lambda e, t, p: e.spending(t.done))],
+    "start": [
+        (FORBIDDEN, lambda e, t, p: e.start(whispering, namespace="hush-theirs")),
+        ((RunExists,), lambda e, t, p: e.start(whispering, id=t.done)),
+    ],
+    "start_many": [(FORBIDDEN, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], namespace="hush-theirs"))],
+    "streams": [(NO_RUN, lambda e, t, p: e.streams(t.done))],
+    "subscriptions": [(NOTHING, lambda e, t, p: e.subscriptions())],
+    "summary": [(NO_RUN, lambda e, t, p: e.summary(t.done))],
+    "tail": [(NO_RUN, lambda e, t, p: e.tail(t.done))],
+    "trigger": [(NO_SCHEDULE, lambda e, t, p: e.trigger("hush-schedule"))],
+    "unschedule": [(NO_SCHEDULE, lambda e, t, p: e.unschedule("hush-schedule"))],
+    "unserved": [(NOTHING, lambda e, t, p: e.unserved())],
+    "unsubscribe": [(NO_NAME, lambda e, t, p: e.unsubscribe("hush-hook"))],
+    "update_gate": [(NO_GATE, lambda e, t, p: e.update_gate(t.gate, {"x": 1}))],
+    "wait_token": [((WaitNotFound,), lambda e, t, p: e.wait_token(t.wait))],
+    "waits": [(NOTHING, lambda e, t, p: e.waits()), (NO_RUN, lambda e, t, p: e.waits(t.run))],
+    "why": [(NO_RUN, lambda e, t, p: e.why(t.run)), (NO_RUN, lambda e, t, p: e.why("hush-graph::hush-member"))],
+    "why_schedule": [(NO_SCHEDULE, lambda e, t, p: e.why_schedule("hush-schedule"))],
+    "withdraw": [(NO_GATE, lambda e, t, p: e.withdraw(t.gate))],
+    "work": [(NOTHING, lambda e, t, p: None)],
+    "workers": [(NOTHING, lambda e, t, p: e.workers())],
+    "flows.advance": [(NO_FLOW, lambda e, t, p: e.flows.advance(t.flow, "x"))],
+    "flows.cancel": [(NO_FLOW, lambda e, t, p: e.flows.cancel(t.flow))],
+    "flows.create": [(NOTHING, lambda e, t, p: e.flows.create("c", "g", owner="o"))],
+    "flows.deliver": [(NOTHING, lambda e, t, p: e.flows.deliver(t.flow, "topic", "correlation"))],
+    "flows.events": [(NO_FLOW, lambda e, t, p: e.flows.events(t.flow))],
+    "flows.fail": [(NO_FLOW, lambda e, t, p: e.flows.fail(t.flow, "x"))],
+    "flows.finish": [(NO_FLOW, lambda e, t, p: e.flows.finish(t.flow))],
+    "flows.get": [(NO_FLOW, lambda e, t, p: e.flows.get(t.flow))],
+    "flows.list": [(NOTHING, lambda e, t, p: e.flows.list(owner="hush-owner"))],
+    "flows.observe": [(NO_FLOW, lambda e, t, p: e.flows.observe(t.flow, "r", "task", "running"))],
+    "flows.prune": [(NOTHING, lambda e, t, p: e.flows.prune("0s"))],
+    "flows.request_cancel": [(NO_FLOW, lambda e, t, p: e.flows.request_cancel(t.flow))],
+    "flows.resume": [(NO_FLOW, lambda e, t, p: e.flows.resume(t.flow))],
+    "flows.start": [(NO_FLOW, lambda e, t, p: e.flows.start(t.flow))],
+    "flows.steps": [(NO_FLOW, lambda e, t, p: e.flows.steps(t.flow))],
+    "flows.wait": [(NO_FLOW, lambda e, t, p: e.flows.wait(t.flow, until="1h"))],
+    "flows.wake": [(NOTHING, lambda e, t, p: e.flows.wake())],
+    "flows.why": [(NO_FLOW, lambda e, t, p: e.flows.why(t.flow))],
+    "graphs.cancel": [(NO_GRAPH, lambda e, t, p: e.graphs.cancel(t.graph))],
+    "graphs.events": [(NO_GRAPH, lambda e, t, p: e.graphs.events(t.graph))],
+    "graphs.export": [(NO_GRAPH, lambda e, t, p: e.graphs.export(t.graph, p / "graph.db"))],
+    "graphs.extend": [(NO_GRAPH, lambda e, t, p: e.graphs.extend(t.graph, more("new")))],
+    "graphs.get": [(NO_GRAPH, lambda e, t, p: e.graphs.get(t.graph))],
+    "graphs.list": [(NOTHING, lambda e, t, p: e.graphs.list())],
+    "graphs.open": [(NO_GRAPH, lambda e, t, p: e.graphs.open(t.graph))],
+    "graphs.prune": [(NOTHING, lambda e, t, p: e.graphs.prune("0s"))],
+    "graphs.replay": [(NO_GRAPH, lambda e, t, p: e.graphs.replay(t.graph, "hush-member"))],
+    "graphs.result": [(NO_GRAPH, lambda e, t, p: e.graphs.result(t.graph, timeout=0))],
+    "graphs.start": [((holdfast.errors.GraphExists,), lambda e, t, p: e.graphs.start(more("x"), id=t.graph))],
+    "graphs.start_many": [(NOTHING, lambda e, t, p: e.graphs.start_many([]))],
+    "graphs.status": [(NO_GRAPH, lambda e, t, p: e.graphs.status(t.graph))],
+    "graphs.why": [(NO_GRAPH, lambda e, t, p: e.graphs.why(t.graph, "hush-member"))],
+}
+
+
+def public(engine: Any) -> set[str]:
+    """Return the names of all public methods of an engine and of its areas."""
+    found = {name for name in dir(type(engine)) if not name.startswith("_")}
+    for area in AREAS:
+        found |= {f"{area}.{name}" for name in dir(getattr(engine, area)) if not name.startswith("_")}
+    return found
+
+
+def attributes(engine: Any) -> set[str]:
+    return {name for name in vars(engine) if not name.startswith("_")}
+
+
+async def settled(answer: Any) -> Any:
+    """Return what a call of either engine comes to."""
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if isinstance(answer, AsyncIterator):
+        return [one async for one in answer]
+    return list(answer) if inspect.isgenerator(answer) else answer
+
+
+def named(answer: Any) -> str:
+    return msgspec.json.encode(answer, enc_hook=repr).decode()
+
+
+SEEN_BY_THEM = re.compile("hush")
+TABLES = {
+    "run": "id, status, generation, revision, priority",
+    "event": "run_id, seq, kind",
+    "signal": "run_id, name",
+    "gate": "id, status, closed_at",
+    "gate_entry": "gate_id, kind",
+    "wait": "run_id, step, closed_at",
+    "flow": "id, status, revision",
+    "graph": "id, status, revision",
+    "graph_member": "run_id, state",
+    "schedule": "name, namespace",
+    "subscription": "name",
+    "lane": "name, paused",
+    "budget": "name",
+    "retention": "name",
+    "key": "kid",
+}
+
+
+def theirs_stored(database: str) -> dict[str, set[tuple[Any, ...]]]:
+    """Return every row that tells of something of theirs, and all that belongs to the installation."""
+    found = {}
+    for table, columns in TABLES.items():
+        rows = execute(database, f"SELECT {columns} FROM holdfast.{table}")
+        shared = table in ("lane", "budget", "retention", "key")
+        found[table] = {tuple(row) for row in rows if shared or "hush" in str(row)}
+    return found
+
+
+async def walk(engine: Any, things: Things, folder: Any) -> str:
+    """Make every call of the walk; return what is wrong with its answers, in lines."""
+    wrong = []
+    for name, calls in WALK.items():
+        for number, (expected, call) in enumerate(calls):
+            try:
+                answer = await settled(call(engine, things, folder))
+            except HoldfastError as error:
+                said = {fact: value for fact, value in error.facts.items() if fact not in ASKED}
+                if not isinstance(error, expected) or SEEN_BY_THEM.search(repr(said)):
+                    wrong.append(f"{name} {number}: {error!r}")
+                continue
+            if expected or SEEN_BY_THEM.search(named(answer)):
+                wrong.append(f"{name} {number}: answered {named(answer)}")
+    return "\n".join(wrong)
+
+
+ASKED = {"run", "gate", "flow", "graph", "wait", "subscription", "schedule", "name", "asked", "key", "generation"}
+"""The facts that repeat what the caller has said."""
+
+
+def test_every_public_call_respects_the_binding(database, things, tmp_path):
+    before = theirs_stored(database)
+    with closing(Engine(database, namespace="ours", workflows=[])) as engine:
+        assert public(engine) == set(WALK)
+        assert attributes(engine) == set(AREAS)
+
+        assert asyncio.run(walk(engine, things, tmp_path)) == ""
+
+    assert theirs_stored(database) == before
+    assert list(tmp_path.glob("*graph.db")) == list(tmp_path.glob("run.db")) == []
+
+
+def test_every_public_call_of_an_async_engine_respects_the_binding(database, things, tmp_path):
+    before = theirs_stored(database)
+
+    async def main() -> str:
+        engine = AsyncEngine(database, namespace="ours", workflows=[])
+        try:
+            assert public(engine) == set(WALK)
+            assert attributes(engine) == set(AREAS)
+            return await walk(engine, things, tmp_path)
+        finally:
+            await engine.close()
+
+    assert asyncio.run(main()) == ""
+    assert theirs_stored(database) == before
+
+
+def test_an_engine_that_is_bound_to_none_sees_all(database, things):
+    with closing(Engine(database, workflows=[])) as engine:
+        assert {run.namespace for run in engine.runs()} == {"hush-theirs"}
+        assert engine.gate(things.gate).run_id == "hush-asked"
+        assert engine.wait_token(things.wait) == things.token
+        assert {one.name for one in engine.subscriptions()} == {"hush-hook", "hush-reader"}
+        assert len(engine.waits()) == 2
+        assert engine.why(things.run).run == things.run
+        assert engine.check() == []
+
+
+def test_a_workflow_of_a_bound_worker_reaches_no_other_namespace(database, things):
+    with Engine(database, namespace="ours", grace=1) as engine:
+        assert engine.start(meddling_elsewhere, things.run).result(timeout=30) == "done"
+
+    with closing(Engine(database, workflows=[])) as engine:
+        assert engine.run(things.run).status == "waiting"
+        assert execute(database, "SELECT COUNT(*) FROM holdfast.signal WHERE run_id = :run", run=things.run) == [(0,)]
+
+
+def test_a_bound_worker_delivers_no_webhooks_of_others(database):
+    receiver = Receiver()
+    with (
+        closing(Engine(database, namespace="hush-theirs", workflows=[])) as theirs,
+        closing(Engine(database, workflows=[])) as all_,
+    ):
+        theirs.add_webhook("hush-hook", receiver.url, kind="completions", after="beginning")
+        all_.add_webhook("hush-all", receiver.url, kind="completions", after="beginning")
+    with Engine(database, namespace="ours", grace=1, webhook_hosts=["127.0.0.1"]) as ours:
+        ours.add_webhook("ours-hook", receiver.url, kind="completions", after="beginning")
+        ours.start(whispering, id="ours").result(timeout=30)
+        receiver.wait(1)
+        owners = dict(execute(database, "SELECT name, session_id FROM holdfast.subscription"))
+    receiver.close()
+
+    assert {name for name, session in owners.items() if session is not None} == {"ours-hook"}
+    assert {headers["Holdfast-Subscription"] for headers, _ in receiver.heard} == {"ours-hook"}
+
+
+def test_pruning_leaves_the_runs_of_others(database, theirs):
+    theirs.start(whispering, id="hush-old").result(timeout=30)
+    with Engine(database, namespace="ours", grace=1) as ours:
+        ours.start(whispering, id="ours-old").result(timeout=30)
+
+        assert ours.prune("0s") == 1
+
+    assert theirs.run("hush-old").status == "completed"
+
+
+def test_flows_of_others_are_not_woken(database, clock):
+    with closing(Engine(database, namespace="theirs", clock=clock)) as theirs:
+        flow = theirs.flows.create("c", "g", owner="o")
+        flow = theirs.flows.start(flow.id)
+        theirs.flows.wait(flow.id, until="1m")
+        clock.advance("2m")
+        with closing(Engine(database, namespace="ours", clock=clock)) as ours:
+            assert ours.flows.wake().resumed == 0
+        assert theirs.flows.wake().resumed == 1
+
+
+COMMANDS = {
+    "": "",
+    "runs": "",
+    "show": "{run}",
+    "why": "{run}",
+    "tail": "{done}",
+    "events": "",
+    "subscriptions": "",
+    "subscriptions add": "hush-hook https://example.org/hush",
+    "subscriptions dead": "hush-hook",
+    "subscriptions remove": "hush-hook",
+    "subscriptions replay": "hush-hook",
+    "signal": "{run} hush-signal",
+    "gates": "",
+    "gates answer": "{link}",
+    "gates link": "{gate} approve --by hush-ann",
+    "gates show": "{gate}",
+    "gates update": "{gate} 1",
+    "gates withdraw": "{gate}",
+    "approve": "{gate} --by hush-ann",
+    "reject": "{gate} --by hush-ann",
+    "decide": "{gate} approve --by hush-ann",
+    "delegate": "{gate} --to bob --by hush-ann",
+    "reassign": "{gate} --to bob",
+    "waits": "{run}",
+    "release": "{run}",
+    "cancel": "{run}",
+    "resume": "{run}",
+    "replay": "{done}",
+    "fork": "{done}",
+    "export": "{done} {folder}/cli.db",
+    "prune": "--older-than 0s --yes",
+    "schedules": "",
+    "schedules backfill": "hush-schedule --since 1d",
+    "schedules list": "",
+    "schedules next": "hush-schedule",
+    "schedules pause": "hush-schedule",
+    "schedules remove": "hush-schedule",
+    "schedules resume": "hush-schedule",
+    "schedules show": "hush-schedule",
+    "schedules trigger": "hush-schedule",
+    "retention": "",
+    "retention preview": "",
+    "retention remove": "x",
+    "retention run": "--yes",
+    "retention set": "x --older-than 1d",
+    "lanes": "",
+    "lanes set": "default --pause",
+    "budgets": "",
+    "budgets raise": "x tokens=1",
+    "budgets report": "{done}",
+    "budgets reset": "x",
+    "budgets set": "x tokens=1",
+    "budgets show": "x",
+    "budgets spend": "x tokens=1",
+    "workers": "",
+    "tasks cancel": "{proof}",
+    "tasks claim": "--workflow hush-task",
+    "tasks complete": "{proof}",
+    "tasks delay": "{proof} 1m",
+    "tasks emit": "{proof} 1",
+    "tasks fail": "{proof} permanent x",
+    "tasks override": "{run} x",
+    "tasks priority": "{run} 1",
+    "tasks progress": "{proof} 1",
+    "tasks reclaim": "{run}",
+    "tasks renew": "{proof}",
+    "tasks revoke": "{run}",
+    "tasks submit": "ours-task",
+    "tasks suspend": "{proof} x",
+    "tasks wait": "{proof} x",
+    "flows": "",
+    "flows advance": "{flow} {{}}",
+    "flows cancel": "{flow}",
+    "flows create": "c g --owner o",
+    "flows deliver": "{flow} topic correlation",
+    "flows fail": "{flow} x",
+    "flows finish": "{flow}",
+    "flows observe": "{flow} name running --task x",
+    "flows prune": "--older-than 0s",
+    "flows resume": "{flow}",
+    "flows show": "{flow}",
+    "flows start": "{flow}",
+    "flows wait": "{flow} --until 1h",
+    "flows wake": "",
+    "graphs": "",
+    "graphs cancel": "{graph}",
+    "graphs events": "{graph}",
+    "graphs extend": "{graph} {folder}/graph.json",
+    "graphs prune": "--older-than 0s",
+    "graphs replay": "{graph} hush-member",
+    "graphs show": "{graph}",
+    "graphs start": "{folder}/graph.json",
+    "graphs wait": "{graph} --timeout 1s",
+    "graphs why": "{graph} hush-member",
+    "keys": "",
+    "keys rotate": "",
+    "db": "",
+    "db check": "",
+    "db copy": "{database} {folder}/copy.db",
+    "db info": "",
+    "db rekey": "",
+    "db unseal": "",
+    "doctor": "",
+}
+BY_CODE = {"demo", "run", "worker", "bench", "schedules add"}
+"""The commands that open an engine with that namespace and run code of the user, or need no database."""
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield " ".join(path)
+
+
+def test_every_command_respects_the_namespace_that_is_named(database, things, tmp_path):
+    before = theirs_stored(database)
+    (tmp_path / "graph.json").write_text('{"members": {"only": {"workflow": "ours-task"}}}')
+    assert set(commands(cli)) == set(COMMANDS) | BY_CODE
+    leaks = []
+    for command, text in COMMANDS.items():
+        given = text.format(**things._asdict(), folder=tmp_path, database=database).split()
+        done = CliRunner().invoke(cli, ["--db", database, "--namespace", "ours", *command.split(), *given])
+        said = done.output
+        for one in sorted([*given, database, things.proof.split(".")[0]], key=len, reverse=True):
+            said = said.replace(one, "...")
+        crashed = done.exception is not None and not isinstance(done.exception, SystemExit)
+        misused = done.exit_code == 2 and command not in ("", "db")
+        if crashed or misused or "hush" in said:
+            leaks.append(f"{command}: {done.output} {done.exception!r}")
+
+    assert "\n".join(leaks) == ""
+    assert theirs_stored(database) == before

@@ -1,0 +1,80 @@
+"""A transition that waits for the lock of a run numbers its lines after those that were committed while it waited."""
+
+import threading
+from contextlib import closing, contextmanager
+
+import psycopg
+import pytest
+
+from holdfast.core.graphs.records import CancelPolicy, run_of
+from holdfast.core.records import Kind
+from holdfast.store import contract as c
+from holdfast.store.postgres import PostgresStore
+from holdfast.store.postgres.sql import SQL
+from tests.store.furniture import furnished, in_threads, stage, wait_until
+
+LINE = {"step": "late", "attempt": 1, "data": b"1", "error": None, "started_at": None, "at": 1}
+WAITS_FOR_A_LOCK = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.fixture
+def url(postgres_server):
+    with postgres_server.lend() as url:
+        yield url
+
+
+@pytest.fixture
+def store(url):
+    with furnished(url) as store:
+        yield store
+
+
+@contextmanager
+def in_the_way(url, query, **values):
+    """Execute a named query in a transaction of another connection; commit when somebody waits for it."""
+    locked = threading.Event()
+
+    def write():
+        with psycopg.connect(url) as db, psycopg.connect(url, autocommit=True) as watcher:
+            db.execute(SQL[query], values)
+            locked.set()
+            wait_until(lambda: watcher.execute(WAITS_FOR_A_LOCK).fetchall())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert locked.wait(20)
+    yield
+    writer.join()
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_taking_over_a_late_holder_that_is_just_writing(store, url, crashed):
+    with in_the_way(url, "append_guarded", run_id="a", generation=1, seq=1, kind=Kind.STEP_COMPLETED, **LINE):
+        (freed,) = store.apply([c.EndSession("s1", crashed=crashed)])
+
+    assert "a" in freed
+    kinds = [(event.seq, event.kind) for event in store.history("a")]
+    assert kinds == [(1, Kind.STEP_COMPLETED), (2, Kind.LEASE_LOST)][: 1 + crashed]
+
+
+def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(store, url):
+    store.apply([c.StageGraphs(stages=stage("g").stages, compose=stage("g").compose, lease=lambda route: None)])
+    cancel = c.CancelGraph(graph_id="g", namespace="default", policy=CancelPolicy.ALL, reason="enough")
+    with closing(PostgresStore(url)) as other, psycopg.connect(url) as db, psycopg.connect(url, autocommit=True) as watcher:
+        db.execute(SQL["load_state"], {"run_id": run_of("g", "x")})
+
+        def let_go():
+            wait_until(lambda: len(watcher.execute(WAITS_FOR_A_LOCK).fetchall()) == 2)
+            db.commit()
+
+        def change_priority():
+            other.apply([c.SetPriority(run_id=run_of("g", "x"), namespace="default", priority=5)])
+
+        def stop():
+            wait_until(lambda: watcher.execute(WAITS_FOR_A_LOCK).fetchall())
+            store.apply([cancel])
+
+        in_threads(let_go, change_priority, stop)
+
+    history = store.history(run_of("g", "x"))
+    assert [(event.seq, event.kind) for event in history] == [(1, Kind.PRIORITY_CHANGED), (2, Kind.RUN_CANCELLED)]
