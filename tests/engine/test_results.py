@@ -85,13 +85,32 @@ def test_pages_are_small(engine, reads, monkeypatch):
 
 
 def test_a_run_that_was_replayed_meanwhile_is_read_again(engine, monkeypatch):
-    monkeypatch.setattr(results, "FRESH", 0.0)
-    runs = engine.start_many(asked_for_together, [3, 4, 5])
-    assert [outcome(run) for run in runs[1:]] == [4, 5]
-    assert outcome(runs[0]) == "failed"
-    engine.replay(runs[0].id, from_step="tried")
+    monkeypatch.setattr(results, "FRESH", 60.0)
+    waits = engine._parts.results
+    failing, *others = engine.start_many(asked_for_together, [3, 4, 5])
+    wait_until(engine, lambda: len(waits._ended) == 3)
+    assert [outcome(run) for run in others] == [4, 5]
+    assert failing.id in waits._read
+    engine.replay(failing.id, from_step="tried")
 
-    assert runs[0].result(timeout=60) == 3
+    assert failing.result(timeout=60) == 3
+
+
+def test_an_end_that_is_reported_after_it_was_returned_is_not_read_ahead(engine, monkeypatch):
+    monkeypatch.setattr(results, "FRESH", 60.0)
+    waits = engine._parts.results
+    reported = []
+    monkeypatch.setattr(waits, "is_held", lambda run_id: False)
+    engine._parts.writer.listeners.remove(waits.hinted)
+    engine._parts.writer.listeners.append(reported.append)
+    first, second = engine.start_many(asked_for_together, [1, 2])
+    wait_until(engine, lambda: first.status == second.status == "completed")
+    assert first.result(timeout=60) == 1
+    for hints in reported:
+        waits.hinted(hints)
+
+    assert second.result(timeout=60) == 2
+    assert first.id not in waits._read
 
 
 def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):

@@ -279,9 +279,9 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
             return self._parts.client.get(run_id).status
         for _ in range(TRIES - 1):
             with suppress(RunChanged):
-                status: Status = self._do(self._parts.client.replay(run_id, from_step))
+                status: Status = self._change_finished(self._parts.client.replay(run_id, from_step))
                 return status
-        status = self._do(self._parts.client.replay(run_id, from_step))
+        status = self._change_finished(self._parts.client.replay(run_id, from_step))
         return status
 
     def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
@@ -312,7 +312,9 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         checked_call("progress", progress)
         after, gone = "", 0
         while after is not None:
-            done = self._do(self._parts.client.prune(older_than, status, batch=batch, after=after, workflow=workflow))
+            done = self._change_finished(
+                self._parts.client.prune(older_than, status, batch=batch, after=after, workflow=workflow)
+            )
             gone, after = gone + done.runs, done.last
             if progress is not None:
                 progress(done.runs)
@@ -355,6 +357,13 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
         return request.understand(self._parts.writer.call(self._parts.vault.seal(request.op)))
+
+    def _change_finished(self, request: Request) -> Any:
+        """Make a call that may change runs that have ended, whose results this process may have read ahead."""
+        try:
+            return self._do(request)
+        finally:
+            self._parts.results.discard_reads()  # after the commit: an earlier read must not be remembered
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

@@ -41,6 +41,8 @@ class Results:
         """Runs that were started here and that have not ended here."""
         self._ended: dict[str, None] = {}
         self._read: dict[str, tuple[float, Run]] = {}
+        self._discards = 0
+        """How often ``discard_reads`` was called: a read that began before must not be remembered after it."""
         self._mailbox: Mailbox | None = None
 
     def expect(self, run_ids: Iterable[str]) -> None:
@@ -63,13 +65,30 @@ class Results:
             others = list(islice(self._ended, PAGE - 1))
             for other in others:
                 del self._ended[other]
+            discards = self._discards
         at, found = time.monotonic(), {run.id: run for run in read([run_id, *others])}
         wanted = found.pop(run_id, None)
         with self._guard:
             for old in [one for one, (when, _) in self._read.items() if at - when >= FRESH]:
                 del self._read[old]
-            self._read.update((one, (at, run)) for one, run in found.items())
+            if discards == self._discards:
+                self._read.update((one, (at, run)) for one, run in found.items())
         return wanted
+
+    def discard_reads(self) -> None:
+        """Forget what was read ahead: a call of this process may have changed a finished run, as ``replay`` does."""
+        if self._read or self._ended:
+            with self._guard:
+                self._discards += 1
+                self._read.clear()
+
+    def _forget(self, run_id: str) -> None:
+        """Forget a run whose end is returned to its caller. The worker may report that end only later, and then it must not be
+        read ahead: the next caller would get a result that may have been replaced since."""
+        if run_id in self._expected or run_id in self._ended:
+            with self._guard:
+                self._expected.pop(run_id, None)
+                self._ended.pop(run_id, None)
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process ended some runs. May come from any thread."""
@@ -92,6 +111,7 @@ class Results:
     def wait(self, run_id: str, look: Callable[[], Run], seconds: float | None, clock: Callable[[], float]) -> Run | None:
         """Block until the run has ended, or is stuck, and return it; None when time is up."""
         if self._knows_end_of(run_id) and (run := look()).status in DONE:
+            self._forget(run_id)
             return run
         ended = threading.Event()
         self._enter(run_id, ended.set)
@@ -104,6 +124,7 @@ class Results:
                 ended.clear()  # before looking, not after
                 run = look()
                 if run.status in DONE:
+                    self._forget(run_id)
                     return run
                 left = pause if limit is None else min(pause, limit - clock())
                 if left <= 0:
@@ -133,6 +154,7 @@ class Results:
                 waiter.woken = False  # before looking, not after
                 run = await look()
                 if run.status in DONE:
+                    self._forget(run_id)
                     return run
                 left = pause if limit is None else min(pause, limit - loop.time())
                 if left <= 0:
