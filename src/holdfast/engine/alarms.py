@@ -34,6 +34,10 @@ class Alarms:
         self._timer: asyncio.TimerHandle | None = None
         clock.listen(self._moved)
 
+    def now(self) -> int:
+        """Return the time of the store's clock."""
+        return self._clock.now()
+
     def at(self, instant: int, call: Callable[[], None]) -> Alarm:
         """Call *call* once, at *instant* or as soon as possible after it."""
         alarm = Alarm(instant, call)

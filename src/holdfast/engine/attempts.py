@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
@@ -20,6 +21,9 @@ from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import Step
 from holdfast.errors import EngineClosed, StepTimeout
 from holdfast.store.contract import Advance
+
+TEARDOWN = 0.1
+"""Seconds after which a loop that cancelled a step from outside counts as alive: ``asyncio.run`` cancels and closes at once."""
 
 
 class _Limit:
@@ -55,8 +59,8 @@ async def attempt(held: Spender, want: Step) -> None:
             return
         error = as_exception(raised, "step")
     finally:
-        if want.note is not None:
-            want.note.cancel()
+        if want.task is not None:  # else it has ended at once, and no one was told that it has begun
+            host.long_steps.end(want)
         if limit is not None:
             limit.alarm.cancel()
     if limit is not None and limit.passed:
@@ -71,33 +75,94 @@ async def _call(held: Spender, command: RunStep, number: int, purse: HandPurse) 
 
 
 class RemoteAttempt:
-    """One try at an ``async def`` step on the program's loop. It takes no task on the worker's loop."""
+    """One try at an ``async def`` step on the program's loop. It takes no task on the worker's loop.
 
-    __slots__ = ("_ahead", "_alarm", "_call", "_expired", "_held", "_program_loop", "_purse", "_want")
+    It refers to its run only while the step is under way: the run refers to its attempts, and both would wait for the garbage
+    collector.
+    """
 
-    def __init__(self, held: Spender, want: Step, program_loop: ProgramLoop) -> None:
-        host, command = held.host, want.command
-        self._held, self._want = held, want
-        self._program_loop = program_loop
+    __slots__ = ("_ahead", "_alarm", "_call", "_context", "_expired", "_held", "_loop", "_purse", "_stopping", "_task", "_want")
+
+    def __init__(self, held: Spender, want: Step, loop: ProgramLoop) -> None:
+        host = held.host
+        command = want.command
+        started_at = host.store.now()
+        want.started_at = started_at
+        self._held = held
+        self._want = want
+        self._loop = loop
         self._expired = False
-        self._alarm: Alarm | None = None
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
         self._ahead = held.feed_ahead()
-        want.started_at = host.store.now()
         self._purse = want.purse = held.new_purse(command.id, command.under)
-        context = Context()
-        context.run(current_purse.set, self._purse)
-        call = partial(command.call, _info(held, command, want.attempt), None)
-        self._call = program_loop.call(call, context, self._return)
+        self._context = Context()
+        self._context.run(current_purse.set, self._purse)
+        self._call = partial(command.call, _info(held, command, want.attempt), None)
+        self._alarm: Alarm | None = None
         if command.timeout is not None:
-            self._alarm = host.alarms.at(want.started_at + command.timeout, self._expire)
+            self._alarm = host.alarms.at(started_at + command.timeout, self._expire)
+        loop.post(self._begin)
+
+    # On the worker's loop
 
     def cancel(self) -> None:
         """Ask the step to stop. It has ended when its code has."""
-        self._call.cancel()
+        with suppress(EngineClosed):  # then its loop has cancelled it
+            self._loop.post(self._cancel)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self.cancel()
+
+    def _fed(self, event: Event, commands: list[Command], error: BaseException | None) -> None:
+        held = self._held
+        self._let_go()
+        held.note_fed(event, commands, error, self._purse)
+
+    def _end(self, value: Any, raised: BaseException | None) -> None:
+        held, want = self._held, self._want
+        self._let_go()
+        if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
+            return
+        error = None if raised is None else as_exception(raised, "step")
+        if self._expired:
+            error = _timeout(want.command)
+        held.ended(want.command.id, value, error, want.started_at, self._purse)
+
+    def _let_go(self) -> None:
+        self._held.host.long_steps.end(self._want)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        del self._held, self._want, self._ahead
+
+    # On the program's loop
+
+    def _begin(self) -> None:
+        self._task = self._loop.hands.start(self._run(), self._context)
+
+    def _cancel(self) -> None:
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        value, error = None, None
+        try:
+            value = await self._call()
+        except BaseException as raised:  # it is for the worker to say what that means
+            error = raised
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and not self._stopping and task is not None and task.cancelling():
+                # The loop may be about to close: then the step is not over, and another worker begins it again.
+                self._loop.loop.call_later(TEARDOWN, self._return, None, error)
+                return
+        self._return(value, error)
 
     def _return(self, value: Any, raised: BaseException | None) -> None:
-        """The step has ended, on the program's loop."""
-        answer = self._program_loop.answer
+        """The step has ended."""
+        self._task = None
+        answer = self._loop.answer
         if raised is None and self._ahead is not None and self._purse.is_empty():
             event = completed(self._want, value, codec=self._held.host.codec, now=self._held.now())
             if event is not None and self._ahead.take():
@@ -107,32 +172,6 @@ class RemoteAttempt:
                     raise error
                 return
         answer(self._end, value, raised)
-
-    # On the worker's loop
-
-    def _expire(self) -> None:
-        self._expired = True
-        self.cancel()
-
-    def _fed(self, event: Event, commands: list[Command], error: BaseException | None) -> None:
-        self._stop_alarms()
-        self._held.note_fed(event, commands, error, self._purse)
-
-    def _end(self, value: Any, raised: BaseException | None) -> None:
-        held, want = self._held, self._want
-        self._stop_alarms()
-        if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
-            return
-        error = None if raised is None else as_exception(raised, "step")
-        if self._expired:
-            error = _timeout(want.command)
-        held.ended(want.command.id, value, error, want.started_at, self._purse)
-
-    def _stop_alarms(self) -> None:
-        if self._want.note is not None:
-            self._want.note.cancel()
-        if self._alarm is not None:
-            self._alarm.cancel()
 
 
 def _timeout(command: RunStep) -> StepTimeout:

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -46,6 +45,7 @@ from holdfast.errors import (
     LaneDraining,
     LeaseLost,
     RunExists,
+    StoreError,
     WriteConflict,
 )
 from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused
@@ -53,9 +53,6 @@ from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused
 log = logging.getLogger("holdfast")
 REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
 """What a write of a run is refused with when what it wants cannot be."""
-
-NOTE_AFTER = 1_000_000
-"""Microseconds after which a step that still runs is noted in the history, so that anybody can see it."""
 
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
@@ -84,7 +81,8 @@ class Driver(Writing):
             while not self._over:
                 events = self._collect()
                 if events or self.findings or self.gate_is_over or self.payable or self.batch.says_something() or self.launches:
-                    await self._turn(events)
+                    paid = await self._take_payments(events) if self.payable else ()
+                    await self._do(await self._tell(events, paid))
                 elif self._should_let_go():
                     await self._let_go()
                 elif not self.waiting and self._only_waits():
@@ -135,12 +133,7 @@ class Driver(Writing):
         self.had_children = any(event.kind in (Kind.CHILD_STARTED, Kind.MAP_STARTED) for event in events)
         self.lasting = any(event.kind == Kind.BUDGET_RESERVED for event in events)
 
-    async def _turn(self, events: list[Event]) -> None:
-        assert self._program is not None
-        paid = await self._take_payments(events) if self.payable else []
-        await self._do(await self._tell(events, paid))
-
-    async def _tell(self, events: list[Event], paid: Sequence[Event] = ()) -> list[Command]:
+    async def _tell(self, events: list[Event], paid: Sequence[Event] = ()) -> Sequence[Command]:
         """Tell the program what has happened; *paid* are outcomes that are recorded already. Return what it wants then."""
         assert self._program is not None
         self.stamp(events)
@@ -149,19 +142,25 @@ class Driver(Writing):
         if outcomes and not self._program.speculative:
             await self._commit(rest=False)
             self._program.held_up = self.breach is not None or self.is_about_to_stop()
-        outcomes = [*paid, *outcomes]
+        if paid:
+            outcomes = [*paid, *outcomes]
         self.follows = self.follows_from_a_signal(events)
         if self._keys is not None:
             self.refresh_keys()
-        commands = [] if self.ahead is None else self.take_ahead(outcomes)
+        if self.ahead is None:
+            return await self._program.feed(outcomes) if outcomes else ()
+        commands = self.take_ahead(outcomes)
         return [*commands, *await self._program.feed(outcomes)] if outcomes else commands
 
-    async def _do(self, commands: list[Command]) -> None:
+    async def _do(self, commands: Sequence[Command]) -> None:
         """Do what the program wants, and tell it what has happened meanwhile, until it rests; then commit and launch."""
         assert self._program is not None
         while True:
             while commands:
-                commands = await self._handle(commands)
+                if CreateWait in map(type, commands):
+                    await self._make_key()
+                answers = self._answers(commands)
+                commands = await self._feed_at_once(answers) if answers else ()
             if self.batch.finish is not None:
                 break
             if not (self.findings or self.gate_is_over or self._knocked or self._heard or self._due is not None):
@@ -180,18 +179,23 @@ class Driver(Writing):
             await self._commit(rest=True)
         await self._launch()
 
-    async def _handle(self, commands: list[Command]) -> list[Command]:
-        """Do what the program wants; return what it wants when it hears what is answered at once."""
-        assert self._program is not None
-        if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
+    async def _make_key(self) -> None:
+        """Make the first signing key of the database, if there is none: a wait is about to be created."""
+        if tokens.current(self.host.store.keys()) is None:
             await self.host.writer.submit(NeedKey(offered(self.host.vault)))
+
+    def _answers(self, commands: Sequence[Command]) -> list[Event]:
+        """Do what the program wants; return the outcomes that are known at once, unless the program has finished."""
         answers = []
         for command in commands:
             event = handle(self, command)
             if event is not None:
                 answers.append(event)
-        if self.batch.finish is not None or not answers:
-            return []
+        return answers if self.batch.finish is None else []
+
+    async def _feed_at_once(self, answers: list[Event]) -> Sequence[Command]:
+        """Feed the program outcomes that are known at once; return what it wants then."""
+        assert self._program is not None
         self.stamp(answers)
         self.batch.events.extend(answers)
         if not self._program.speculative:
@@ -315,8 +319,15 @@ class Driver(Writing):
 
     async def _write(self, op: Advance) -> Advanced | Changed:
         """Write, whatever it takes."""
+        answer: Advanced | Changed
         try:
-            answer: Advanced | Changed = await self._persist(op)
+            if op.output is None and not self._in_graph and self.host.vault.is_light(op):
+                try:  # most writes need none of what else _persist does
+                    answer = await self.host.writer.post(op)
+                    return answer
+                except StoreError as error:
+                    log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
+            answer = await self._persist(op)
             return answer
         except REFUSALS as error:
             return await self._fail(op, error)
@@ -398,7 +409,7 @@ class Driver(Writing):
                 want.task = begin_remotely(self, want) if remote else self.host.hands.start(attempt(self, want))
                 if want.task is not None:
                     since = self.now() if want.started_at is None else want.started_at
-                    want.note = self.host.alarms.at(since + NOTE_AFTER, partial(self.note_started, want))
+                    self.host.long_steps.begin(self, want, since)
 
     async def _hand_back(self) -> None:
         """The worker stops: let another one go on from here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from heapq import heappush
 from typing import Any
@@ -164,7 +164,7 @@ class Held:
         """Return whether the loop of the program feeds it, or has fed it something that the history does not have yet."""
         return self.ahead is not None and self.ahead.is_taken()
 
-    def take_ahead(self, outcomes: list[Event]) -> list[Command]:
+    def take_ahead(self, outcomes: list[Event]) -> Sequence[Command]:
         """Take what the program's own loop has fed it off *outcomes*; return what the program wanted then."""
         ahead = self.ahead
         if ahead is None or not outcomes:

@@ -11,6 +11,7 @@ from holdfast.core.records import Allowance, NewRun, Route
 from holdfast.engine.alarms import Alarms
 from holdfast.engine.capacity import Capacity
 from holdfast.engine.hands import Hands
+from holdfast.engine.long_steps import LongSteps
 from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.program_loop import ProgramLoop
 from holdfast.engine.threads import Threads
@@ -26,6 +27,7 @@ class Host(Protocol):
     codec: Codec
     vault: Vault
     alarms: Alarms
+    long_steps: LongSteps
     hands: Hands
     threads: Threads
     loop: asyncio.AbstractEventLoop

@@ -37,15 +37,6 @@ SLICE = 0.002
 WATCH = 1.0
 """Seconds between two checks whether the program's loop is closed."""
 
-TEARDOWN = 0.1
-"""Seconds after which a loop that cancelled a step from outside counts as alive: ``asyncio.run`` cancels and closes at once."""
-
-Call = Callable[[], Coroutine[Any, Any, Any]]
-"""A coroutine function, with its arguments."""
-
-Done = Callable[[Any, BaseException | None], None]
-"""Takes what a call has returned, or what it has raised."""
-
 CLOSED = "the event loop of the program is closed"
 
 
@@ -69,11 +60,15 @@ class Mailbox:
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Ask the loop for a call, from any thread. Raises RuntimeError when the loop is closed."""
-        self.post_all([(call, args)])
+        self._calls.append((call, args))
+        self._wake()
 
     def post_all(self, calls: Iterable[tuple[Callable[..., None], tuple[Any, ...]]]) -> None:
         """Ask the loop for several calls."""
         self._calls.extend(calls)
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             self.loop.call_soon_threadsafe(self._drain, context=self._context)
@@ -186,14 +181,6 @@ class ProgramLoop:
             self.answer(pause.set_exception, error)
             _raise_exit(error)
 
-    # Steps
-
-    def call(self, call: Call, context: Context, done: Done) -> RemoteCall:
-        """Call a coroutine function in a task of the program's loop; *done* is called there when it has ended."""
-        remote = RemoteCall(self, call, context, done)
-        self.post(remote.begin)
-        return remote
-
     # What the program's loop asks of the worker
 
     async def ask(self, submit: Callable[[], asyncio.Future[Any]]) -> Any:
@@ -249,11 +236,14 @@ def _raise_exit(error: BaseException) -> None:
 class Placed:
     """A program of an ``async def`` workflow: its code runs on the program's loop, and the worker sees its state in between."""
 
-    __slots__ = ("_loop", "_program")
+    __slots__ = ("_loop", "_program", "speculative")
+
+    speculative: bool
 
     def __init__(self, program: Program, loop: ProgramLoop) -> None:
         object.__setattr__(self, "_program", program)
         object.__setattr__(self, "_loop", loop)
+        object.__setattr__(self, "speculative", program.speculative)  # it never changes, and every turn asks for it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._program, name)
@@ -293,67 +283,26 @@ class FeedAhead:
     def __init__(self, feed: Callable[..., Any], context: Context) -> None:
         self._feed = feed
         self._context = context
-        self._right: list[None] = [None]
+        self._right: None = None
         self.event: Event | None = None
         """What the program was fed by its own loop, once the worker has heard of it."""
-        self.commands: list[Command] = []
+        self.commands: Sequence[Command] = ()
         self.error: BaseException | None = None
 
     def take(self) -> bool:
-        """Take the right. Only one thread gets it: to pop from a list is atomic."""
+        """Take the right. Only one thread gets it: to delete a slot is atomic, and fails if it is deleted."""
         try:
-            self._right.pop()
-        except IndexError:
+            del self._right
+        except AttributeError:
             return False
         return True
 
     def is_taken(self) -> bool:
         """Return whether some thread has the right."""
-        return not self._right
+        return not hasattr(self, "_right")
 
     def feed(self, event: Event) -> tuple[list[Command], BaseException | None]:
-        """Feed the program, on its own loop."""
-        return run_code(self._context, self._feed, [event])
-
-
-class RemoteCall:
-    """A call of user code on the program's loop, as the worker sees it."""
-
-    __slots__ = ("_call", "_context", "_done", "_loop", "_stopping", "_task")
-
-    def __init__(self, loop: ProgramLoop, call: Call, context: Context, done: Done) -> None:
-        self._loop = loop
-        self._call = call
-        self._context = context
-        self._done = done
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-
-    def cancel(self) -> None:
-        """Cancel the call, from the worker's loop. It ends when its code does."""
-        with suppress(EngineClosed):  # then the loop has cancelled it
-            self._loop.post(self._cancel)
-
-    # On the program's loop
-
-    def begin(self) -> None:
-        """Begin the call, in a task that is there at once."""
-        self._task = self._loop.hands.start(self._whole(), self._context)
-
-    def _cancel(self) -> None:
-        self._stopping = True
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _whole(self) -> None:
-        value, error = None, None
-        try:
-            value = await self._call()
-        except BaseException as raised:  # it is for the worker to say what that means
-            error = raised
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and not self._stopping and task is not None and task.cancelling():
-            # The loop may be about to close: then the step is not over, and another worker begins it again.
-            self._loop.loop.call_later(TEARDOWN, self._done, None, error)
-            return
-        self._done(value, error)
+        """Feed the program, on its own loop, once."""
+        feed = self._feed
+        del self._feed  # it refers to the program, which refers to the run: together they would wait for the garbage collector
+        return run_code(self._context, feed, [event])

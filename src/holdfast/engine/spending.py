@@ -60,7 +60,7 @@ class HandPurse:
 
     def __init__(self, held: Spender, step: str, under: str | None, *, transacts: bool = False) -> None:
         self._held, self._step, self._under, self._transacts = held, step, under, transacts
-        self._open: list[Aside] = []
+        self._open: tuple[Aside, ...] = ()
         self._granted: dict[str, int] = {}
         self.spendings: list[Spending] = []
         self.reserved = False
@@ -141,7 +141,7 @@ class HandPurse:
     def release(self, held: object) -> None:
         """Set it aside no more. The store hears of it when something else is set aside, or the attempt ends."""
         if isinstance(held, Aside) and held in self._open:
-            self._open.remove(held)
+            self._open = tuple(one for one in self._open if one is not held)
 
     def take(self) -> list[Spending]:
         """Return what was spent and is not counted yet; from now on it is somebody else's business."""
@@ -177,8 +177,9 @@ class HandPurse:
 
     def _answered(self, amounts: Mapping[str, int], request: Reserve, answer: Spent | Refused) -> Aside:
         self._grant(request, answer)
-        self._open.append(Aside(dict(amounts)))
-        return self._open[-1]
+        aside = Aside(dict(amounts))
+        self._open = (*self._open, aside)
+        return aside
 
     def _grant(self, request: Reserve, answer: Spent | Refused) -> None:
         if isinstance(answer, Refused):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -25,7 +25,6 @@ from holdfast.core.program import (
 )
 from holdfast.core.records import CHILDREN_END, Breach, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
-from holdfast.engine.alarms import Alarm
 
 
 class Cancellable(Protocol):
@@ -48,7 +47,6 @@ class Step:
         "blocked",
         "command",
         "demand",
-        "note",
         "noted",
         "purse",
         "released",
@@ -60,10 +58,8 @@ class Step:
         self.command, self.attempt, self.again_at = command, attempt, again_at
         self.started_at: int | None = None
         self.task: Cancellable | None = None
-        self.note: Alarm | None = None
-        """When the history is told that it has begun, if it goes on for so long."""
         self.noted = False
-        self.released: list[int] = []
+        self.released: Sequence[int] = ()
         """The signals by which a person let it try again at once: they are taken with what comes of it."""
         self.blocked: Breach | None = None
         self.demand: dict[str, int] = {}

@@ -26,6 +26,7 @@ from holdfast.engine.hands import Hands
 from holdfast.engine.happening import knock_all
 from holdfast.engine.ids import new_id
 from holdfast.engine.known import Known
+from holdfast.engine.long_steps import LongSteps
 from holdfast.engine.news import News
 from holdfast.engine.payloads import duties as house
 from holdfast.engine.payloads.vault import Vault
@@ -87,6 +88,7 @@ class Worker:
         self.couriers = Couriers(self, settings.poll / 1_000_000)
         self.loop: asyncio.AbstractEventLoop
         self.alarms: Alarms
+        self.long_steps: LongSteps
         self.hands: Hands
         self._strands: set[Strand] = set()
         self._jobs: list[asyncio.Task[None]] = []
@@ -119,6 +121,7 @@ class Worker:
         self.loop = asyncio.get_running_loop()
         self.writer.attach(self.loop)
         self.alarms = Alarms(self.clock, self.loop)
+        self.long_steps = LongSteps(self.alarms)
         self.hands = Hands(self.loop)
         if self.program_loop is not None:
             self.program_loop.attach(self.loop, self.writer)

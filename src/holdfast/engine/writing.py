@@ -31,10 +31,13 @@ class Writing(Happening):
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
         again, is recognised by a store that was cut off in the middle of it. Meanwhile no later output of the run overtakes
         what this write carries."""
-        pause, written = 0.05, op
-        ends = self._in_graph and isinstance(op, Advance) and op.status in FINAL
-        if isinstance(op, Advance) and not self.host.vault.is_light(op):
-            written = await sealed(op, self.host.vault, self.host.threads)
+        pause = 0.05
+        written = op
+        ends = False
+        if type(op) is Advance:
+            ends = self._in_graph and op.status in FINAL
+            if not self.host.vault.is_light(op):
+                written = await sealed(op, self.host.vault, self.host.threads)
         carries = isinstance(op, Advance | AppendFrames) and op.output is not None
         if carries:
             self.outlet.hold()

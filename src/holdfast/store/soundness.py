@@ -162,12 +162,15 @@ class Shape:
     """What the rows of one query look like. A row is judged by the types of its values, and by the words among them, which are
     looked up in those that were sound before: that costs about a microsecond."""
 
-    __slots__ = ("_columns", "_known", "_times", "_words", "names", "table")
+    __slots__ = ("_columns", "_known", "_times", "_words", "json", "names", "table")
 
     def __init__(self, sql: str, names: Sequence[str]) -> None:
         tables = [schema()[name] for name in dict.fromkeys(_NAMED.findall(sql)) if name in schema()]
         self.table = _main_table(sql, tables)
         self.names = tuple(names)
+        kinds = JSON.get(self.table.name, {}) if self.table is not None else {}
+        self.json = tuple((name, kind) for name, kind in kinds.items() if name in self.names)
+        """The columns of the table that hold JSON of ours, each with the type that it must have."""
         self._columns = [_merged(name, [table.columns[name] for table in tables if name in table.columns]) for name in names]
         self._words = tuple(place for place, one in enumerate(self._columns) if one is not None and one.words is not None)
         self._times = tuple(place for place, one in enumerate(self._columns) if one is not None and one.is_time)
@@ -334,12 +337,17 @@ def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
 
 def unsound_json(sql: str, row: Any, values: Any) -> RowDamaged | None:
     """Return the error for a row whose JSON cannot be read; None when it can."""
-    table = shape_of(sql, row).table
-    if table is None or table.name not in JSON:
-        return None
-    found = as_dict(row)
-    for column, why in wrong_json(table.name, found):
-        return damaged(table.name, place_of(table, {**(values if isinstance(values, dict) else {}), **found}), column, why)
+    shape = shape_of(sql, row)
+    for name, kind in shape.json:
+        value = row[name]
+        if value is None:
+            continue
+        why = unreadable_json(value, kind)
+        if why is not None:
+            table = shape.table
+            assert table is not None  # or it would have no such columns
+            read_with = values if isinstance(values, dict) else {}
+            return damaged(table.name, place_of(table, {**read_with, **as_dict(row)}), name, why)
     return None
 
 
@@ -360,10 +368,17 @@ UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, Overf
 def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the columns of a row whose JSON cannot be read, each with the reason."""
     for name, kind in JSON.get(table, {}).items():
-        value = row.get(name)
-        if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
-            continue
-        try:
-            msgspec.json.decode(value, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            yield name, f"it cannot be read: {error}"
+        why = unreadable_json(row.get(name), kind)
+        if why is not None:
+            yield name, why
+
+
+def unreadable_json(value: object, kind: Any) -> str | None:
+    """Return why a value of a column that holds JSON cannot be read; None if it can, or is sealed."""
+    if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
+        return None
+    try:
+        msgspec.json.decode(value, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"it cannot be read: {error}"
+    return None

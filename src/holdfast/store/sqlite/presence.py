@@ -14,8 +14,13 @@ import time
 
 SUFFIXES = ("", "-wal", "-shm")
 
-SETTLED_NS = 1_000_000_000
-"""A folder that changed more recently may change again without a new modification time: clocks of file systems are coarse."""
+SETTLED_NS = 100_000_000
+"""A folder that changed more recently may change again without a new modification time: most file systems count in steps of up
+to 10 ms."""
+
+COARSE_NS = 10_000_000
+COARSELY_SETTLED_NS = 2_500_000_000
+"""The same where modification times are multiples of 10 ms: such a file system may count in steps of up to two seconds."""
 
 _Identity = tuple[int, int]
 
@@ -42,7 +47,8 @@ class OpenFiles:
         if state == self._sound and not self._is_link:
             return None
         loss = self._compare()
-        is_settled = time.time_ns() - folder.st_mtime_ns > SETTLED_NS
+        needed = SETTLED_NS if folder.st_mtime_ns % COARSE_NS else COARSELY_SETTLED_NS
+        is_settled = time.time_ns() - folder.st_mtime_ns > needed
         self._sound = state if loss is None and is_settled else None
         return loss
 
