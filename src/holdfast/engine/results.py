@@ -118,8 +118,9 @@ class Results:
         try:
             limit = None if seconds is None else clock() + seconds
             pause = WATCHED if self.watched else FASTEST
-            if self._is_at_work(run_id):
-                ended.wait(pause if limit is None else min(pause, limit - clock()))
+            read_at = clock() + SELDOM
+            while self._is_at_work(run_id) and not ended.is_set() and (left := _left(clock(), read_at, limit)) > 0:
+                ended.wait(min(pause, left))
             while True:
                 ended.clear()  # before looking, not after
                 run = look()
@@ -148,8 +149,9 @@ class Results:
         try:
             limit = None if seconds is None else loop.time() + seconds
             pause = WATCHED if self.watched else FASTEST
-            if self._is_at_work(run_id):
-                await waiter.wait(pause if limit is None else min(pause, seconds or 0.0))
+            read_at = loop.time() + SELDOM
+            while self._is_at_work(run_id) and not waiter.woken and (left := _left(loop.time(), read_at, limit)) > 0:
+                await waiter.wait(min(pause, left))
             while True:
                 waiter.woken = False  # before looking, not after
                 run = await look()
@@ -176,7 +178,7 @@ class Results:
 
     def _is_at_work(self, run_id: str) -> bool:
         """Return whether a read would find the run unfinished, because this process works on it. Call it after ``_enter``, so
-        that ``hinted`` reports an end that comes in between."""
+        that ``hinted`` reports an end that comes in between. A run that leaves memory without an end is no longer held."""
         return run_id in self._expected and self.is_held(run_id)
 
     def _longer(self, pause: float) -> float:
@@ -193,6 +195,11 @@ class Results:
                 self._waiting[run_id] = left
             else:
                 self._waiting.pop(run_id, None)
+
+
+def _left(now: float, read_at: float, limit: float | None) -> float:
+    """Return the seconds until a run is read although it is at work here, or until its caller gives up."""
+    return read_at - now if limit is None else min(read_at, limit) - now
 
 
 class _Waiter:
