@@ -124,8 +124,9 @@ def state(status, **options):
     return {**plain, "seen_revision": None, **options}
 
 
-def fate(state, *, crashed=False, last_seq=7, limit=3):
-    return claims.fate(state, last_seq=last_seq, crashed=crashed, limit=limit, now=NOW)
+def fate(state, *, crashed=False, last_seq=7, limit=3, last_progress=None):
+    progress = last_seq if last_progress is None else last_progress
+    return claims.fate(state, last_seq=last_seq, last_progress=progress, crashed=crashed, limit=limit, now=NOW)
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -163,6 +164,10 @@ def test_crashes_without_progress_add_up_until_the_run_is_stuck():
 
 def test_progress_makes_crashes_count_from_the_start():
     assert fate(state(Status.RUNNING, crashes=2, crash_seq=6), crashed=True, last_seq=7).crashes == 1
+
+
+def test_lines_that_show_no_progress_leave_the_count_as_it_is():
+    assert fate(state(Status.RUNNING, crashes=1, crash_seq=6), crashed=True, last_seq=9, last_progress=5).crashes == 2
 
 
 def test_a_peaceful_end_neither_counts_nor_forgives():

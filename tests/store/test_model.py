@@ -269,7 +269,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.do(c.EndSession(session_id, crashed, CRASH_LIMIT)) == [run.id for run in held]
 
         for run in held:
-            fate = claims.fate(run.as_state(), last_seq=len(run.kinds), crashed=crashed, limit=CRASH_LIMIT, now=self.clock.now())
+            progress = [seq for seq, kind in enumerate(run.kinds, start=1) if kind not in claims.NO_PROGRESS]
+            fate = claims.fate(
+                run.as_state(), last_seq=len(run.kinds), last_progress=max(progress, default=0), crashed=crashed,
+                limit=CRASH_LIMIT, now=self.clock.now(),
+            )  # fmt: skip
             lost = crashed and fate.stuck is None and not claims.is_parked(run.as_state())
             run.status, run.crashes, run.crash_seq, run.session = fate.status, fate.crashes, fate.crash_seq, None
             run.generation += 1

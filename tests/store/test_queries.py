@@ -136,6 +136,7 @@ HOT = {
     "history": "event_run",
     "histories": "event_run",
     "last_seq": "event_run",
+    "last_progress": "event_run",
     "delete_events": "event_run",
     "signals": "signal_run",
     "signals_of": "signal_run",

@@ -13,11 +13,15 @@ from typing import Any
 import msgspec
 
 from holdfast.core import rate
-from holdfast.core.records import Lane
+from holdfast.core.records import Kind, Lane
 from holdfast.core.status import Move, Status, after
 
 CRASH_LIMIT = 5
 """After how many crashes in a row without progress a run is stuck, unless its worker says otherwise."""
+
+NO_PROGRESS = (Kind.STEP_STARTED, Kind.LEASE_LOST, Kind.LEASE_REVOKED, Kind.PRIORITY_CHANGED, Kind.RUN_RELEASED)
+"""The lines of a history that do not show that the run got any further: a step that still runs, what holders lost, what operators
+did."""
 
 PRIORITY_STEP = 60_000_000
 """One point of priority is worth as much as having waited a minute longer."""
@@ -136,13 +140,16 @@ def is_parked(state: Mapping[str, Any]) -> bool:
     )
 
 
-def fate(state: Mapping[str, Any], *, last_seq: int, crashed: bool, limit: int, now: int) -> Fate:
-    """Decide what becomes of a run whose session ended, in peace or by a crash."""
+def fate(state: Mapping[str, Any], *, last_seq: int, last_progress: int, crashed: bool, limit: int, now: int) -> Fate:
+    """Decide what becomes of a run whose session ended, in peace or by a crash. *last_seq* is the number of the last line of its
+    history, *last_progress* that of the last line that shows progress."""
     status, crashes, crash_seq = Status(state["status"]), state["crashes"], state["crash_seq"]
     parked = is_parked(state)
     touched = state["revision"] != state["seen_revision"]
     if crashed and not parked:
-        crashes, crash_seq = (crashes + 1 if crash_seq == last_seq else 1), last_seq
+        has_progressed = crash_seq is None or last_progress > crash_seq
+        crashes = 1 if has_progressed else crashes + 1
+        crash_seq = last_seq
         if crashes >= limit:
             return Fate(after(status, Move.GIVE_UP), None, crashes, crash_seq, stuck=_poison(crashes))
     status = after(status, Move.LOSE if crashed else Move.RELEASE)

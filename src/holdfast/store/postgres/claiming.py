@@ -22,7 +22,7 @@ from holdfast.store.postgres.sql import SQL
 from holdfast.store.postgres.transaction import Kinds, PostgresTransaction, columns
 from holdfast.store.transitions import leases, run_from
 from holdfast.store.transitions.admitting import Notes, Windows, free
-from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN
+from holdfast.store.transitions.claiming import PROMOTED_AT_ONCE, WOKEN, holds_suspect
 from holdfast.store.transitions.sharing import Held, choose, latest_turns, move_clocks, take_down
 from holdfast.store.transitions.transaction import Row, lane_from
 
@@ -65,7 +65,7 @@ def claim(tx: PostgresTransaction, op: c.Claim) -> c.Claimed:
     lanes = {row["name"]: lane_from({name: row[name] for name in LANE}) for row in rows if row["name"] is not None}
     if not lanes and not suspects:
         return _claim_best(tx, op)
-    return _claim_within_limits(tx, op, lanes, suspects=suspects and not tx.rows("held_suspect", session_id=op.session_id))
+    return _claim_within_limits(tx, op, lanes, suspects=suspects and not holds_suspect(tx, op.session_id))
 
 
 def _claim_best(tx: PostgresTransaction, op: c.Claim) -> c.Claimed:

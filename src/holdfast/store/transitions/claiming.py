@@ -42,10 +42,15 @@ def _by_share(op: c.Claim, rooms: Rooms) -> list[int]:
 
 def _suspects(tx: Transaction, op: c.Claim) -> list[claims.Ready]:
     """What may have killed its worker is tried alone, so that its neighbours are not blamed for it again and again."""
-    if not tx.rows("any_suspect") or tx.rows("held_suspect", session_id=op.session_id):
+    if not tx.rows("any_suspect") or holds_suspect(tx, op.session_id):
         return []
     found = [(lane, tx.rows("ready_suspect", route_id=route_id)) for route_id, lane in op.routes]
     return [run for lane, rows in found for run in ready_from(rows, lane, suspect=True)]
+
+
+def holds_suspect(tx: Transaction, session_id: str) -> bool:
+    """Return whether a session is at work on what may have killed its worker, and has not got any further with it."""
+    return bool(tx.rows("held_suspect", session_id=session_id, no_progress=tx.as_list(claims.NO_PROGRESS)))
 
 
 def _promote(tx: Transaction) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -12,7 +12,7 @@ from holdfast.core.records import Event, Kind
 from holdfast.core.streams import Reason
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_session
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_seqs
+from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_progress, last_seqs
 
 
 class _Limited(msgspec.Struct):
@@ -49,7 +49,9 @@ def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
         told = msgspec.json.encode({"session": op.session_id, "worker": worker[0]["worker"] if worker else None})
         seqs = last_seqs(tx, [state["id"] for state in held])
         limit = op.limit if op.limit is not None else _crash_limit(worker)
-        tx.many("free_run", [_freed(tx, op, state, limit, seqs[state["id"]], told, lines) for state in held])
+        fates = _fates(tx, held, seqs, crashed=op.crashed, limit=limit)
+        freed = [_freed(op, state, fates[state["id"]], seqs[state["id"]], told, lines) for state in held]
+        tx.many("free_run", freed)
         append_from_outside(tx, lines)
         tx.hints.ready = True
     return [state["id"] for state in held]
@@ -63,11 +65,22 @@ def _crash_limit(sessions: Sequence[Row]) -> int:
     return claims.CRASH_LIMIT
 
 
+def _fates(tx: Transaction, held: Sequence[Row], seqs: Mapping[str, int], *, crashed: bool, limit: int) -> dict[str, claims.Fate]:
+    """Decide what becomes of each run; *seqs* are the numbers of the last lines of their histories."""
+    progress = last_progress(tx, seqs) if crashed else dict.fromkeys(seqs, 0)
+    return {
+        run_id: claims.fate(
+            state, last_seq=seqs[run_id], last_progress=progress[run_id], crashed=crashed, limit=limit, now=tx.now
+        )
+        for state in held
+        for run_id in [state["id"]]
+    }
+
+
 def _freed(
-    tx: Transaction, op: c.EndSession, state: Row, limit: int, seq: int, told: bytes, lines: list[tuple[str, Event]]
+    op: c.EndSession, state: Row, fate: claims.Fate, seq: int, told: bytes, lines: list[tuple[str, Event]]
 ) -> dict[str, object]:
     crash_seq = 0
-    fate = claims.fate(state, last_seq=seq, crashed=op.crashed, limit=limit, now=tx.now)
     if fate.stuck is not None:
         lines.append((state["id"], Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
     elif op.crashed and not claims.is_parked(state):

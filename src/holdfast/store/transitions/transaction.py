@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from holdfast.core.claims import NO_PROGRESS
 from holdfast.core.records import Event, Lane, Route, Run, Seal, Session
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged, RunNotFound
@@ -112,6 +113,12 @@ def last_seqs(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
     that waits for a lock does not see what was committed while it waited."""
     ids = list(run_ids)
     return {row["run_id"]: row["seq"] for row in tx.rows("last_seqs", ids=tx.as_list(ids))} if ids else {}
+
+
+def last_progress(tx: Transaction, run_ids: Iterable[str]) -> dict[str, int]:
+    """Return the number of the last line of each history that shows progress, 0 when there is none; locked as for `last_seqs`."""
+    values = {"ids": tx.as_list(run_ids), "no_progress": tx.as_list(NO_PROGRESS)}
+    return {row["run_id"]: row["seq"] for row in tx.rows("last_progress", **values)}
 
 
 def as_dict(row: Row) -> dict[str, Any]:

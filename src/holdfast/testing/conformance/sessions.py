@@ -184,6 +184,36 @@ class Sessions(Bench):
 
         assert (self.status(store), self.get(store).crashes) == (Status.PENDING, 1)
 
+    def test_a_note_that_a_step_still_runs_is_no_progress(self, store: c.Store) -> None:
+        self.start(store)
+        for crash in range(3):
+            (run,) = self.claim(store, f"s{crash}")
+            self.advance(store, run, events=[self.event(store, run.id, Kind.STEP_STARTED)])
+            self.end(store, f"s{crash}", crashed=True, limit=3)
+
+        assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
+
+    def test_what_operators_note_is_no_progress(self, store: c.Store) -> None:
+        self.start(store)
+        for crash in range(3):
+            self.do(store, c.SetPriority(run_id="r1", namespace="default", priority=crash + 1))
+            self.claim(store, f"s{crash}")
+            self.do(store, c.RevokeLease(run_id="r1", namespace="default", reason="look"))
+            self.claim(store, f"s{crash}")
+            self.end(store, f"s{crash}", crashed=True, limit=3)
+
+        assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
+
+    def test_a_step_that_still_runs_keeps_other_suspects_away(self, store: c.Store) -> None:
+        self.do(store, c.StartRuns([self.new("r0"), self.new("r1")]))
+        for crash in range(2):
+            self.claim(store, f"s{crash}")
+            self.end(store, f"s{crash}", crashed=True)
+        (run,) = self.claim(store, "s2")
+        self.advance(store, run, events=[self.event(store, run.id, Kind.STEP_STARTED)])
+
+        assert self.claimed(store, "s2") == []
+
     def test_progress_counts_even_if_the_run_was_handed_over_in_peace_afterwards(self, store: c.Store) -> None:
         self.start(store)
         self.claim(store, "s0")

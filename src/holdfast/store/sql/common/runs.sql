@@ -174,13 +174,6 @@ SELECT id, rank, share, started_at FROM holdfast.run
  WHERE route_id = :route_id AND rank IS NOT NULL AND crashes >= 2
  ORDER BY rank LIMIT 1;
 
--- name: held_suspect
--- One that is at work and has made no progress yet.
-SELECT id FROM holdfast.run AS run
- WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
-   AND crash_seq = (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = run.id)
- LIMIT 1;
-
 -- name: lanes
 SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
   FROM holdfast.lane

@@ -289,6 +289,22 @@ SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_
 SELECT wanted.id AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
+-- name: last_progress
+-- Of many runs the last line that shows progress. Differs from SQLite: lists travel as arrays.
+SELECT wanted.id AS run_id,
+       COALESCE((SELECT seq FROM holdfast.event AS event
+                  WHERE event.run_id = wanted.id AND event.kind <> ALL(CAST(:no_progress AS TEXT[]))
+                  ORDER BY seq DESC LIMIT 1), 0) AS seq
+  FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
+
+-- name: held_suspect
+-- One that is at work and has made no progress yet. Differs from SQLite: lists travel as arrays.
+SELECT id FROM holdfast.run AS run
+ WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
+   AND NOT EXISTS (SELECT 1 FROM holdfast.event AS event
+                    WHERE event.run_id = run.id AND event.seq > run.crash_seq AND event.kind <> ALL(CAST(:no_progress AS TEXT[])))
+ LIMIT 1;
+
 -- name: overdue
 -- Differs from SQLite: what another process is looking at is left to it.
 SELECT id, deadline FROM holdfast.run

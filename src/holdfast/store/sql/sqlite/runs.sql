@@ -59,6 +59,22 @@ SELECT run.id
 SELECT value AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = value) AS seq
   FROM json_each(:ids);
 
+-- name: last_progress
+-- Of many runs the last line that shows progress. Differs from Postgres: lists travel as JSON.
+SELECT value AS run_id,
+       COALESCE((SELECT seq FROM holdfast.event AS event
+                  WHERE event.run_id = value AND event.kind NOT IN (SELECT value FROM json_each(:no_progress))
+                  ORDER BY seq DESC LIMIT 1), 0) AS seq
+  FROM json_each(:ids);
+
+-- name: held_suspect
+-- One that is at work and has made no progress yet. Differs from Postgres: lists travel as JSON.
+SELECT id FROM holdfast.run AS run
+ WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
+   AND NOT EXISTS (SELECT 1 FROM holdfast.event AS event
+                    WHERE event.run_id = run.id AND event.seq > run.crash_seq AND event.kind NOT IN (SELECT value FROM json_each(:no_progress)))
+ LIMIT 1;
+
 -- name: tree_sizes
 -- How many runs are below each root, and how many of them live or have ended too late. Differs from Postgres: lists travel as JSON.
 SELECT root_id, COUNT(*) AS runs,
