@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -207,6 +208,20 @@ def test_what_was_leased_while_the_store_was_in_trouble_goes_on(database, kind):
                 engine.start(noting, 1, id="r1")
         wait_until(lambda: engine.runs() and engine.run("r1").status == "completed", 20)
         assert not store.after and called == [1, 1]
+
+
+def test_two_beats_that_find_the_session_gone_open_one_session(database):
+    engine, store = open_engine(database)
+    with engine:
+        worker = engine._parts.worker
+        store.store.apply([EndSession(worker.session_id, crashed=False)])
+
+        async def beat_twice():
+            await asyncio.gather(worker._beat(), worker._beat())
+
+        asyncio.run_coroutine_threadsafe(beat_twice(), worker.loop).result(20)
+
+        assert [session.id for session in engine.workers()] == [worker.session_id]
 
 
 @workflow(name="duties.counting")

@@ -13,6 +13,7 @@ from holdfast.core.status import Status
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres import store as postgres_store
 from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, stage, start, wait_until
 from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
@@ -239,6 +240,18 @@ class TestKilled:
 
         assert store.is_alive(beating) is None
         wait_until(lambda: store.is_alive(beating) is False)
+
+    def test_a_lock_that_is_missing_after_the_server_was_lost_shows_no_death(self, other, postgres_server, monkeypatch):
+        absent = session(other, slot=4711)  # locked by no connection
+        assert other.is_alive(absent) is None
+        for idle in other._idle:
+            kill(postgres_server, idle.pid)
+        monkeypatch.setattr(postgres_store, "GRACE", 0.0)
+        monkeypatch.setattr(postgres_store, "SEEN", -1.0)
+
+        assert other.is_alive(absent) is None
+        monkeypatch.setattr(postgres_store, "RETURN", 0.0)
+        wait_until(lambda: other.is_alive(absent) is False)
 
     def test_a_lost_lock_is_taken_again(self, store, other):
         slot = store.take_slot()

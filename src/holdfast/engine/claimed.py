@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Container, Sequence
 
 from holdfast.core.records import Event, Run, Signal
 from holdfast.engine.writer import Writer
 from holdfast.errors import RowDamaged
 from holdfast.store.contract import SetAside, Store
+
+log = logging.getLogger("holdfast")
 
 Hold = Callable[[Run, list[Event], list[Signal]], None]
 """Drives one run, from its history and its signals."""
@@ -37,3 +40,38 @@ async def _hold_one(store: Store, writer: Writer, run: Run, hold: Hold) -> None:
     except RowDamaged as damage:
         damage.place["run_id"] = run.id
         await writer.submit(SetAside([damage]))
+
+
+class Unheld:
+    """Runs that are leased to the session of this worker although no driver was told so: the store was in trouble when it had
+    leased them."""
+
+    def __init__(self, store: Store, writer: Writer, drivers: Container[str]) -> None:
+        self._store: Store = store
+        self._writer: Writer = writer
+        self._drivers: Container[str] = drivers
+        self._seen: set[tuple[str, int]] = set()
+        """The runs that the last look found, and their generations."""
+        self.found: set[str] = set()
+        """The runs that were taken up here."""
+
+    def find(self, session_id: str, definitions: Container[str], hold: Hold) -> None:
+        """Look for such runs and drive those that the last look has found as well: a run that is found for the first time may be
+        on its way to its driver."""
+        self._writer.troubled = False  # before the look: trouble during the look must set it again
+        held = self._store.held(session_id)
+        leased = {(run_id, generation) for run_id, generation, _ in held if run_id not in self._drivers}
+        for run_id, generation in leased & self._seen:
+            self._take_up(run_id, generation, definitions, hold)
+        self._seen = leased
+        if leased:
+            self._writer.troubled = True
+
+    def _take_up(self, run_id: str, generation: int, definitions: Container[str], hold: Hold) -> None:
+        run = self._store.run(run_id)
+        if run is None or run.generation != generation or run.workflow not in definitions:
+            return
+        log.warning("run %s was leased to this worker in the middle of some trouble, and goes on", run_id)
+        self.found.add(run_id)
+        signals = self._store.signals(run_id) if run.revision else []
+        hold(run, self._store.history(run_id), signals)

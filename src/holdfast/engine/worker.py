@@ -18,7 +18,7 @@ from holdfast.core.records import Allowance, Event, NewRun, Route, Run, Session,
 from holdfast.engine.alarms import Alarm, Alarms
 from holdfast.engine.bell import Bell
 from holdfast.engine.capacity import Capacity
-from holdfast.engine.claimed import hold_claimed
+from holdfast.engine.claimed import Unheld, hold_claimed
 from holdfast.engine.driver import Driver
 from holdfast.engine.duties import Duties
 from holdfast.engine.graphs import composer
@@ -103,8 +103,7 @@ class Worker:
         self._served: tuple[str, ...] = ()
         self._sure_until = 0.0
         self._doubt: asyncio.Task[None] | None = None
-        self._unheld: set[tuple[str, int]] = set()
-        self._found: set[str] = set()
+        self._unheld = Unheld(store, writer, self.drivers)
         self.settler = Settler(
             writer, composer(self.vault, codec), self.lease_member,
             lambda run, created_at: self.adopt(self.vault.new_run_opened(run), created_at),
@@ -382,7 +381,7 @@ class Worker:
 
     def adopt(self, run: NewRun, created_at: int) -> None:
         """Go on with a run that was born leased to this session."""
-        if run.id in self._found:
+        if run.id in self._unheld.found:
             self.capacity.arrived(run.id)
         else:
             self.hold(born_leased(run, created_at), [], [], fresh=True)
@@ -439,11 +438,14 @@ class Worker:
             due = self.loop.time() + interval
             await self._beat()
             if self.capacity.forget_lost() or self.writer.troubled:
-                self._find_unheld()
+                self._unheld.find(self.session_id, self.definitions(), self.hold)
 
     async def _beat(self) -> None:
         sure_until = self._lease_from_now()
-        alive = await self.writer.submit(Beat(self.session_id, self.settings.lifetime, self._seen_knock))
+        session_id = self.session_id
+        alive = await self.writer.submit(Beat(session_id, self.settings.lifetime, self._seen_knock))
+        if session_id != self.session_id:
+            return  # another beat has found out, and opened the next session
         if not alive:
             await self._begin_anew()
             return
@@ -487,17 +489,3 @@ class Worker:
         while not self.is_sure():  # it may be doubted again, or the process stopped again, before this goes on
             self.writer.refuse_when_closed()
             await asyncio.shield(self.doubt())
-
-    def _find_unheld(self) -> None:
-        """After trouble with the store: go on with what is leased to this session although no driver here was told so. It must
-        be seen twice: for the first time it may be on its way."""
-        held = self.store.held(self.session_id)
-        leased = {(run_id, generation) for run_id, generation, _ in held if run_id not in self.drivers}
-        for run_id, generation in leased & self._unheld:
-            run = self.store.run(run_id)
-            if run is not None and run.generation == generation and run.workflow in self.definitions():
-                log.warning("run %s was leased to this worker in the middle of some trouble, and goes on", run_id)
-                self._found.add(run_id)
-                self.hold(run, self.store.history(run_id), self.store.signals(run_id) if run.revision else [])
-        self._unheld = leased
-        self.writer.troubled = bool(leased)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -44,6 +45,8 @@ class PostgresReader(RowReader):
         self.now = clock.now
         self._idle: list[Connection] = []
         self._closed: str | None = None
+        self._lost_at: float = -math.inf
+        """When a reader last lost its connection, or could not connect, by the monotonic clock."""
         self._reported: set[str] = set()
         self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
         """For each session, up to where knocks were told and counted, and which were told that do not count yet."""
@@ -79,6 +82,13 @@ class PostgresReader(RowReader):
         return self.persist(lambda: self._ask_once(sql, values or None))
 
     def _ask_once(self, sql: str, values: Any) -> list[Any]:
+        try:
+            return self._ask_idle(sql, values)
+        except (Lost, NotNow):
+            self._lost_at = time.monotonic()
+            raise
+
+    def _ask_idle(self, sql: str, values: Any) -> list[Any]:
         try:
             db = self._idle.pop()
         except IndexError:

@@ -44,6 +44,10 @@ BURY_PATIENCE = 5.0
 GRACE = 1.0
 """Seconds for which a lock must be gone before its holder counts as dead: its connection may have been lost, and be back soon."""
 
+RETURN = 2.0
+"""Seconds that processes are given to connect again after the server was lost: no lock survives the server, so a lock that is
+missing then says nothing about its holder."""
+
 SEEN = 0.1
 """Seconds for which it is known who lives."""
 
@@ -396,7 +400,8 @@ class PostgresStore(PostgresReader):
         if beat_at != session.beat_at:
             since = time.monotonic()
             self._missing[slot] = (session.beat_at, since)
-        return False if time.monotonic() - since > GRACE else None
+        missing_since = max(since, self._lost_at + RETURN)
+        return False if time.monotonic() - missing_since > GRACE else None
 
     def _locked_slots(self) -> frozenset[int]:
         """Return the places of all who live. One question does for many sessions, and for a moment."""
