@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.core.records import Run
 from holdfast.core.status import Status
+from holdfast.core.streams import Reason
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
@@ -24,6 +25,11 @@ KINDS = {
     "an end": lambda store: [advance("a", status=Status.COMPLETED, result=b"1")],
     "parking": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)],
     "parking in memory": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0)],
+    "letting go": lambda store: [advance("a", (), status=Status.WAITING, waits=WAITS, revision=0, keep=False)],
+    "giving back": lambda store: [advance("a", (), status=Status.PENDING, keep=False)],
+    "giving back a lease": lambda store: [advance("a", (), status=Status.PENDING, keep=False, closes=Reason.RETRIED)],
+    "giving back many": lambda store: [advance(run_id, (), status=Status.PENDING, keep=False) for run_id in "abc"],
+    "going on": lambda store: [advance("a", (), status=Status.RUNNING, revision=0)],
     "a start": lambda store: [c.StartRuns([new(session_id="s1")])],
     "a start with tags": lambda store: [c.StartRuns([new(session_id="s1", tags={"a": "b"}, key="k")])],
     "many starts": lambda store: [c.StartRuns([new("n1"), new("n2", tags={"a": "b"})])],

@@ -39,6 +39,9 @@ _CLOSE: Kinds = {"reason": Texts, "closed_at": Numbers}
 _CLOSING = {"release_run": "release_lease", "finish_run": "finish_lease"}
 """How a head is called that also closes the streams of the attempt."""
 
+_REPEATABLE = frozenset({"insert_run", "move_run"})
+"""Heads that can be repeated although no line tells of them. One that gives the run away cannot: its repetition is refused."""
+
 SPENDING = "spend_guarded"
 """How `append_guarded` is called where what is recorded spends something."""
 
@@ -118,8 +121,11 @@ class Draft:
 
     @property
     def simple(self) -> bool:
-        """Whether it is one statement."""
-        return not self.extras and not self.news and self.parent is None
+        """Whether it can be one statement, which commits itself. If its answer is lost, its rows must tell whether it was
+        written; one without rows of its own must do no harm when it is repeated."""
+        if self.extras or self.news or self.parent is not None:
+            return False
+        return bool(self.lines) or self.head in _REPEATABLE
 
     def rows(self, query: str, **values: object) -> list[Any]:
         if query == "may_lease_at_birth":  # the write itself asks
@@ -241,7 +247,8 @@ def write_alone(db: Connection, drafts: Sequence[Draft]) -> set[int]:
 def write(db: Connection, drafts: Sequence[Draft], ask: Callable[[str, dict[str, Any]], list[Any]] | None = None) -> set[int]:
     """Write drafts that have the same head, in one statement; return the places of those whose guard let them pass."""
     head = drafts[0].head
-    if head != SPENDING and len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken:
+    is_bare = len(drafts) == 1 and len(drafts[0].lines) == (head == "append_guarded") and not drafts[0].taken
+    if is_bare and head in SQL:
         return {0} if db.change(SQL[head], drafts[0].row) else set()
     query, kinds = HEADS[head]
     values = columns(kinds, [draft.row for draft in drafts])

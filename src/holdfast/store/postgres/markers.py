@@ -79,7 +79,7 @@ class CommitMarkers:
 
 def delete_old(db: Connection, now: int) -> None:
     """Delete the markers that killed processes have left, if this role may."""
-    with suppress(StoreError):
+    with suppress(StoreError, Again):  # another process may be deleting the same ones
         db.change(SQL["forget_old_commits"], {"before": now - OLD})
 
 
