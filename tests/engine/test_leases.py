@@ -398,6 +398,19 @@ def test_a_revoked_lease_counts_as_a_reclaim(idle, holder):
     assert run.status == "failed"
 
 
+def test_a_lease_that_was_revoked_before_a_wait_counts_as_a_reclaim_after_it(idle, holder):
+    run = idle.start("render", 1, policy={"reclaims": 1})
+    one(holder)
+    idle.revoke(run.id)
+    one(holder).suspend("go")
+    idle.signal(run.id, "go")
+    one(holder)
+    idle.revoke(run.id)
+
+    assert list(holder.claim()) == []
+    assert run.status == "failed"
+
+
 def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
     for call in (
         lambda: idle.start("render", 1, policy={"retry": 3}),

@@ -58,7 +58,7 @@ SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.s
                        'started_at', event.started_at, 'at', event.at) ORDER BY event.seq) AS TEXT)
               FROM holdfast.event AS event
              WHERE event.run_id = leased.id
-               AND (event.kind IN ('attempt_failed', 'lease_lost')
+               AND (event.kind IN ('attempt_failed', 'lease_lost', 'lease_revoked')
                     OR event.seq >= (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
                                                  ELSE MAX(CASE WHEN kind = 'wait_opened' THEN seq ELSE 0 END) END
                                        FROM holdfast.event AS past WHERE past.run_id = leased.id)))
@@ -229,5 +229,5 @@ WITH last AS MATERIALIZED (
 )
 SELECT event.run_id, event.seq, event.kind, event.step, event.attempt, event.data, event.error, event.started_at, event.at
   FROM last JOIN holdfast.event AS event ON event.run_id = last.run_id
- WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost')
+ WHERE event.seq >= last.since OR event.kind IN ('attempt_failed', 'lease_lost', 'lease_revoked')
  ORDER BY event.run_id, event.seq;
