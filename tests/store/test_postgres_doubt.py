@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 import psycopg
 import pytest
 
+from holdfast import Engine
 from holdfast.core.budgets import UNIT, limits_from
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Status
@@ -170,6 +171,32 @@ def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(
         assert isinstance(two.apply([advance("r1")])[0], c.Advanced)
         assert one.run("r1").session_id == "s2"
         assert one.check() == []
+
+
+@pytest.mark.parametrize("method", ["claim", "reclaim"])
+@pytest.mark.parametrize("loses", [REQUEST, ANSWER])
+def test_a_holder_is_handed_what_it_has_leased_while_the_server_was_lost(server, tmp_path, monkeypatch, method, loses):
+    url = server.new_store()
+    with ExitStack() as stack:
+        line = stack.enter_context(wire(server, tmp_path))
+        engine = stack.enter_context(closing(Engine(line.url(url))))
+        leases = stack.enter_context(engine.leases("render-1", workflows=["render"], ttl="1h"))
+        ask = leases.claim if method == "claim" else lambda: [leases.reclaim(run.id)]
+        assert leases.claim() == []  # it has looked at everything, so that only the claim itself is lost
+        run = engine.start("render", 1)
+        assert engine.workers()
+        line.cut(COMMIT, loses)
+        line.dead = True
+        monkeypatch.setattr(reader, "PATIENCE", 0.05)
+        with pytest.raises(StoreUnavailable):
+            ask()
+        monkeypatch.undo()
+        assert line.was_cut
+        line.dead = False
+        (lease,) = ask()
+
+        assert (lease.run.id, lease.run.generation) == (run.id, 1)
+        assert lease.complete(2).status == "completed"
 
 
 class TestMarkers:

@@ -18,10 +18,10 @@ from holdfast.core.records import Session
 from holdfast.core.status import Status
 from holdfast.engine.client import Request
 from holdfast.engine.completing import Answer, Completions, is_trouble
-from holdfast.engine.holding import Ended, Term
+from holdfast.engine.holding import Ended, Holding, Term
 from holdfast.engine.leases import LeaseDesk
 from holdfast.engine.work import Work
-from holdfast.errors import BadOption, LeaseLost
+from holdfast.errors import BadOption, LeaseLost, StoreError
 from holdfast.store import contract as c
 
 L = TypeVar("L", Lease, AsyncLease)
@@ -109,6 +109,9 @@ class Leases(_Holder):
         self._claiming, self._guard = threading.Lock(), threading.Lock()
         self._stock: deque[Lease] = deque()
         self._hungry = 0
+        self._unanswered: dict[str | None, Request] = {}
+        """Claims that may have leased something although the store was in trouble, by the run that was asked for, if it was one.
+        Only the very same request, sent again, is recognised by the store."""
         do(self._beginning())
 
     def __enter__(self) -> Leases:
@@ -141,6 +144,7 @@ class Leases(_Holder):
         """Open another session when this one has run out."""
         if self._is_over():
             self._stock.clear()
+            self._unanswered.clear()
             self._do(self._beginning())
 
     def _take(self, limit: int) -> list[Lease]:
@@ -172,20 +176,39 @@ class Leases(_Holder):
 
     def _lease(self, limit: int) -> list[Lease]:
         offer = (self._workflows, self._lanes, self._capabilities)
+        unanswered = self._unanswered.get(None)
+        found = [] if unanswered is None else self._ask(unanswered)
         routes = self._desk.routes(*offer, fresh=False)
-        found = self._do(self._desk.claim(self.session_id, routes, limit, self._term)) if routes else []
+        if not found and routes:
+            found = self._ask(self._desk.claim(self.session_id, routes, limit, self._term))
         if not found and (now := self._desk.routes(*offer)) != routes:
-            found = self._do(self._desk.claim(self.session_id, now, limit, self._term))
+            found = self._ask(self._desk.claim(self.session_id, now, limit, self._term))
         return [Lease(held, self._desk, self._do, self._ttl) for held in found]
+
+    def _ask(self, request: Request, run_id: str | None = None) -> list[Holding]:
+        """Send a claim, and keep it while nobody knows what came of it."""
+        try:
+            found: list[Holding] = self._do(request)
+        except StoreError:
+            self._unanswered[run_id] = request
+            raise
+        except BaseException:
+            self._unanswered.pop(run_id, None)
+            raise
+        self._unanswered.pop(run_id, None)
+        return found
 
     def reclaim(self, run_id: str) -> Lease | Ended:
         """Lease this very run, whose holder is gone or has given it back, whatever else could be leased. It counts as lost; past
         the policy's ``reclaims`` the run has failed, and that is the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
         self._open()
-        for op in self._desk.gone_holder(run_id):
-            self._do(Request(op, _ignore))
-        routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
-        found = self._do(self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term))
+        request = self._unanswered.get(run_id)
+        if request is None:
+            for op in self._desk.gone_holder(run_id):
+                self._do(Request(op, _ignore))
+            routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
+            request = self._desk.reclaim(self.session_id, run_id, routes, self._capabilities, self._term)
+        found = self._ask(request, run_id)
         return Lease(found[0], self._desk, self._do, self._ttl) if found else Ended(self._desk.status(run_id))
 
     def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[Ended | LeaseLost]:
