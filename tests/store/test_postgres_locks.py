@@ -8,6 +8,8 @@ import pytest
 
 from holdfast.core.graphs.records import CancelPolicy, run_of
 from holdfast.core.records import Kind
+from holdfast.core.status import Status
+from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres.sql import SQL
@@ -55,6 +57,28 @@ def test_taking_over_a_late_holder_that_is_just_writing(store, url, crashed):
     assert "a" in freed
     kinds = [(event.seq, event.kind) for event in store.history("a")]
     assert kinds == [(1, Kind.STEP_COMPLETED), (2, Kind.LEASE_LOST)][: 1 + crashed]
+
+
+FROM_OUTSIDE = {
+    "revoking": c.RevokeLease(run_id="a", namespace="default", reason="look"),
+    "overriding": c.OverrideRun(run_id="a", namespace="default", status=Status.COMPLETED, reason="enough", result=b"1"),
+    "cancelling": c.RequestCancel("a", "enough", force=True),
+    "cancelling its tree": c.RequestCancel("parent", "enough", force=True),
+    "setting aside": c.SetAside([RowDamaged(table="run", column="waits", why="odd", place={"id": "a"})]),
+}
+
+
+@pytest.mark.parametrize("kind", FROM_OUTSIDE)
+def test_what_an_operator_does_while_the_holder_is_just_writing(store, url, kind):
+    run_id = "parent" if kind == "cancelling its tree" else "a"
+    before = store.history(run_id)
+    with in_the_way(url, "append_guarded", run_id=run_id, generation=1, seq=len(before) + 1, kind=Kind.STEP_COMPLETED, **LINE):
+        (answer,) = store.apply([FROM_OUTSIDE[kind]])
+
+    assert not isinstance(answer, BaseException)
+    history = store.history(run_id)
+    assert [event.seq for event in history] == list(range(1, len(before) + 3 + (kind == "overriding")))
+    assert history[len(before)].kind == Kind.STEP_COMPLETED
 
 
 def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(store, url):
