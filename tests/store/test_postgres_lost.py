@@ -11,6 +11,7 @@ import pytest
 from holdfast.core.records import Run
 from holdfast.core.status import Status
 from holdfast.core.streams import Reason
+from holdfast.engine.duties import is_dead
 from holdfast.errors import StoreReadOnly, StoreUnavailable
 from holdfast.store import contract as c
 from holdfast.store.postgres import PostgresStore, reader
@@ -258,6 +259,21 @@ class TestKilled:
         assert other.is_alive(absent) is None
         monkeypatch.setattr(postgres_store, "RETURN", 0.0)
         wait_until(lambda: other.is_alive(absent) is False)
+
+    def test_a_heartbeat_that_is_overdue_after_the_server_was_lost_shows_no_death(self, other, postgres_server, monkeypatch):
+        late = msgspec.structs.replace(session(other), expires_at=other.now() - 1)
+        holder = msgspec.structs.replace(late, pid=0)
+        assert other.run("a") is not None
+        assert is_dead(other, late, other.now())
+        for idle in other._idle:
+            kill(postgres_server, idle.pid)
+        assert other.run("a") is not None
+
+        assert not is_dead(other, late, other.now())
+        assert is_dead(other, holder, other.now()), "leases end at their time"
+        monkeypatch.setattr(postgres_store, "GRACE", 0.0)
+        monkeypatch.setattr(postgres_store, "RETURN", 0.0)
+        assert is_dead(other, late, other.now())
 
     def test_a_lost_lock_is_taken_again(self, store, other):
         slot = store.take_slot()

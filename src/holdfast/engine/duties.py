@@ -126,4 +126,12 @@ def _is_due(instant: int | None, now: int) -> bool:
 
 def is_dead(store: Store, session: Session, now: int) -> bool:
     """Say whether a session is over: its process is gone, or its heartbeat has stopped."""
-    return store.is_alive(session) is False or session.expires_at < now
+    return store.is_alive(session) is False or is_overdue(store, session, now)
+
+
+def is_overdue(store: Store, session: Session, now: int) -> bool:
+    """Return whether the heartbeat of a session has stopped. A worker that could not reach the database is given a moment to beat
+    again; a holder of leases is not, because leases end at their time."""
+    if session.expires_at >= now:
+        return False
+    return session.pid == 0 or not store.was_away()

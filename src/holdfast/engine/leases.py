@@ -29,6 +29,7 @@ from holdfast.core.suspensions import checked_instant
 from holdfast.core.texts import is_one_of, is_storable
 from holdfast.engine import past
 from holdfast.engine.client import Client, Moment, Request, instant, run_named
+from holdfast.engine.duties import is_overdue
 from holdfast.engine.holding import Ended, Holding, Put, Resumed, Retried, Term
 from holdfast.engine.ids import new_id
 from holdfast.engine.lasting import Lasting, lifetime_of
@@ -135,7 +136,7 @@ class LeaseDesk(Suspending, Lasting):
         if not now and self._seen.looked is not None and 0 <= instant - self._seen.looked < OFTEN:
             return None
         self._seen.looked = instant
-        gone = [one for one in self.store.sessions() if one.id != own and one.expires_at < instant]
+        gone = [one for one in self.store.sessions() if one.id != own and is_overdue(self.store, one, instant)]
         look = self.store.next_look()
         late: list[c.Transition] = [] if look.attempt is None or look.attempt > instant else [c.ExpireAttempts(random.random())]
         late += [] if look.deadline is None or look.deadline > instant else [c.ExpireRuns()]
@@ -144,7 +145,7 @@ class LeaseDesk(Suspending, Lasting):
     def gone_holder(self, run_id: str) -> list[c.EndSession]:
         """Return what ends the session of the holder of a run, if that is gone."""
         run, now = self._mine(run_id), self.store.now()
-        found = [one for one in self.store.sessions() if one.id == run.session_id and one.expires_at < now]
+        found = [one for one in self.store.sessions() if one.id == run.session_id and is_overdue(self.store, one, now)]
         return [c.EndSession(one.id, crashed=True) for one in found]
 
     def reclaim(

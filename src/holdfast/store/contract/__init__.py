@@ -227,6 +227,9 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
     def is_alive(self, session: Session) -> bool | None:
         """Whether the process of a session lives; None when the system cannot tell."""
 
+    def was_away(self) -> bool:
+        """Whether the database was out of reach until a moment ago, so that heartbeats of live processes may be overdue."""
+
     def take_slot(self) -> int:
         """Take a place by which others can see that this process lives."""
 

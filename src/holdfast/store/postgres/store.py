@@ -403,6 +403,10 @@ class PostgresStore(PostgresReader):
         missing_since = max(since, self._lost_at + RETURN)
         return False if time.monotonic() - missing_since > GRACE else None
 
+    def was_away(self) -> bool:
+        """Whether the server was lost until a moment ago: whoever could not beat meanwhile is about to connect again."""
+        return time.monotonic() - self._lost_at < RETURN + GRACE
+
     def _locked_slots(self) -> frozenset[int]:
         """Return the places of all who live. One question does for many sessions, and for a moment."""
         asked, slots = self._seen_slots

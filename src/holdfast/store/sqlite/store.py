@@ -375,6 +375,10 @@ class SqliteStore(SqliteReader):
             return None
         return slots_of(self.path).is_alive(session.slot, session.pid)
 
+    def was_away(self) -> bool:
+        """A file is always in reach."""
+        return False
+
     def take_slot(self) -> int:
         """Lock a byte by which others see that this process lives."""
         return slots_of(self.path).take()
