@@ -26,6 +26,7 @@ from holdfast.core.program import Command, Program
 from holdfast.core.records import Event
 from holdfast.engine.hands import Hands
 from holdfast.engine.strand import Pause
+from holdfast.engine.waker import Waker
 from holdfast.engine.writer import Writer
 from holdfast.errors import EngineClosed
 
@@ -43,11 +44,12 @@ CLOSED = "the event loop of the program is closed"
 class Mailbox:
     """Calls that another thread asks a loop to make, in order."""
 
-    __slots__ = ("_calls", "_context", "_seconds", "_woken", "after", "before", "draining", "loop")
+    __slots__ = ("_calls", "_context", "_seconds", "_waker", "_woken", "after", "before", "draining", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop = loop
         self._seconds = seconds
+        self._waker: Waker | None = None
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._context = Context()
         self._woken = False
@@ -57,6 +59,15 @@ class Mailbox:
         """Called on the loop when it is about to make some calls."""
         self.after: Callable[[], None] = lambda: None
         """Called on the loop when it has made some calls."""
+
+    def open_waker(self) -> None:
+        """Let wake-ups keep the GIL from now on. Call it on the loop, and ``close`` in the end."""
+        self._waker = Waker.of(self.loop, self._drain_in_context)
+
+    def close(self) -> None:
+        """Close the waker. Call it on the loop's thread, or when the loop is closed."""
+        if self._waker is not None:
+            self._waker.close()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Ask the loop for a call, from any thread. Raises RuntimeError when the loop is closed."""
@@ -69,11 +80,15 @@ class Mailbox:
         self._wake()
 
     def _wake(self) -> None:
+        if self.loop.is_closed():  # it may have been woken, and closed before it has made the calls
+            raise RuntimeError(CLOSED)
         if not self._woken:
             self._woken = True
-            self.loop.call_soon_threadsafe(self._drain, context=self._context)
-        elif self.loop.is_closed():  # it was woken, and is closed before it has made the calls
-            raise RuntimeError(CLOSED)
+            if self._waker is None or not self._waker.wake():
+                self.loop.call_soon_threadsafe(self._drain, context=self._context)
+
+    def _drain_in_context(self) -> None:
+        self._context.run(self._drain)
 
     def _drain(self) -> None:
         self._woken = False  # before the calls: what is posted meanwhile wakes the loop again
@@ -107,6 +122,7 @@ class ProgramLoop:
         """Called on the worker's loop when the program's loop was closed under it."""
         self.hands = Hands(loop)
         self._calls = Mailbox(loop, SLICE)
+        self._calls.open_waker()
         self._calls.after = self._send
         self._held_back: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._answers: Mailbox
@@ -119,6 +135,7 @@ class ProgramLoop:
         """Answer on this loop, which is the one that calls it. What the answers lead to is committed together, at once."""
         self._worker_loop = worker_loop
         self._answers = Mailbox(worker_loop, float("inf"))
+        self._answers.open_waker()
         self._answers.before = writer.hold_back
         self._answers.after = writer.release
         self._look()
@@ -127,9 +144,13 @@ class ProgramLoop:
         """Call nothing more. What was posted is still called."""
         if self._watch is not None:
             self._watch.cancel()
-        with suppress(EngineClosed):
+        self._answers.close()
+        try:
             self.post(self.hands.close)
             self.post(self._refuse_all)
+            self.post(self._calls.close)
+        except EngineClosed:
+            self._calls.close()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Ask the program's loop for a call. Raises EngineClosed when that loop is closed."""

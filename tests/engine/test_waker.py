@@ -1,0 +1,95 @@
+"""A loop is woken from other threads, however often, until the waker is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from holdfast.engine.program_loop import Mailbox
+from holdfast.engine.waker import Waker
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="there is no eventfd here")
+
+
+def test_calls_of_many_threads_are_made_in_the_order_of_each_thread():
+    async def main() -> list[tuple[int, int]]:
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox(loop, 0.002)
+        mailbox.open_waker()
+        made: list[tuple[int, int]] = []
+        complete = asyncio.Event()
+
+        def take(thread: int, number: int) -> None:
+            made.append((thread, number))
+            if len(made) == 4 * 500:
+                complete.set()
+
+        def post_all(thread: int) -> None:
+            for number in range(500):
+                mailbox.post(take, thread, number)
+
+        threads = [threading.Thread(target=post_all, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        await asyncio.wait_for(complete.wait(), 60)
+        for thread in threads:
+            thread.join()
+        mailbox.close()
+        return made
+
+    made = asyncio.run(main())
+    for thread in range(4):
+        assert [number for which, number in made if which == thread] == list(range(500))
+
+
+def test_a_mailbox_whose_waker_is_closed_still_wakes_its_loop():
+    async def main() -> str:
+        loop = asyncio.get_running_loop()
+        mailbox = Mailbox(loop, 1.0)
+        mailbox.open_waker()
+        mailbox.close()
+        answered = loop.create_future()
+        thread = threading.Thread(target=mailbox.post, args=(answered.set_result, "woken"))
+        thread.start()
+        answer = await asyncio.wait_for(answered, 60)
+        thread.join()
+        return answer
+
+    assert asyncio.run(main()) == "woken"
+
+
+def test_a_closed_waker_lets_go_of_its_descriptor():
+    async def main() -> None:
+        waker = Waker.of(asyncio.get_running_loop(), lambda: None)
+        assert waker is not None
+        assert waker.wake()
+        before = len(os.listdir("/proc/self/fd"))
+        waker.close()
+        waker.close()
+        assert len(os.listdir("/proc/self/fd")) == before - 1
+        assert not waker.wake()
+
+    asyncio.run(main())
+
+
+def test_a_mailbox_of_a_closed_loop_refuses_calls():
+    loop = asyncio.new_event_loop()
+    mailbox = Mailbox(loop, 1.0)
+    mailbox.open_waker()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        mailbox.post(print)
+    mailbox.close()
+
+
+def test_a_loop_without_readers_has_no_waker():
+    class WithoutReaders(asyncio.SelectorEventLoop):
+        def add_reader(self, *_):
+            raise NotImplementedError
+
+    loop = WithoutReaders()
+    assert Waker.of(loop, lambda: None) is None
+    loop.close()
