@@ -236,8 +236,8 @@ def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
     with pytest.raises(Exception, match="no member of a graph"):
         engine.start(lonely).result(timeout=20)
     held = engine.graphs.start(graph_of(listen, "x"))
-    with pytest.raises(Exception, match="no member of a graph"):  # it only looks like one
-        engine.start(plain_planner, False, id=f"{held.id}::nobody").result(timeout=20)
+    with pytest.raises(BadOption, match="belong to the members of graphs"):
+        engine.start(plain_planner, False, id=f"{held.id}::nobody")
     assert states(held) == {"one": "started"}
 
 

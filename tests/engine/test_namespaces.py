@@ -18,8 +18,10 @@ import holdfast
 from holdfast import AsyncEngine, Engine, Graph, create_wait, gate, step, wait_signal, workflow
 from holdfast.cli.root import cli
 from holdfast.errors import (
+    BadOption,
     FlowNotFound,
     GateNotFound,
+    GraphExists,
     GraphNotFound,
     HoldfastError,
     LeaseLost,
@@ -99,9 +101,10 @@ def things(theirs) -> Things:
     wait_until(theirs, lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits())
     (open_gate,) = theirs.gates()
     (wait,) = (one.id for one in theirs.waits(idle.id) if one.id is not None)
+    theirs.start("hush-spending", id="hush-spender", budget={"tokens": 5})
     flow = theirs.flows.create("hush-controller", "hush-goal", owner="hush-owner", id="hush-flow")
     graph = Graph("hush-graph-name")
-    graph.add(idling, name="hush-member")
+    graph.add(idling, name="hush-later").after(graph.add(idling, name="hush-member"))
     theirs.graphs.start(graph, id="hush-graph")
     theirs.schedule("hush-schedule", whispering, cron="0 0 1 1 *")
     theirs.add_webhook("hush-hook", "https://example.org/hush")
@@ -124,13 +127,15 @@ NO_SCHEDULE = (ScheduleNotFound,)
 NO_NAME = (SubscriptionNotFound,)
 NO_FLOW = (FlowNotFound,)
 NO_GRAPH = (GraphNotFound,)
+GRAPH_THERE = (GraphExists,)
+REFUSED = (BadOption,)
 NOTHING: tuple[type[HoldfastError], ...] = ()
 """It answers, and the answer names nothing of theirs."""
 
 
-def more(name: str) -> Graph:
+def more(name: str, **options: Any) -> Graph:
     graph = Graph()
-    graph.add(whispering, name=name)
+    graph.add(whispering, name=name, **options)
     return graph
 
 
@@ -178,7 +183,10 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "lane": [(FORBIDDEN, lambda e, t, p: e.lane("default", paused=True))],
     "lanes": [(FORBIDDEN, lambda e, t, p: e.lanes())],
     "lease": [((LeaseLost,), lambda e, t, p: e.lease(t.proof))],
-    "leases": [(NOTHING, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).claim())],
+    "leases": [
+        (NOTHING, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).claim()),
+        (NO_RUN, lambda e, t, p: e.leases("ours", workflows=["hush-task"]).reclaim("hush-leased")),
+    ],
     "next_ticks": [(NO_SCHEDULE, lambda e, t, p: e.next_ticks("hush-schedule"))],
     "override": [(NO_RUN, lambda e, t, p: e.override(t.run, "x"))],
     "pause_schedule": [(NO_SCHEDULE, lambda e, t, p: e.pause_schedule("hush-schedule"))],
@@ -217,8 +225,15 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "start": [
         (FORBIDDEN, lambda e, t, p: e.start(whispering, namespace="hush-theirs")),
         ((RunExists,), lambda e, t, p: e.start(whispering, id=t.done)),
+        (REFUSED, lambda e, t, p: e.start(whispering, id="hush-graph::hush-later")),
+        (REFUSED, lambda e, t, p: e.start("ours-task", budget="tree:hush-spender")),
+        (REFUSED, lambda e, t, p: e.start("ours-task", budget=["tree:hush-spender", {"tokens": 1}])),
+        (REFUSED, lambda e, t, p: e.start("ours-task", key="k", debounce="1h", budget="tree:hush-spender")),
     ],
-    "start_many": [(FORBIDDEN, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], namespace="hush-theirs"))],
+    "start_many": [
+        (FORBIDDEN, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], namespace="hush-theirs")),
+        (REFUSED, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], budget="tree:hush-spender")),
+    ],
     "streams": [(NO_RUN, lambda e, t, p: e.streams(t.done))],
     "subscriptions": [(NOTHING, lambda e, t, p: e.subscriptions())],
     "summary": [(NO_RUN, lambda e, t, p: e.summary(t.done))],
@@ -263,8 +278,14 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "graphs.prune": [(NOTHING, lambda e, t, p: e.graphs.prune("0s"))],
     "graphs.replay": [(NO_GRAPH, lambda e, t, p: e.graphs.replay(t.graph, "hush-member"))],
     "graphs.result": [(NO_GRAPH, lambda e, t, p: e.graphs.result(t.graph, timeout=0))],
-    "graphs.start": [((holdfast.errors.GraphExists,), lambda e, t, p: e.graphs.start(more("x"), id=t.graph))],
-    "graphs.start_many": [(NOTHING, lambda e, t, p: e.graphs.start_many([]))],
+    "graphs.start": [
+        (GRAPH_THERE, lambda e, t, p: e.graphs.start(more("x"), id=t.graph)),
+        (REFUSED, lambda e, t, p: e.graphs.start(more("x", budget="tree:hush-spender"))),
+    ],
+    "graphs.start_many": [
+        (NOTHING, lambda e, t, p: e.graphs.start_many([more("x")])),
+        (REFUSED, lambda e, t, p: e.graphs.start_many([more("x", budget="tree:hush-spender")])),
+    ],
     "graphs.status": [(NO_GRAPH, lambda e, t, p: e.graphs.status(t.graph))],
     "graphs.why": [(NO_GRAPH, lambda e, t, p: e.graphs.why(t.graph, "hush-member"))],
 }
@@ -310,6 +331,8 @@ TABLES = {
     "subscription": "name",
     "lane": "name, paused",
     "budget": "name",
+    "allowance": "budget, dimension, hard, used, reserved",
+    "session": "id, worker",
     "retention": "name",
     "key": "kid",
 }
@@ -342,7 +365,7 @@ async def walk(engine: Any, things: Things, folder: Any) -> str:
     return "\n".join(wrong)
 
 
-ASKED = {"run", "gate", "flow", "graph", "wait", "subscription", "schedule", "name", "asked", "key", "generation"}
+ASKED = {"run", "gate", "flow", "graph", "wait", "subscription", "schedule", "name", "asked", "key", "generation", "value"}
 """The facts that repeat what the caller has said."""
 
 
@@ -371,6 +394,62 @@ def test_every_public_call_of_an_async_engine_respects_the_binding(database, thi
             await engine.close()
 
     assert asyncio.run(main()) == ""
+    assert theirs_stored(database) == before
+
+
+HOLDER_CALLS = {"claim", "close", "complete_all", "reclaim", "renew", "rest", "session_id"}
+"""What a holder of leases does. Only claim, complete_all and reclaim concern a run that the holder may not have."""
+
+
+@pytest.mark.parametrize("size", [1, 500_000])
+def test_a_holder_completes_no_lease_of_another_namespace(database, theirs, things, size):
+    lease, result = theirs.lease(things.proof), "x" * size
+    with (
+        closing(Engine(database, namespace="ours", workflows=[])) as engine,
+        engine.leases("ours", workflows=["ours-task"]) as ours,
+    ):
+        assert {name for name in dir(ours) if not name.startswith("_")} == HOLDER_CALLS
+        engine.start("ours-task", id="ours")
+        (own,) = ours.claim()
+
+        refused, done = ours.complete_all([(lease, result), (own, result)])
+
+        assert isinstance(refused, LeaseLost)
+        assert (done.status, engine.run("ours").status) == ("completed", "completed")
+    assert theirs.run("hush-leased").status == "running"
+    assert lease.complete("kept").status == "completed"
+
+
+def test_an_asynchronous_holder_completes_no_lease_of_another_namespace(database, things):
+    async def main() -> list[Any]:
+        theirs = AsyncEngine(database, namespace="hush-theirs", workflows=[])
+        engine = AsyncEngine(database, namespace="ours", workflows=[])
+        try:
+            lease = await theirs.lease(things.proof)
+            async with engine.leases("ours", workflows=["ours-task"]) as ours:
+                assert {name for name in dir(ours) if not name.startswith("_")} <= HOLDER_CALLS
+                return await ours.complete_all([(lease, "x")])
+        finally:
+            await engine.close()
+            await theirs.close()
+
+    (refused,) = asyncio.run(main())
+
+    assert isinstance(refused, LeaseLost)
+    assert execute(database, "SELECT status FROM holdfast.run WHERE id = 'hush-leased'") == [("running",)]
+
+
+@workflow
+async def drawing_elsewhere(options: dict[str, Any]) -> object:
+    return await holdfast.start(whispering, **options)
+
+
+@pytest.mark.parametrize("options", [{"id": "hush-graph::hush-later"}, {"budget": "tree:hush-spender"}])
+def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree(database, things, options):
+    before = theirs_stored(database)
+    with Engine(database, namespace="ours", grace=1) as engine, pytest.raises(holdfast.errors.RunFailed, match="BadOption"):
+        engine.start(drawing_elsewhere, options).result(timeout=30)
+
     assert theirs_stored(database) == before
 
 

@@ -286,8 +286,16 @@ def read_option(option: object) -> tuple[tuple[str, ...], Limits | None]:
                 raise BadOption(option="budget", value=one, why="a tree of runs has one set of limits")
             limits = limits_from({name: value for name, value in one.items() if name not in _WORDS}, **_words(one))
         else:
-            names.append(name_of(one))
+            names.append(_shared_name(one))
     return tuple(dict.fromkeys(names)), limits
+
+
+def _shared_name(name: object) -> str:
+    """Return the name of a shared budget that a start draws on. The budget of a tree is for the runs of that tree alone."""
+    found = name_of(name)
+    if found.startswith(TREE):
+        raise BadOption(option="budget", value=name, why="the budget of a tree is for its own runs: name a shared budget")
+    return found
 
 
 _WORDS = ("on_breach", "soft")

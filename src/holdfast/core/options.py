@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.core import duration
+from holdfast.core.records import MEMBER_MARK
 from holdfast.core.texts import is_storable, plain_text
 from holdfast.errors import BadOption
 
@@ -52,6 +53,14 @@ def checked_text(option: str, value: Any) -> str | None:
     if not isinstance(value, str) or not value or len(value) > 200 or "\n" in value or not is_storable(value):
         raise BadOption(option=option, value=value, why="it must be a text of one line, 1 to 200 characters")
     return plain_text(value)
+
+
+def checked_run_id(value: Any) -> str | None:
+    """Return the id that a caller chooses for a run, or None; refuse an id that belongs to a member of a graph."""
+    run_id = checked_text("id", value)
+    if run_id is not None and MEMBER_MARK in run_id:  # a run with the id of a member that waits would make that member fail
+        raise BadOption(option="id", value=value, why=f"ids with {MEMBER_MARK} belong to the members of graphs")
+    return run_id
 
 
 def checked_string(option: str, value: Any) -> Any:
@@ -146,7 +155,7 @@ def priority_of(value: Any) -> int:
 
 
 _START: dict[str, Callable[[Any], Any]] = {
-    "id": partial(checked_text, "id"),
+    "id": checked_run_id,
     "lane": partial(checked_text, "lane"),
     "share": partial(checked_text, "share"),
     "priority": priority_of,

@@ -15,6 +15,9 @@ from holdfast.core.status import Status
 DEFAULT_NAMESPACE = "default"
 """The namespace of whoever names none."""
 
+MEMBER_MARK = "::"
+"""What separates the id of a graph from the name of a member in the id of the run of that member."""
+
 
 class Route(msgspec.Struct, frozen=True):
     """What a worker must offer to serve a run: the namespace, the workflow, its version, the lane, the capabilities."""

@@ -21,6 +21,7 @@ from holdfast.core.options import (
     checked_flag,
     checked_many,
     checked_reason,
+    checked_run_id,
     checked_signal,
     checked_string,
     checked_tags,
@@ -135,7 +136,7 @@ class Client:
         route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
-        run_id = checked_text("id", options.get("id")) or new_id()
+        run_id = checked_run_id(options.get("id")) or new_id()
         drawn, limits = budgets.drawn_on(options.get("budget"), run_id)
         return NewRun(
             id=run_id,
@@ -258,8 +259,7 @@ class Client:
         else:
             events = []
         kept = without_open_gates(self._without_open_waits(self._without_open_children(events)))
-        data = msgspec.json.encode({"run": run_id, "step": from_step})
-        kept.append(Event(Kind.RUN_FORKED, data=data, at=self.store.now()))
+        kept.append(Event(Kind.RUN_FORKED, data=msgspec.json.encode({"run": run_id, "step": from_step}), at=self.store.now()))
         past.renumber(kept)
         fork_id = new_id()
         given, kept = self.vault.forked(run, kept, fork_id)

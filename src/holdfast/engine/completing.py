@@ -35,6 +35,7 @@ class Completions:
         self._plain: list[_Plain] = []
         self._others: list[int] = []
         self._late: list[int] = []
+        self._foreign: list[int] = []
         together, others = self._sorted()
         self.requests = [Request(c.CompleteLeases(together), self._understand), *others] if together else others
         """What is to be committed."""
@@ -47,7 +48,9 @@ class Completions:
         over = {term: self._desk.is_over(session_id, term) for term, session_id in self._terms()}
         for place, (held, result) in enumerate(self._done):
             data = encode(result, "the result")
-            if over[held.term]:
+            if held.run.namespace != self._desk.namespace:
+                self._foreign.append(place)
+            elif over[held.term]:
                 self._late.append(place)
             elif held.run.id not in known and _nobody_must_hear_of(held) and is_small(data):
                 known.add(held.run.id)
@@ -77,6 +80,9 @@ class Completions:
             found[place] = self._explained(place, answer) if isinstance(answer, LeaseLost) else answer
         for place in self._late:
             found[place] = self._explained(place, LeaseLost(run=self._done[place][0].run.id))
+        for place in self._foreign:
+            proof = self._done[place][0].proof
+            found[place] = LeaseLost(run=proof.run_id, generation=proof.generation, why="there is no such lease")
         return found
 
     def _answer_plain(self, answer: Any, found: list[Answer]) -> None:

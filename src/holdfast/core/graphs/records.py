@@ -11,9 +11,9 @@ from functools import lru_cache
 import msgspec
 
 from holdfast.core.leases import TaskPolicy
-from holdfast.core.records import Limits, Route
+from holdfast.core.records import MEMBER_MARK, Limits, Route
 
-MARK = "::"
+MARK = MEMBER_MARK
 """Between the id of a graph and the name of a member, in the id of its run."""
 
 
