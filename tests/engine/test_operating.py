@@ -10,6 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
+from holdfast.engine import export
 from holdfast.errors import (
     BadOption,
     BadUrl,
@@ -230,6 +231,30 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
     assert run.result(timeout=20) == ["once", 2]
     unseal(copy)
     with Engine(copy, workflows=[exported_parent, exported_child]) as elsewhere:
+        elsewhere.signal(child.id, "go", "there")
+        assert elsewhere.run(run.id).result(timeout=20) == ["there", 2]
+        assert elsewhere.check() == []
+
+
+def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, monkeypatch):
+    run = engine.start(exported_parent)
+    wait_until(engine, lambda: [one.status for one in engine._parts.store.children(run.id)] == ["waiting"])
+    (child,) = engine._parts.store.children(run.id)
+    monkeypatch.setattr(export, "RUNS", 1)
+    copied = []
+
+    def end_meanwhile(count):
+        """End the child, and with it the parent, when the parent has been copied and the child has not."""
+        copied.append(count)
+        if len(copied) == 1:
+            engine.signal(child.id, "go", "here")
+            run.result(timeout=20)
+
+    assert engine.export(run.id, tmp_path / "copy.db", progress=end_meanwhile) == 2
+
+    unseal(tmp_path / "copy.db")
+    with Engine(tmp_path / "copy.db", workflows=[exported_parent, exported_child]) as elsewhere:
+        assert elsewhere.run(child.id).status in ("waiting", "pending")
         elsewhere.signal(child.id, "go", "there")
         assert elsewhere.run(run.id).result(timeout=20) == ["there", 2]
         assert elsewhere.check() == []

@@ -1,5 +1,7 @@
 """Copying a run and all below it, or a graph with all its members, to a database of its own, in batches.
 
+All is read from one snapshot of the source: a run, its signals, its children and its graph fit together, however busy they are.
+
 Invariant: a run that has not ended continues in one database only. The copy of such a run is sealed by the commit that ends the
 export, so it can be read, and continues only after `holdfast db unseal`.
 """
@@ -8,12 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.core.graphs.records import Whole
-from holdfast.core.records import Event, Run, Seal
+from holdfast.core.records import Run, Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.status import FINAL
-from holdfast.errors import GraphChanged, GraphNotFound, RunExists, RunNotFinished
-from holdfast.store.contract import ENCRYPTION, HALF_COPIED, EndCopy, Filter, ImportGraph, ImportRun, SaveSetting, Store
+from holdfast.errors import GraphNotFound, RunExists, RunNotFinished, RunNotFound
+from holdfast.store.contract import (
+    ENCRYPTION,
+    HALF_COPIED,
+    EndCopy,
+    Filter,
+    ImportGraph,
+    ImportRun,
+    Reader,
+    SaveSetting,
+    Store,
+    View,
+)
 
 PAGE = 500
 RUNS, BYTES = 200, 8 * 1024 * 1024
@@ -22,43 +34,35 @@ RUNS, BYTES = 200, 8 * 1024 * 1024
 Progress = Callable[[int], None]
 
 
-TRIES = 20
-"""How often a graph or a run is read until nobody has changed it meanwhile."""
-
-
 def export(source: Store, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
-    """Copy *run* and its descendants to the store that *open_target* opens; return how many runs were copied. A new database
-    counts as half-copied until all is there, and is sealed if one of the runs has not ended. Raises RunExists, and RunNotFinished
-    when such a run would be copied to a database that has runs already."""
-    return _export(source, lambda: [run], open_target, progress)
+    """Copy *run* and its descendants, as they stand at one instant, to the store that *open_target* opens; return how many runs
+    were copied. A new database counts as half-copied until all is there, and is sealed if one of the runs has not ended. Raises
+    RunNotFound, RunExists, and RunNotFinished when such a run would be copied to a database that has runs already."""
+    with source.snapshot() as view:
+        root = view.run(run.id)
+        if root is None:
+            raise RunNotFound(run=run.id, why="it was deleted meanwhile")
+        return _export(source, view, lambda: [root], open_target, progress)
 
 
 def export_graph(source: Store, graph_id: str, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
-    """The same for a graph and the runs of its members. What a member came to after the graph was read, the copy hears of.
-    Raises GraphNotFound, GraphChanged, RunExists, GraphExists, RunNotFinished."""
-    whole = _still(source, graph_id)
-    trail = source.graph_events(graph_id, limit=whole.graph.events)
-
-    def runs() -> Iterator[Run]:
-        started = (source.run(member.run_id) for member in whole.members.values() if member.started_at is not None)
-        return (run for run in started if run is not None)
-
-    return _export(source, runs, open_target, progress, ImportGraph(whole, trail))
-
-
-def _still(source: Store, graph_id: str) -> Whole:
-    """Return a graph as it stood at one instant: its trail was as long before it was read as after."""
-    for _ in range(TRIES):
-        whole, after = source.whole_graph(graph_id), source.graph(graph_id)
-        if whole is None or after is None:
+    """The same for a graph and the runs of its members. Raises GraphNotFound, RunExists, GraphExists, RunNotFinished."""
+    with source.snapshot() as view:
+        whole = view.whole_graph(graph_id)
+        if whole is None:
             raise GraphNotFound(graph=graph_id)
-        if whole.graph == after:
-            return whole
-    raise GraphChanged(graph=graph_id, why=f"it was at work each of the {TRIES} times that it was read")
+        trail = view.graph_events(graph_id, limit=whole.graph.events)
+
+        def runs() -> Iterator[Run]:
+            started = (view.run(member.run_id) for member in whole.members.values() if member.started_at is not None)
+            return (run for run in started if run is not None)
+
+        return _export(source, view, runs, open_target, progress, ImportGraph(whole, trail))
 
 
 def _export(
     source: Store,
+    view: View,
     runs: Callable[[], Iterable[Run]],
     open_target: Callable[[], Store],
     progress: Progress | None,
@@ -70,12 +74,12 @@ def _export(
         if fresh:
             _do(target, SaveSetting(HALF_COPIED, str(target.now())))
         else:
-            _refuse_open_runs(source, runs())
-        if source.setting(ENCRYPTION) is not None:
+            _refuse_open_runs(view, runs())
+        if view.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
         count = 0
         has_ended = last is None or last.whole.graph.finished_at is not None
-        for batch in _batches(source, runs()):
+        for batch in _batches(view, runs()):
             _write(target, batch)
             count += len(batch)
             has_ended = has_ended and all(one.run.status in FINAL for one in batch)
@@ -91,9 +95,9 @@ def _export(
         target.close()
 
 
-def _refuse_open_runs(source: Store, runs: Iterable[Run]) -> None:
+def _refuse_open_runs(view: View, runs: Iterable[Run]) -> None:
     """Refuse runs that have not ended: their copies are sealed, and with them whatever else the target holds."""
-    for run in (one for root in runs for one in walk(source, root)):
+    for run in (one for root in runs for one in walk(view, root)):
         if run.status not in FINAL:
             why = "it continues here, so its copy would be sealed with all other runs there: export it to a new database"
             raise RunNotFinished(run=run.id, status=run.status.value, why=why)
@@ -113,12 +117,12 @@ def _do(target: Store, op: SaveSetting | EndCopy | ImportGraph) -> None:
         raise answer
 
 
-def _batches(source: Store, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
+def _batches(view: View, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
     batch: list[ImportRun] = []
     copied: set[bytes] = set()
     size = 0
-    for one in (found for run in runs for found in walk(source, run)):
-        imported = _imported(source, one, copied)
+    for one in (found for run in runs for found in walk(view, run)):
+        imported = _imported(view, one, copied)
         batch.append(imported)
         size += _size(imported)
         if len(batch) >= RUNS or size > BYTES:
@@ -128,24 +132,14 @@ def _batches(source: Store, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
         yield batch
 
 
-def _imported(source: Store, run: Run, copied: set[bytes]) -> ImportRun:
+def _imported(view: View, run: Run, copied: set[bytes]) -> ImportRun:
     """Return a run with all that belongs to it; a payload that went before is there already."""
-    run, history = _still_run(source, run)
-    digests = [digest for digest in source.payloads_of(run.id) if digest not in copied]
+    digests = [digest for digest in view.payloads_of(run.id) if digest not in copied]
     copied.update(digests)
-    payloads = [payload for digest in digests if (payload := source.payload(digest)) is not None]
-    return ImportRun(run, source.tags(run.id), history, source.signals(run.id), source.belongings(run.id), payloads)
-
-
-def _still_run(source: Store, run: Run) -> tuple[Run, list[Event]]:
-    """Return a run and its history as they stood at one instant: the history of a run at work must not tell of its end."""
-    history = source.history(run.id)
-    for _ in range(TRIES):
-        current = run if run.status in FINAL else source.run(run.id)
-        if current is None or (current.status is run.status and current.generation == run.generation):
-            return run, history
-        run, history = current, source.history(run.id)
-    return run, history
+    payloads = [payload for digest in digests if (payload := view.payload(digest)) is not None]
+    history = view.history(run.id)
+    below = view.belongings(run.id)
+    return ImportRun(run, view.tags(run.id), history, view.signals(run.id), below, payloads, view.is_touched(run.id))
 
 
 def _size(op: ImportRun) -> int:
@@ -153,7 +147,7 @@ def _size(op: ImportRun) -> int:
     return sum(len(value or b"") for value in values) + sum(payload.stored for payload in op.payloads)
 
 
-def walk(source: Store, run: Run) -> Iterator[Run]:
+def walk(source: Reader, run: Run) -> Iterator[Run]:
     """Yield a run and all below it, parents first."""
     yield run
     before: str | None = None
@@ -163,6 +157,6 @@ def walk(source: Store, run: Run) -> Iterator[Run]:
         before = page[-1].id
 
 
-def tree(source: Store, run: Run) -> list[Run]:
+def tree(source: Reader, run: Run) -> list[Run]:
     """Return a run and all below it, parents first."""
     return list(walk(source, run))

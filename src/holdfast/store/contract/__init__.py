@@ -7,6 +7,7 @@ is refused changes nothing and harms none of its neighbours. Reads see what was 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from holdfast.core.records import NewRun, Session
@@ -194,7 +195,11 @@ Transition = (
 )
 
 
-class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
+class View(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
+    """All that can be asked of a database that holds runs."""
+
+
+class Store(View, Protocol):
     """A database that holds runs."""
 
     url: str
@@ -209,6 +214,10 @@ class Store(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventRea
     def apply(self, batch: Sequence[Transition]) -> list[Any]:
         """Apply all transitions in one transaction and answer each: its result, or the HoldfastError that refused it.
         Raises StoreError when nothing at all was written."""
+
+    def snapshot(self) -> AbstractContextManager[View]:
+        """All answers of the view show one committed state, that of the instant at which the snapshot is entered, whatever is
+        committed meanwhile. Use it in one thread."""
 
     def hints(self) -> Hints:
         """What the commits since the last call touched, in this process."""
@@ -381,6 +390,7 @@ __all__ = [
     "Unsubscribe",
     "UpdateGate",
     "Upkeep",
+    "View",
     "WakeFlows",
     "WithdrawGate",
 ]

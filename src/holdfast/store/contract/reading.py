@@ -255,6 +255,9 @@ class Reader(Protocol):
         """All about the next runs whose ids are above *after*, in the order of their ids: at most *limit* of them, and no more
         than *size* bytes unless the first alone has more. Empty at the end."""
 
+    def is_touched(self, run_id: str) -> bool:
+        """Whether something has reached a run that its holder had not looked at when the run was parked."""
+
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
         """The rows of the other tables that belong to a run, by table; without those that have none."""
 

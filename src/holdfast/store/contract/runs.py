@@ -273,6 +273,8 @@ class ImportRun(msgspec.Struct):
     signals: Sequence[Signal] = ()
     below: dict[str, list[list[Cell]]] = {}
     payloads: Sequence[Payload] = ()
+    touched: bool = False
+    """Whether something has reached the run elsewhere that its holder had not looked at: here somebody must look."""
 
 
 class BeginCopy(msgspec.Struct):

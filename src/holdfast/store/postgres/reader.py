@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -81,6 +82,27 @@ class PostgresReader(RowReader):
     def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
         return self.persist(lambda: self._ask_once(sql, values or None))
 
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresReader]:
+        db = self.persist(self._begun)
+        try:
+            yield _Snapshot(self, db)
+        finally:
+            db.rollback()
+            self._give_back(db)
+
+    def _begun(self) -> Connection:
+        """Return a connection with a transaction that sees one instant."""
+        db = self._borrow()
+        db.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")  # the server fixes the instant at the first read
+        return db
+
+    def _borrow(self) -> Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
     def _ask_once(self, sql: str, values: Any) -> list[Any]:
         try:
             return self._ask_idle(sql, values)
@@ -89,10 +111,7 @@ class PostgresReader(RowReader):
             raise
 
     def _ask_idle(self, sql: str, values: Any) -> list[Any]:
-        try:
-            db = self._idle.pop()
-        except IndexError:
-            db = self._connect()
+        db = self._borrow()
         try:
             return db.rows(sql, values)
         except UNSENDABLE as error:
@@ -164,3 +183,24 @@ class PostgresReader(RowReader):
     def close(self) -> None:
         self._closed = self._closed or "it was closed"
         self._close_idle()
+
+
+class _Snapshot(PostgresReader):
+    """A reader that asks everything in one transaction of another reader."""
+
+    def __init__(self, reader: PostgresReader, db: Connection) -> None:
+        super().__init__(reader.address, reader.clock)
+        self._db = db
+
+    def persist(self, attempt: Callable[[], T]) -> T:
+        """Make one attempt: another connection would see another instant."""
+        try:
+            return attempt()
+        except (Lost, Again, NotNow) as trouble:
+            raise StoreUnavailable(database=self.address.shown, reason=str(trouble)) from trouble
+
+    def _borrow(self) -> Connection:
+        return self._db
+
+    def _give_back(self, db: Connection) -> None:
+        """Keep the transaction open: the reader that began it ends it."""

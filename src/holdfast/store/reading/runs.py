@@ -73,6 +73,9 @@ class RunReader(DamageReader):
     def open_children(self, run_id: str, limit: int) -> list[str]:
         return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
 
+    def is_touched(self, run_id: str) -> bool:
+        return bool(self._rows("touched", run_id=run_id))
+
     def tags(self, run_id: str) -> dict[str, str]:
         return {row["name"]: row["value"] for row in self._rows("tags", run_id=run_id)}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreError, StoreGone
@@ -91,6 +92,19 @@ class SqliteReader(RowReader):
         finally:
             self._give_back(db)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[SqliteReader]:
+        db = self._borrow()
+        try:
+            db.change("BEGIN")
+            try:
+                db.rows("SELECT number FROM holdfast_migration LIMIT 1")  # SQLite fixes the instant at the first read
+                yield _Snapshot(self, db)
+            finally:
+                db.change("ROLLBACK")
+        finally:
+            self._give_back(db)
+
     def _spelled(self, sql: str) -> str:
         return spelled(sql)
 
@@ -123,3 +137,18 @@ class SqliteReader(RowReader):
     def close(self) -> None:
         self._closed = self._closed or "it was closed"
         self._close_idle()
+
+
+class _Snapshot(SqliteReader):
+    """A reader that asks everything in one transaction of another reader."""
+
+    def __init__(self, reader: SqliteReader, db: Connection) -> None:
+        super().__init__(reader._reader_path, reader._open, reader.clock)
+        self._refuse_when_gone = reader._refuse_when_gone  # type: ignore[method-assign]
+        self._db = db
+
+    def _borrow(self) -> Connection:
+        return self._db
+
+    def _give_back(self, db: Connection) -> None:
+        """Keep the transaction open: the reader that began it ends it."""

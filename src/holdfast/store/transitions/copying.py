@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.core import claims
-from holdfast.core.records import Cell, Dossier, Route, Seal
+from holdfast.core.records import Cell, Dossier, Route, Run, Seal
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StoreNotEmpty
@@ -28,14 +28,22 @@ _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step"
 
 def import_run(tx: Transaction, op: c.ImportRun) -> None:
     """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
+    run = _woken(op.run) if op.touched else op.run
     below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
-    one = Dossier(op.run, op.tags, events, list(op.signals), below=below)
+    one = Dossier(run, op.tags, events, list(op.signals), below=below)
     _write(tx, [one])
     for payload in op.payloads:
         insert_payload(tx, payload)
     if not refer(tx, op.run.id, _referred(one)):
         raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
+
+
+def _woken(run: Run) -> Run:
+    """Return a parked run as it stands after something has reached it."""
+    if not claims.is_parked({"status": run.status, "waits": run.waits}):
+        return run
+    return msgspec.structs.replace(run, status=after(run.status, Move.WAKE), waits=None, wake_at=None)
 
 
 def _referred(one: Dossier) -> set[bytes]:

@@ -121,6 +121,30 @@ class Operating(Bench):
         clock.move(MINUTE)
         assert self.claimed(store) == ["r1"]
 
+    def test_what_was_reached_elsewhere_is_looked_at_here(self, store: c.Store) -> None:
+        self.park(store, self.hold(store), keep=True)
+        untouched = store.is_touched("r1")
+        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        there = self.get(store)
+        assert (untouched, store.is_touched("r1"), there.status) == (False, True, Status.WAITING)
+
+        copies = [msgspec.structs.replace(there, id=run_id, session_id="there") for run_id in ("left", "touched")]
+        self.do(store, c.ImportRun(copies[0], {}, []))
+        self.do(store, c.ImportRun(copies[1], {}, [], touched=True))
+
+        assert (self.status(store, "left"), self.status(store, "touched")) == (Status.WAITING, Status.PENDING)
+        assert self.claimed(store, "s2") == ["touched"]
+
+    def test_a_snapshot_shows_one_instant(self, store: c.Store) -> None:
+        self.start(store)
+        with store.snapshot() as view:
+            self.do(store, c.SignalRun("r1", "paid", b"1"))
+            self.start(store, "r2")
+
+            seen = view.run("r1"), view.run("r2"), view.signals("r1"), [run.id for run in view.runs(c.Filter())]
+        assert seen == (msgspec.structs.replace(self.get(store), revision=0), None, [], ["r1"])
+        assert ([one.name for one in store.signals("r1")], self.get(store, "r2").id) == (["paid"], "r2")
+
     def foreign(self, status: Status) -> Run:
         return Run(
             id="r1", namespace="n", workflow="w", version="2", lane="l", capabilities=(), status=status, priority=0, input=b"[]",

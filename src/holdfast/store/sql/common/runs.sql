@@ -304,6 +304,10 @@ DELETE FROM holdfast.tag WHERE run_id = :run_id;
 -- name: delete_fanouts
 DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 
+-- name: touched
+-- A holder that parks a run notes the revision that it has seen. Whatever reaches the run later makes the two differ.
+SELECT id FROM holdfast.run WHERE id = :run_id AND session_id IS NOT NULL AND (seen_revision IS NULL OR revision <> seen_revision);
+
 -- name: import_run
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, revision, session_id, rank, wake_at, deadline, input, result,
                           error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
