@@ -195,6 +195,28 @@ def test_nobody_may_work_on_the_target(places):
         copy(source, target)
 
 
+def test_nobody_begins_to_work_on_the_target_before_the_copy_has_ended(places):
+    source, target = places
+    with closing(Engine(source)) as engine:
+        engine.start(plain, 1, id="r")
+        engine.start("task", 1, id="t")
+    refused = []
+    with closing(Engine(target, workflows=[plain])) as early:
+
+        def begin_to_work(what, runs):
+            for call in (early.work, lambda: early.leases("holder", workflows=["task"])):
+                with pytest.raises(StoreHalfCopied):
+                    call()
+                refused.append(what)
+
+        with closing(open_store(source)) as store:
+            moved = copy_store(store, lambda: open_store(target, half_copied=True), begin_to_work)
+
+        assert (moved.same, set(refused)) == (True, {moving.COPYING, moving.CHECKING})
+        early.work()
+        assert early.run("r").result(timeout=20) == 2
+
+
 def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, clock):
     source, target = places
     with closing(open_store(source, clock=clock)) as store:

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
-from holdfast.engine import export
+from holdfast.engine import export, moving
 from holdfast.errors import (
     BadOption,
     BadUrl,
@@ -23,6 +23,7 @@ from holdfast.errors import (
     RunNotFound,
     StepNotFound,
     StoreHalfCopied,
+    StoreInUse,
     StoreSealed,
     UnknownWorkflow,
 )  # fmt: skip
@@ -275,6 +276,19 @@ def test_a_run_that_has_not_ended_is_not_exported_to_a_database_with_other_runs(
     assert engine.export(run.id, copy) == 1
     with Engine(copy, workflows=[sums]) as elsewhere:
         assert elsewhere.start(sums, 2).result(timeout=20) == 30
+
+
+def test_nothing_that_has_not_ended_is_exported_to_a_database_at_which_somebody_works(engine, tmp_path, monkeypatch):
+    run = engine.start(exported_child)
+    wait_for(engine, run, "waiting")
+    monkeypatch.setattr(moving, "PATIENCE", 0.0)
+
+    with Engine(tmp_path / "copy.db", workflows=[exported_child]) as elsewhere:
+        with pytest.raises(StoreInUse, match="stop that worker"):
+            engine.export(run.id, tmp_path / "copy.db")
+        assert elsewhere.runs() == []
+
+    assert engine.export(run.id, tmp_path / "copy.db") == 1
 
 
 def test_an_export_that_dies_leaves_no_copy_that_could_continue(engine, tmp_path):

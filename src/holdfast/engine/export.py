@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.core.records import Run, Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.status import FINAL
-from holdfast.errors import GraphNotFound, RunExists, RunNotFinished, RunNotFound
+from holdfast.engine.moving import in_use, quieten
+from holdfast.errors import GraphNotFound, RunExists, RunNotFinished, RunNotFound, StoreInUse
 from holdfast.store.contract import (
     ENCRYPTION,
-    HALF_COPIED,
+    BeginImport,
     EndCopy,
     Filter,
     ImportGraph,
@@ -72,7 +73,7 @@ def _export(
     try:
         fresh = not target.counts()
         if fresh:
-            _do(target, SaveSetting(HALF_COPIED, str(target.now())))
+            _begin(target)
         else:
             _refuse_open_runs(view, runs())
         if view.setting(ENCRYPTION) is not None:
@@ -103,6 +104,15 @@ def _refuse_open_runs(view: View, runs: Iterable[Run]) -> None:
             raise RunNotFinished(run=run.id, status=run.status.value, why=why)
 
 
+def _begin(target: Store) -> None:
+    """Let no worker claim what is copied before the copy has ended. Raises StoreInUse."""
+    quieten(target)
+    try:
+        _do(target, BeginImport())
+    except StoreInUse:
+        raise in_use(target) from None
+
+
 def _write(target: Store, batch: list[ImportRun]) -> None:
     for answer in target.apply(batch):
         if isinstance(answer, RunExists):
@@ -111,7 +121,7 @@ def _write(target: Store, batch: list[ImportRun]) -> None:
             raise answer
 
 
-def _do(target: Store, op: SaveSetting | EndCopy | ImportGraph) -> None:
+def _do(target: Store, op: SaveSetting | BeginImport | EndCopy | ImportGraph) -> None:
     answer = target.apply([op])[0]
     if isinstance(answer, BaseException):
         raise answer

@@ -84,14 +84,14 @@ def copy_store(source: Store, open_target: Callable[[], Store], progress: Progre
         raise StoreHalfCopied(database=source.url)
     seal = source.seal()
     if seal is None:
-        _quieten(source)
+        quieten(source)
     target = open_target()
     try:
         if target.url == source.url:
             raise BadOption(option="TARGET", why="it is the same database as SOURCE")
         if seal is not None:
             return _finish(source, target, seal, progress)
-        _quieten(target)
+        quieten(target)
         copy_id = new_id()
         _begin(source, target, copy_id)
         for payloads in _payloads(source):
@@ -140,12 +140,14 @@ def _begin(source: Store, target: Store, copy_id: str) -> None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
     except StoreNotEmpty:
         raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
+    except StoreInUse:
+        raise in_use(target) from None
     if source.is_half_copied():  # the mark is on both: they are one database under two names
         _do(target, EndCopy())
         raise BadOption(option="TARGET", why="it is the same database as SOURCE")
 
 
-def _quieten(store: Store) -> None:
+def quieten(store: Store) -> None:
     """See to it that nobody holds a run: free what the dead held, as any worker would. Raises StoreInUse."""
     deadline = time.monotonic() + PATIENCE
     while living := _living(store):
@@ -156,12 +158,19 @@ def _quieten(store: Store) -> None:
         _do(store, EndSession(session.id, crashed=True))
 
 
+def in_use(store: Store) -> StoreInUse:
+    """Return the error that names the worker that has opened a session."""
+    return StoreInUse(database=store.url, **_who(store.sessions()))
+
+
 def _living(store: Store) -> list[Session]:
     now = store.now()
     return [session for session in store.sessions() if not is_dead(store, session, now)]
 
 
 def _who(living: list[Session]) -> dict[str, object]:
+    if not living:  # a session that has ended meanwhile
+        return {}
     first = living[0]
     others = {"others": len(living) - 1} if len(living) > 1 else {}
     return {"worker": first.worker, "pid": first.pid, "host": first.host, **others}

@@ -38,7 +38,7 @@ from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.webhooks import Couriers
 from holdfast.engine.writer import Writer
-from holdfast.errors import EngineClosed, HoldfastError, RowDamaged, StoreError, StoreSealed, UsageError
+from holdfast.errors import EngineClosed, HoldfastError, RowDamaged, StoreError, StoreHalfCopied, StoreSealed, UsageError
 from holdfast.store.clock import Clock, uptime
 from holdfast.store.contract import (
     Beat,
@@ -228,7 +228,7 @@ class Worker:
                 return
             except EngineClosed:
                 return
-            except StoreSealed as error:
+            except (StoreSealed, StoreHalfCopied) as error:
                 log.error("this worker does nothing: %s", error)
                 await asyncio.sleep(SEALED_PAUSE)
             except (StoreError, RowDamaged) as error:

@@ -91,6 +91,7 @@ from holdfast.store.contract.runs import (
     Advanced,
     Beat,
     BeginCopy,
+    BeginImport,
     Changed,
     Claim,
     Claimed,
@@ -165,6 +166,7 @@ RunTransition = (
     | SetAside
     | ImportRun
     | BeginCopy
+    | BeginImport
     | CopyRuns
     | EndCopy
     | SealStore
@@ -268,6 +270,7 @@ __all__ = [
     "BackfillSchedule",
     "Beat",
     "BeginCopy",
+    "BeginImport",
     "Born",
     "CancelGraph",
     "Change",

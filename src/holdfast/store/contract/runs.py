@@ -156,7 +156,7 @@ class Claim(msgspec.Struct):
 
 
 class OpenSession(msgspec.Struct):
-    """Register a worker. Answers None."""
+    """Register a worker. Answers None. Raises StoreHalfCopied before a copy into the store has ended."""
 
     session: Session
 
@@ -280,12 +280,17 @@ class ImportRun(msgspec.Struct):
 class BeginCopy(msgspec.Struct):
     """Get ready to take in all that another store holds: remove what a copy that did not end has left, have these lanes and no
     others, and these rows of what else belongs to the installation, and from now on be half-copied. Answers None. Raises
-    StoreNotEmpty when there are runs that no such copy brought."""
+    StoreNotEmpty when there are runs that no such copy brought, StoreInUse when a session is open."""
 
     lanes: Sequence[Lane]
     standing: dict[str, list[list[Cell]]] = {}
     copy_id: str = ""
     """What the seal of the source calls this copy."""
+
+
+class BeginImport(msgspec.Struct):
+    """Get ready to take in some runs of another store: from now on be half-copied, until ``EndCopy``. Answers None. Raises
+    StoreNotEmpty when there are runs, StoreInUse when a session is open."""
 
 
 class CopyRuns(msgspec.Struct):

@@ -96,12 +96,12 @@ class SqliteReader(RowReader):
     def snapshot(self) -> Iterator[SqliteReader]:
         db = self._borrow()
         try:
-            db.change("BEGIN")
+            db.change("BEGIN DEFERRED")
             try:
                 db.rows("SELECT number FROM holdfast_migration LIMIT 1")  # SQLite fixes the instant at the first read
                 yield _Snapshot(self, db)
             finally:
-                db.change("ROLLBACK")
+                db.change("ROLLBACK TRANSACTION")
         finally:
             self._give_back(db)
 

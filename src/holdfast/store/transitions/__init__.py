@@ -24,7 +24,15 @@ from holdfast.store.transitions.advancing import (
     news_of,
 )
 from holdfast.store.transitions.claiming import claim
-from holdfast.store.transitions.copying import begin_copy, copy_runs, end_copy, import_run, seal_store, unseal_store
+from holdfast.store.transitions.copying import (
+    begin_copy,
+    begin_import,
+    copy_runs,
+    end_copy,
+    import_run,
+    seal_store,
+    unseal_store,
+)
 from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.flows import (
     create_flow,
@@ -124,6 +132,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.SetAside: set_aside,
     c.ImportRun: import_run,
     c.BeginCopy: begin_copy,
+    c.BeginImport: begin_import,
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
     c.SealStore: seal_store,

@@ -10,7 +10,7 @@ from holdfast.core import claims
 from holdfast.core.records import Cell, Dossier, Route, Run, Seal
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.errors import RunExists, RunNotFound, StoreNotEmpty
+from holdfast.errors import RunExists, RunNotFound, StoreInUse, StoreNotEmpty
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions.operating import set_lane
@@ -60,6 +60,7 @@ def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
 
 def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
     """Empty the store of what an interrupted copy has left, and mark it until this one has ended."""
+    _refuse_workers(tx)
     if not tx.rows("setting", name=c.HALF_COPIED) and tx.rows("any_run"):
         raise StoreNotEmpty()
     for query in _EMPTY:
@@ -71,6 +72,21 @@ def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
         tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
     for table in STANDING:
         tx.many(f"copy_{table.name}", [_row(table, cells) for cells in op.standing.get(table.name, ())])
+
+
+def begin_import(tx: Transaction, op: c.BeginImport) -> None:
+    """Mark the store until all runs are there."""
+    _refuse_workers(tx)
+    if tx.rows("any_run"):
+        raise StoreNotEmpty()
+    tx.change("save_setting", name=c.HALF_COPIED, value=str(tx.now))
+
+
+def _refuse_workers(tx: Transaction) -> None:
+    """Refuse to bring runs while a session is open, which could claim them. None is opened before the copy ends."""
+    tx.lock_tables()
+    if tx.rows("any_session"):
+        raise StoreInUse()
 
 
 def end_copy(tx: Transaction, op: c.EndCopy) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core import claims
 from holdfast.core.records import Event, Kind
 from holdfast.core.streams import Reason
+from holdfast.errors import StoreHalfCopied
 from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_session
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_progress, last_seqs
@@ -22,8 +23,10 @@ class _Limited(msgspec.Struct):
 
 
 def open_session(tx: Transaction, op: c.OpenSession) -> None:
-    """Register a worker, or what it serves by now."""
+    """Register a worker, or what it serves by now. Raises StoreHalfCopied."""
     tx.change("insert_session", **msgspec.structs.asdict(op.session))
+    if tx.rows("setting", name=c.HALF_COPIED):  # after the insert, which waits for a copy that begins at the same time
+        raise StoreHalfCopied(why="its runs still continue in the database that they are copied from")
 
 
 def beat(tx: Transaction, op: c.Beat) -> bool:

@@ -15,6 +15,8 @@ from holdfast.errors import (
     RunFinished,
     RunNotFinished,
     RunNotFound,
+    StoreHalfCopied,
+    StoreInUse,
     StoreNotEmpty,
 )
 from holdfast.store import contract as c
@@ -250,6 +252,30 @@ class Copying(Bench):
         self.do(store, c.EndCopy())
 
         assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
+
+    @pytest.mark.parametrize("begin", [c.BeginCopy([]), c.BeginImport()])
+    def test_nobody_works_on_a_store_before_a_copy_has_ended(self, store: c.Store, begin: c.Transition) -> None:
+        self.open(store, "early")
+        with pytest.raises(StoreInUse):
+            self.do(store, begin)
+        assert not store.is_half_copied()
+        self.do(store, c.EndSession("early", crashed=False))
+
+        self.do(store, begin)
+
+        with pytest.raises(StoreHalfCopied):
+            self.open(store, "late")
+        assert (store.is_half_copied(), store.sessions()) == (True, [])
+        self.do(store, c.EndCopy())
+        self.open(store, "late")
+
+    def test_a_store_with_runs_takes_in_no_open_ones(self, store: c.Store) -> None:
+        self.start(store)
+
+        with pytest.raises(StoreNotEmpty):
+            self.do(store, c.BeginImport())
+
+        assert not store.is_half_copied()
 
     def test_if_one_is_there_already_none_is_written(self, store: c.Store) -> None:
         self.start(store)

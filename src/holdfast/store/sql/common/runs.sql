@@ -361,6 +361,9 @@ SELECT run_id, name, value FROM holdfast.tag WHERE run_id > :after AND run_id <=
 -- name: whole_fanouts
 SELECT run_id, step, remaining, eager FROM holdfast.fanout WHERE run_id > :after AND run_id <= :last ORDER BY run_id, step;
 
+-- name: any_session
+SELECT id FROM holdfast.session LIMIT 1;
+
 -- name: any_run
 SELECT id FROM holdfast.run LIMIT 1;
 
