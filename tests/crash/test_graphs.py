@@ -14,6 +14,7 @@ from holdfast import Fail, Graph, step, wait_signal, workflow
 from holdfast.connect.store import open_store
 from holdfast.engine import graph_stages, graphs
 from holdfast.engine.export import export_graph
+from holdfast.engine.payloads.vault import Vault
 from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfCopied
 from holdfast.store import contract as c
 from holdfast.store.transitions.graphs import work
@@ -283,7 +284,7 @@ def test_an_export_that_dies_leaves_a_whole_copy_or_one_that_says_it_is_none(tmp
         for number, side in ((number, side) for number in range(1, 20) for side in (BEFORE, AFTER)):
             target = tmp_path / f"{number}{side}.db"
             try:
-                export_graph(source, "g", lambda: Mortal(open_store(target), number, side))  # noqa: B023
+                export_graph(source, Vault(source), "g", lambda: Mortal(open_store(target), number, side))  # noqa: B023
             except Crash:
                 commits = number
                 _whole_or_half(target, source, whole=number == 4 and side == AFTER)

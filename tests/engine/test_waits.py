@@ -46,8 +46,8 @@ from holdfast.errors import (
     WaitNotFound,
     WaitTimeout,
 )
+from tests.engine.waiting import unseal, wait_until
 from tests.engine.waiting import wait_for as wait_for_status
-from tests.engine.waiting import wait_until
 
 DAY = 86_400_000_000
 undone: list[str] = []
@@ -317,6 +317,42 @@ def test_a_token_made_after_a_rotation_outlives_the_old_key(database, clock):
         clock.advance("61m")
 
         assert engine.deliver(wait_id, token).effect == "kept"
+
+
+def test_waits_are_listed_with_the_fingerprint_of_their_own_token_after_a_rotation(database, clock):
+    with Engine(database, clock=clock) as engine:
+        run = parked(engine, late_callback)
+        (before,) = engine.waits(run.id)
+        engine.rotate_key(grace="1h")
+        (listed,) = engine.waits(run.id)
+        clock.advance("61m")
+        (later,) = engine.waits(run.id)
+
+    assert before.fingerprint is not None
+    assert (listed.kid, listed.fingerprint) == (before.kid, before.fingerprint)
+    assert (later.kid, later.fingerprint) == (before.kid, None)
+
+
+@workflow
+async def makes_a_token_in_the_copy() -> str:
+    wait = await create_wait("callback")
+    await wait_signal("go")
+    return wait.token
+
+
+def test_a_run_that_continues_in_a_copy_makes_tokens_there(engine, tmp_path):
+    run = parked(engine, makes_a_token_in_the_copy)
+    (wait,) = (one.id for one in engine.waits(run.id) if one.id is not None)
+    token = engine.wait_token(wait)
+    engine.export(run.id, tmp_path / "copy.db")
+    unseal(tmp_path / "copy.db")
+
+    with Engine(tmp_path / "copy.db", workflows=[makes_a_token_in_the_copy]) as elsewhere:
+        with pytest.raises(TokenRefused):
+            elsewhere.deliver(wait, token)
+        assert elsewhere.deliver(wait, elsewhere.wait_token(wait)).effect == "kept"
+        elsewhere.signal(run.id, "go")
+        assert elsewhere.run(run.id).result(timeout=20) == elsewhere.wait_token(wait)
 
 
 ready, told_to_go_on, made_both = threading.Event(), threading.Event(), threading.Event()

@@ -301,7 +301,8 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         writes if one of the runs has not ended (StoreSealed): that one continues here."""
         parts = self._parts
         checked_call("progress", progress)
-        return export.export(parts.store, parts.client.get(run_id), lambda: open_store(path, codec=parts.codec.name), progress)
+        run = parts.client.get(run_id)
+        return export.export(parts.store, parts.vault, run, lambda: open_store(path, codec=parts.codec.name), progress)
 
     def prune(
         self, older_than: Moment, *, status: Sequence[str] = (), workflow: str | None = None, batch: int = 500,

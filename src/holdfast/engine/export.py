@@ -9,12 +9,15 @@ export, so it can be read, and continues only after `holdfast db unseal`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from holdfast.core.records import Run, Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.status import FINAL
+from holdfast.engine.keys import offered
 from holdfast.engine.moving import in_use, quieten
-from holdfast.errors import GraphNotFound, RunExists, RunNotFinished, RunNotFound, StoreInUse
+from holdfast.engine.payloads.vault import Vault
+from holdfast.errors import GraphNotFound, KeyMissing, RunExists, RunNotFinished, RunNotFound, StoreInUse
 from holdfast.store.contract import (
     ENCRYPTION,
     BeginImport,
@@ -22,6 +25,7 @@ from holdfast.store.contract import (
     Filter,
     ImportGraph,
     ImportRun,
+    NeedKey,
     Reader,
     SaveSetting,
     Store,
@@ -35,7 +39,7 @@ RUNS, BYTES = 200, 8 * 1024 * 1024
 Progress = Callable[[int], None]
 
 
-def export(source: Store, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
+def export(source: Store, vault: Vault, run: Run, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
     """Copy *run* and its descendants, as they stand at one instant, to the store that *open_target* opens; return how many runs
     were copied. A new database counts as half-copied until all is there, and is sealed if one of the runs has not ended. Raises
     RunNotFound, RunExists, and RunNotFinished when such a run would be copied to a database that has runs already."""
@@ -43,10 +47,12 @@ def export(source: Store, run: Run, open_target: Callable[[], Store], progress: 
         root = view.run(run.id)
         if root is None:
             raise RunNotFound(run=run.id, why="it was deleted meanwhile")
-        return _export(source, view, lambda: [root], open_target, progress)
+        return _export(source, vault, view, lambda: [root], open_target, progress)
 
 
-def export_graph(source: Store, graph_id: str, open_target: Callable[[], Store], progress: Progress | None = None) -> int:
+def export_graph(
+    source: Store, vault: Vault, graph_id: str, open_target: Callable[[], Store], progress: Progress | None = None
+) -> int:
     """The same for a graph and the runs of its members. Raises GraphNotFound, RunExists, GraphExists, RunNotFinished."""
     with source.snapshot() as view:
         whole = view.whole_graph(graph_id)
@@ -58,11 +64,12 @@ def export_graph(source: Store, graph_id: str, open_target: Callable[[], Store],
             started = (view.run(member.run_id) for member in whole.members.values() if member.started_at is not None)
             return (run for run in started if run is not None)
 
-        return _export(source, view, runs, open_target, progress, ImportGraph(whole, trail))
+        return _export(source, vault, view, runs, open_target, progress, ImportGraph(whole, trail))
 
 
 def _export(
     source: Store,
+    vault: Vault,
     view: View,
     runs: Callable[[], Iterable[Run]],
     open_target: Callable[[], Store],
@@ -79,15 +86,19 @@ def _export(
         if view.setting(ENCRYPTION) is not None:
             _do(target, SaveSetting(ENCRYPTION, "on"))
         count = 0
+        has_waits = False
         has_ended = last is None or last.whole.graph.finished_at is not None
         for batch in _batches(view, runs()):
             _write(target, batch)
             count += len(batch)
             has_ended = has_ended and all(one.run.status in FINAL for one in batch)
+            has_waits = has_waits or any("wait" in one.below for one in batch)
             if progress is not None:
                 progress(len(batch))
         if last is not None:
             _do(target, last)
+        if has_waits:
+            _give_key(target, vault)
         if fresh:
             seal = Seal(at=source.now(), copied_from=redacted(source.url))
             _do(target, EndCopy(None if has_ended else seal))
@@ -113,6 +124,13 @@ def _begin(target: Store) -> None:
         raise in_use(target) from None
 
 
+def _give_key(target: Store, vault: Vault) -> None:
+    """See to it that the target has a key that signs tokens: runs that continue there may ask for the tokens of their waits. The
+    keys of the source stay where they are, so what they have signed is worth nothing there."""
+    with suppress(KeyMissing):  # an engine that may write no values can export all the same
+        _do(target, NeedKey(offered(vault)))
+
+
 def _write(target: Store, batch: list[ImportRun]) -> None:
     for answer in target.apply(batch):
         if isinstance(answer, RunExists):
@@ -121,7 +139,7 @@ def _write(target: Store, batch: list[ImportRun]) -> None:
             raise answer
 
 
-def _do(target: Store, op: SaveSetting | BeginImport | EndCopy | ImportGraph) -> None:
+def _do(target: Store, op: SaveSetting | NeedKey | BeginImport | EndCopy | ImportGraph) -> None:
     answer = target.apply([op])[0]
     if isinstance(answer, BaseException):
         raise answer

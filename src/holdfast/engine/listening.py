@@ -321,6 +321,11 @@ def token_of(keys: Sequence[tokens.Key], wait_id: str, reveal: tokens.Reveal) ->
     Raises KeyMissing."""
     key = tokens.current(keys)
     assert key is not None, "a wait was handed out, so there is a key"
+    return signed(key, wait_id, reveal)
+
+
+def signed(key: tokens.Key, wait_id: str, reveal: tokens.Reveal) -> tokens.Token:
+    """Return the token of a wait that is signed with this key. Raises KeyMissing."""
     return tokens.sign(key, WAIT_TOKEN, {"wait": wait_id}, reveal=reveal)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ from holdfast.core.records import Wait
 from holdfast.core.status import Status
 from holdfast.core.stored import decoded
 from holdfast.core.texts import is_storable
-from holdfast.core.tokens import Reveal, Token
+from holdfast.core.tokens import Key, Reveal, Token, current
 from holdfast.engine.client import Client, Request
-from holdfast.engine.listening import token_of
+from holdfast.engine.listening import signed, token_of
 from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
 from holdfast.store import contract as c
 
@@ -100,9 +101,9 @@ def listed(client: Client, run_id: str | None, *, escalated: bool, limit: int) -
     found = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
     keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
     ended = run_id is not None and (run := store.run(run_id)) is not None and run.finished_at is not None
-    good = {key.kid for key in keys if key.is_good(now)}
+    good = {key.kid: key for key in keys if key.is_good(now)}
     reveal = client.vault.secrets.reveal
-    return [_info(wait, _fingerprint(keys, wait, reveal) if wait.kid in good else None, now, ended=ended) for wait in found]
+    return [_info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended) for wait in found]
 
 
 def _info(wait: Wait, fingerprint: str | None, now: int, *, ended: bool) -> WaitInfo:
@@ -115,24 +116,24 @@ def _info(wait: Wait, fingerprint: str | None, now: int, *, ended: bool) -> Wait
     return WaitInfo(**msgspec.structs.asdict(wait), state=state, fingerprint=fingerprint)
 
 
-def _fingerprint(keys: Any, wait: Wait, reveal: Reveal) -> str | None:
-    """Return the fingerprint of the token that the wait was created with, or of a current one when that key is gone; None when
-    the key is encrypted with a key that is not known here."""
-    if wait.id is None:
+def _fingerprint(key: Key | None, wait: Wait, reveal: Reveal) -> str | None:
+    """Return the fingerprint of the token that the wait was created with; None when its key is gone, or encrypted with a key that
+    is not known here."""
+    if wait.id is None or key is None:
         return None
-    original = [key for key in keys if key.kid == wait.kid]
     try:
-        token = token_of(original or keys, wait.id, reveal)
+        token = signed(key, wait.id, reveal)
     except KeyMissing:
         return None
     return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
-def token(client: Client, wait_id: str) -> Token:
-    """Return the token of a wait once more."""
+def token(client: Client, wait_id: str, create_key: Callable[[], object]) -> Token:
+    """Return the token of a wait once more. *create_key* is called where there is no key yet, such as in a copy."""
     store = client.store
     wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
     if wait is None or wait.id is None or not client.is_mine(wait.run_id):
         raise WaitNotFound(wait=wait_id)
-    good = [key for key in store.keys() if key.is_good(store.now())]
-    return token_of(good, wait.id, client.vault.secrets.reveal)
+    if current(store.keys()) is None:
+        create_key()
+    return token_of(store.keys(), wait.id, client.vault.secrets.reveal)

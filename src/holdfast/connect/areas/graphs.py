@@ -99,7 +99,7 @@ class Graphs:
         many runs. Raises GraphNotFound, and GraphExists when the file has it already."""
         parts, record = self._parts, self._desk.record(graph_id)
         checked_call("progress", progress)
-        return export_graph(parts.store, record.id, lambda: open_store(path, codec=parts.codec.name), progress)
+        return export_graph(parts.store, parts.vault, record.id, lambda: open_store(path, codec=parts.codec.name), progress)
 
     def why(self, graph_id: str, member: str) -> Why:
         """Say what a member waits for: which others are missing, and what would make it go on. Raises MemberNotFound."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.connect.areas.calls import AsyncCalls, Calls
 from holdfast.core.tokens import Token
-from holdfast.engine import waits
+from holdfast.engine import keys, waits
 from holdfast.engine.waits import Delivered, WaitInfo
 
 
@@ -39,7 +39,8 @@ class Waits(Calls):
 
     def wait_token(self, wait_id: str) -> Token:
         """Return the token of a wait once more, for whoever operates this database. Raises WaitNotFound."""
-        return waits.token(self._parts.client, wait_id)
+        parts = self._parts
+        return waits.token(parts.client, wait_id, lambda: self._do(keys.need(parts.vault)))
 
 
 class AsyncWaits(AsyncCalls):
