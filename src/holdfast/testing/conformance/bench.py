@@ -120,6 +120,11 @@ class Bench:
         self.start(store, run_id, session_id=session_id, **options)
         return self.get(store, run_id)
 
+    def end_sessions(self, store: c.Store) -> None:
+        """End all sessions: nobody may work on a store into which others are copied."""
+        for session in store.sessions():
+            self.do(store, c.EndSession(session.id, crashed=False))
+
     def claim(self, store: c.Store, session_id: str = "s1", limit: int = 100, routes: Sequence[Route] | None = None) -> list[Run]:
         """Claim for a session, which is opened if need be, what is ready on all routes, or on these."""
         if session_id not in {session.id for session in store.sessions()}:

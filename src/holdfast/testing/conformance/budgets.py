@@ -422,6 +422,7 @@ class Budgets(Bench):
         there, standing, budgets = store.dossiers("", 100, 1 << 20), store.standing(), store.budgets()
         self.execute(store, "DELETE FROM holdfast.run")
 
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([], standing))
         self.do(store, c.CopyRuns(there))
         self.do(store, c.EndCopy())

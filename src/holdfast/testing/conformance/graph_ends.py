@@ -209,6 +209,7 @@ class KeepingGraphs(GraphBench):
         before = store.whole_graph("g")
         self.execute(store, "DELETE FROM holdfast.event")
         self.execute(store, "DELETE FROM holdfast.run")
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([], standing))
         self.do(store, c.CopyRuns(runs))
         self.do(store, c.EndCopy())

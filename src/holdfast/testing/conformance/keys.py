@@ -76,6 +76,7 @@ class Keys(Bench):
         self.rotated(store, OFFERED)
         before, rows = store.keys(), store.standing()
 
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([Lane(name="mail")], rows))
         self.do(store, c.EndCopy())
 

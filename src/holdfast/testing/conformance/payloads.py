@@ -211,9 +211,11 @@ class KeptApart(Bench):
         with pytest.raises(BadOption):
             self.do(store, c.CopyPayloads([BIG]))
 
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([]))
         self.do(store, c.CopyPayloads([BIG]))
         assert store.payload(BIG.digest) == BIG
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([]))
         assert store.payload(BIG.digest) is None
         self.do(store, c.EndCopy())

@@ -351,6 +351,7 @@ class Ticking(Bench):
         self.do(store, c.Prune(clock.now() + 1, ["cancelled"]))
         self.do(store, c.RequestCancel("t1", "it moves", force=True))
         self.do(store, c.Prune(clock.now() + 1, ["cancelled"]))
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([], standing))
         self.do(store, c.CopyRuns(runs))
         self.do(store, c.EndCopy())

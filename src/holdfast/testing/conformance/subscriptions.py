@@ -318,9 +318,11 @@ class Subscribing(Bench):
         }
         which = b'{"workflow":null}'
         row: list[Cell] = ["me", CURSOR, which, 1, 12, 1, None, None, None, 0, 0, None, None]
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([], {"subscription": [row]}))
         self.start(store, "pattern")
         pattern = self.get(store, "pattern")
+        self.end_sessions(store)
         self.do(store, c.BeginCopy([], {"subscription": [row]}))
         for run_id, lines in events.items():
             run = type(pattern)(**{**{n: getattr(pattern, n) for n in pattern.__struct_fields__}, "id": run_id})
