@@ -37,7 +37,8 @@ from holdfast.engine.graph_stages import sweep_all
 from holdfast.engine.program_loop import ProgramLoop
 from holdfast.engine.replaying import TRIES
 from holdfast.engine.worker import Worker
-from holdfast.errors import BadOption, EngineClosed, HoldfastError, ResultTimeout, RunChanged, StartIncomplete
+from holdfast.errors import BadOption, EngineClosed, HoldfastError, ResultTimeout, RunChanged, RunFinished, StartIncomplete
+from holdfast.store.contract import PartlyCancelled
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
@@ -222,8 +223,8 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
         return Run(self, answers[0].id)
 
     def start_many(self, workflow: Any, items: Iterable[Any], **options: Any) -> list[Run[Any]]:
-        """Start one run per item, with the item as its argument: up to 5000 of them all or none, in one transaction; more in
-        parts of 5000. Raises StartIncomplete when a part was refused after others were started."""
+        """Start one run per item, with the item as its argument: up to 2000 of them all or none, in one transaction; more in
+        parts of 2000. Raises StartIncomplete when a part was refused after others were started."""
         self._parts.know(workflow)
         started: list[Run[Any]] = []
         parts = self._parts.client.start_many(workflow, items, options, self._parts.lease)
@@ -262,8 +263,15 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def cancel(self, run_id: str, reason: str = "cancelled by request", *, force: bool = False) -> Status:
         """Ask a run and its children to stop, and to undo what they did; forced, they end at once and undo nothing."""
-        status: Status = self._do(self._parts.client.cancel(run_id, reason, force=force))
-        return status
+        request = self._parts.client.cancel(run_id, reason, force=force)
+        answer: Status | PartlyCancelled = self._do(request)
+        while isinstance(answer, PartlyCancelled):
+            status = answer.status
+            try:
+                answer = self._do(request)
+            except RunFinished:
+                return status  # it has ended meanwhile, and has asked its children itself
+        return answer
 
     def resume(self, run_id: str) -> Status:
         """Put a stuck run back to work, after a fix."""
@@ -279,10 +287,14 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
             return self._parts.client.get(run_id).status
         for _ in range(TRIES - 1):
             with suppress(RunChanged):
-                status: Status = self._change_finished(self._parts.client.replay(run_id, from_step))
-                return status
-        status = self._change_finished(self._parts.client.replay(run_id, from_step))
-        return status
+                return self._replay(run_id, from_step)
+        return self._replay(run_id, from_step)
+
+    def _replay(self, run_id: str, from_step: str | None) -> Status:
+        status: Any = None
+        for request in self._parts.client.replay(run_id, from_step):
+            status = self._change_finished(request)
+        return Status(status)
 
     def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
         """Start a new run with the same input and the same history up to *from_step*, which it does itself."""

@@ -40,14 +40,14 @@ from holdfast.engine.failure import as_error
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.retention import checked_rule, checked_statuses
 from holdfast.engine.payloads.vault import Vault
-from holdfast.engine.replaying import plan_replay, whole_history
+from holdfast.engine.replaying import in_parts, plan_replay, whole_history
 from holdfast.errors import BadDuration, BadOption, NamespaceBound, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
 from holdfast.errors.base import shown
 from holdfast.store import contract as c
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
-PART = 5000
+PART = 2000
 """How many runs one transaction starts at most: while it writes, nobody else can."""
 
 PAGE = 500
@@ -230,21 +230,21 @@ class Client:
         return Request(c.SignalRun(run_id, name, data, key, source, wait, self.max_signals), lambda answer: answer)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
-        """Ask a run to stop; the answer is its status."""
+        """Ask a run to stop; the answer is its status, or PartlyCancelled: then the same request goes on."""
         force = checked_flag("force", force)
-        return Request(c.RequestCancel(self.mine(run_id), checked_reason(reason), force), Status)
+        return Request(c.RequestCancel(self.mine(run_id), checked_reason(reason), force), lambda answer: answer)
 
     def resume(self, run_id: str) -> Request:
         """Put a stuck run back to work."""
         return Request(c.ResumeRun(self.mine(run_id)), Status)
 
-    def replay(self, run_id: str, from_step: str | None) -> Request:
-        """Put a finished run back to work, and its failed children: what completed stands, what failed is done again."""
+    def replay(self, run_id: str, from_step: str | None) -> list[Request]:
+        """Put a finished run and its failed children back to work, in parts; the last answer is the status of the run."""
         from_step = checked_string("from_step", from_step)
         run = self.get(self.mine(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
-        return Request(plan_replay(self.store, run_id, from_step), Status)
+        return [Request(part, lambda answer: answer) for part in in_parts(plan_replay(self.store, run_id, from_step))]
 
     def fork(self, run_id: str, from_step: str | None) -> Request:
         """Make a new run with the history of another up to, and without, a step."""

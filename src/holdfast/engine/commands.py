@@ -106,7 +106,7 @@ def new_child(held: Held, command: p.StartChild | p.StartMap, data: bytes, index
 def _await_child(held: Held, command: p.AwaitChild) -> Event | None:
     want = ChildEnd(command)
     held.wants[command.id] = want
-    if command.run_id not in {child.id for child in held.batch.children}:
+    if not any(child.id == command.run_id for child in held.batch.children):
         held.knock()  # it may have ended before anybody waited for it
     return None
 

@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from holdfast.core import tokens
-from holdfast.core.program import Command, CreateWait, Definition, Finish
+from holdfast.core.program import Command, CreateWait, Definition, Finish, RunStep
 from holdfast.core.records import OUTCOMES, Event, Kind, Run, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
-from holdfast.engine import gates, past
+from holdfast.engine import gates, past, writing
 from holdfast.engine.attempts import attempt, begin_remotely, body_of
 from holdfast.engine.commands import handle
 from holdfast.engine.failure import as_data
@@ -157,10 +157,12 @@ class Driver(Writing):
         assert self._program is not None
         while True:
             while commands:
-                if CreateWait in map(type, commands):
-                    await self._make_key()
-                answers = self._answers(commands)
-                commands = await self._feed_at_once(answers) if answers else ()
+                if len(commands) == 1 and type(commands[0]) is RunStep:
+                    handle(self, commands[0])  # most turns want one step and nothing else, and hear nothing at once
+                    break
+                commands = await self._handle(commands)
+            if self._over:
+                return  # a part of what the program wanted was refused, and the run has failed
             if self.batch.finish is not None:
                 break
             if not (self.findings or self.gate_is_over or self._knocked or self._heard or self._due is not None):
@@ -179,31 +181,37 @@ class Driver(Writing):
             await self._commit(rest=True)
         await self._launch()
 
-    async def _make_key(self) -> None:
-        """Make the first signing key of the database, if there is none: a wait is about to be created."""
-        if tokens.current(self.host.store.keys()) is None:
+    async def _handle(self, commands: Sequence[Command]) -> Sequence[Command]:
+        """Do what the program wants; return what it wants when it hears what is answered at once."""
+        assert self._program is not None
+        if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
             await self.host.writer.submit(NeedKey(offered(self.host.vault)))
-
-    def _answers(self, commands: Sequence[Command]) -> list[Event]:
-        """Do what the program wants; return the outcomes that are known at once, unless the program has finished."""
-        answers = []
+        answers: list[Event] = []
+        recorded = 0
         for command in commands:
             event = handle(self, command)
             if event is not None:
                 answers.append(event)
-        return answers if self.batch.finish is None else []
-
-    async def _feed_at_once(self, answers: list[Event]) -> Sequence[Command]:
-        """Feed the program outcomes that are known at once; return what it wants then."""
-        assert self._program is not None
-        self.stamp(answers)
-        self.batch.events.extend(answers)
+                if self.batch.more and len(self.batch.children) >= writing.PORTION and self.batch.finish is None:
+                    recorded = await self._record_part(answers, recorded)
+        if self.batch.finish is not None or not answers or self._over:
+            return []
+        self._note_answers(answers[recorded:])
         if not self._program.speculative:
             await self._commit(rest=False)
         return await self._program.feed(answers)
 
+    async def _record_part(self, answers: list[Event], recorded: int) -> int:
+        """Commit the children that are started so far, and the answers but the first *recorded*: of thousands that are started in
+        one turn each commit has a portion. After a crash the program starts the others. Return how many answers are recorded."""
+        self._note_answers(answers[recorded:])
+        await self._commit(rest=False)
+        return len(answers)
+
     async def _next_events(self) -> list[Event]:
         """Return what has happened next, by the instant at which it happened."""
+        if len(self.batch.events) > writing.PORTION:
+            await self._commit(rest=False)  # thousands of outcomes at once: others must get their turn to write
         while self.gate_is_over or self._must_seek():
             if self._must_seek():
                 self._seek()
@@ -240,6 +248,8 @@ class Driver(Writing):
         if self.outlet.writing is not None:
             await self.outlet.wait_until_written()
         batch, self.batch = self.batch, Batch()
+        if batch.more and len(batch.cancels) > writing.PORTION:
+            await self._cancel_first(batch)
         if batch.finish is None and rest and not self.wants and not self.launches:
             raise Diverged(run=self.run.id, why="the workflow waits for something that can never happen")
         # Not before it has looked at what reached it: to park says that all up to this revision was seen.
@@ -301,22 +311,6 @@ class Driver(Writing):
         gates.withdraw_all(self, op)
         op.events.append(end_of(status, op.error, self._program))
 
-    def _park(self, op: Advance) -> None:
-        waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
-        op.status = Status.CANCELLING if self._cancelling else Status.WAITING
-        op.waits = msgspec.json.encode(waits)
-        op.wake_at = min((wait["until"] for wait in waits if wait.get("until") is not None), default=None)
-        op.revision = self._revision
-        op.keep = self._worth_keeping(op.wake_at)
-        self.park_blocked(op)
-
-    def _without_parking(self, op: Advance) -> Advance:
-        op.status = op.revision = op.waits = op.wake_at = None
-        op.keep, op.demands = True, ()
-        if not op.events or self.waiting:
-            op.status = self.at_work() if not self.is_cancelled_outside() else Status.CANCELLING
-        return op
-
     async def _write(self, op: Advance) -> Advanced | Changed:
         """Write, whatever it takes."""
         answer: Advanced | Changed
@@ -358,6 +352,8 @@ class Driver(Writing):
         self.note_breach(answer.breach)
         if op.child_cancels:
             self.knock()  # the children may have ended before this commit
+            if answer.unasked:
+                self.batch.child_cancels.append(op.child_cancels[-1])
         if op.gates:
             gates.note_stored(self, op.gates)
         self._over = self._over or self.finished or not op.keep

@@ -113,11 +113,21 @@ class Duties:
             if session.id == self._mine() or not is_dead(self._store, session, now):
                 continue
             found = True
-            freed = await self._writer.submit(EndSession(session.id, crashed=True))
+            freed = await end_session(self._writer, session.id, crashed=True)
             if freed:
-                log.info("took over %d runs of worker %s, which is gone", len(freed), session.worker)
+                log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
             self._freed()
         return found
+
+
+async def end_session(writer: Writer, session_id: str, *, crashed: bool) -> int:
+    """Free all that a session holds, in as many transactions as that takes; return how many runs that were."""
+    freed, ends = 0, session_id
+    while ends:
+        answer = await writer.submit(EndSession(ends, crashed=crashed))
+        freed += len(answer)
+        ends = answer.rest
+    return freed
 
 
 def _is_due(instant: int | None, now: int) -> bool:

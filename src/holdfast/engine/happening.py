@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from heapq import heappop
@@ -22,6 +22,9 @@ from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import ChildEnd, ChildrenEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, ended_at, until
 from holdfast.errors import LeaseLost, RowDamaged, StoreError
 from holdfast.store.contract import Delivered, Glance, Store
+
+FEW = 4
+"""How many children are looked up one by one."""
 
 
 def knock_all(store: Store, drivers: Sequence[Happening]) -> None:
@@ -150,8 +153,27 @@ class Happening(Spender):
         self.listen_to(seen.signals, exact=True)
         self.find_signals()
         self.unblock()
+        self._find_ends(self.wants.values())
         for step, want in list(self.wants.items()):
             self._find_outside(step, want)
+
+    def _find_ends(self, wants: Iterable[Want]) -> None:
+        """See which children have ended that the run waits for. Of many they are read together: one query for each, after every
+        end, would keep the loop busy for longer than a session lives."""
+        awaited = [want for want in wants if isinstance(want, ChildEnd)]
+        if len(awaited) < FEW or self.run.forked_from is not None:
+            for want in awaited:
+                child = self._child(want)
+                if child is not None and child.status in FINAL:
+                    self.found(ended_at(child), partial(self._take_child, want, child))
+            return
+        ended = {
+            child.id: child for child in self.host.store.ended_children(self.run.id, [want.command.start for want in awaited])
+        }
+        for want in awaited:
+            child = ended.get(want.command.run_id)
+            if child is not None:
+                self.found(ended_at(child), partial(self._take_child, want, child))
 
     def hear(self, told: Delivered) -> None:
         """A signal reached the run. If that is all that has happened since we looked, we need not look again."""
@@ -174,10 +196,6 @@ class Happening(Spender):
                 self.launches.append(want)
         elif isinstance(want, Gated):
             gates.look(self, want)
-        elif isinstance(want, ChildEnd):
-            child = self._child(want)
-            if child is not None and child.status in FINAL:
-                self.found(ended_at(child), partial(self._take_child, want, child))
         elif isinstance(want, MapEnd):
             self._find_map(step, want)
         elif isinstance(want, ChildrenEnd):

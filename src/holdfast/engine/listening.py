@@ -67,20 +67,27 @@ class Listening(Held):
 
     def listen_to(self, signals: list[Signal], *, exact: bool) -> None:
         """These are all that there are: *exact*, when they are those of the revision that we have seen, and none is newer."""
-        self._signals = [signal for signal in signals if signal.id not in self.batch.taken]
+        taken = set(self.batch.taken) if self.batch.more else ()
+        self._signals = [signal for signal in signals if signal.id not in taken] if taken else list(signals)
         self._exact = exact
 
     def find_signals(self) -> None:
-        """See which signals the waits of this run have come to."""
-        names: set[str] = set()
+        """See which signals the waits of this run have come to: of each name as many as there are waits for it, for the next wait
+        looks again. To find all of thousands each time would take longer than a session lives."""
+        names: dict[str, int] = {}
         for want in list(self.wants.values()):
             if isinstance(want, Signalled):
-                names.add(want.command.name)
+                names[want.command.name] = names.get(want.command.name, 0) + 1
             elif isinstance(want, Conditional):
                 self.find_condition(want)
         for signal in self._signals if names else ():
             if signal.name in names and signal.wait_id is None and signal.step is None:
                 self.found(signal.at, partial(self.deliver, signal.name))
+                names[signal.name] -= 1
+                if not names[signal.name]:
+                    del names[signal.name]
+                    if not names:
+                        break
 
     def deliver(self, name: str, events: list[Event]) -> None:
         """Give the oldest signal of that name to the first that waits for it."""

@@ -155,7 +155,9 @@ def quieten(store: Store) -> None:
             raise StoreInUse(database=store.url, **_who(living))
         time.sleep(0.1)
     for session in store.sessions():
-        _do(store, EndSession(session.id, crashed=True))
+        ends: str | None = session.id
+        while ends is not None:
+            ends = _do(store, EndSession(ends, crashed=True)).rest
 
 
 def in_use(store: Store) -> StoreInUse:

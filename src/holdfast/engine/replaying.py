@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -10,7 +10,10 @@ from holdfast.core.records import OUTCOMES, Child, Event, Kind
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import past
 from holdfast.errors import HistoryGone, StepNotFound
-from holdfast.store.contract import ReplayRun, Store
+from holdfast.store.contract import ReplayRun, ReplayRuns, Store
+
+PORTION = 100
+"""How many runs one transaction replays at most: other writers wait meanwhile."""
 
 TRIES = 5
 """How often a replay is planned again when a history has grown between the reading and the writing."""
@@ -49,13 +52,37 @@ def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> Repl
     return ReplayRun(run_id, void, seen=seen, children=children, detach=family.detached())
 
 
+def in_parts(whole: ReplayRun) -> list[ReplayRun | ReplayRuns]:
+    """Divide a replay so that no transaction puts more than a portion of its runs back to work: those below come before the ones
+    above them, so that a run begins when all its children have. After a crash the same call replays what is left."""
+    below = list(_below(whole))
+    if len(below) <= PORTION:
+        return [whole]
+    parts = [ReplayRuns(below[first : first + PORTION]) for first in range(0, len(below), PORTION)]
+    return [*parts, _alone(whole)]
+
+
+def _below(whole: ReplayRun) -> Iterator[ReplayRun]:
+    """Yield the replays below one, each without those below it, which come before it."""
+    for child in whole.children:
+        yield from _below(child)
+        yield _alone(child)
+
+
+def _alone(replay: ReplayRun) -> ReplayRun:
+    return msgspec.structs.replace(replay, children=(), replayed=[child.run_id for child in replay.children])
+
+
 class _Family:
     """The children of a run that is to be replayed."""
 
     def __init__(self, events: Sequence[Event], void: set[int], children: Sequence[Child]) -> None:
         self._standing = [event for event in events if event.seq not in void]
         self._voided = [event for event in events if event.seq in void]
-        self._children = children
+        self._by_id = {child.id: child for child in children}
+        self._by_step: dict[str | None, list[Child]] = {}
+        for child in children:
+            self._by_step.setdefault(child.parent_step, []).append(child)
         self._repeats_from = next((event.at for event in self._voided if event.kind in _DECISIVE), None)
         """When the first outcome was recorded that is done again; None if none is."""
 
@@ -73,11 +100,9 @@ class _Family:
 
     def _started_by(self, event: Event) -> list[Child]:
         if event.kind == Kind.MAP_STARTED:
-            return [child for child in self._children if child.parent_step == event.step]
-        if event.kind == Kind.CHILD_STARTED:
-            run_id = _started(event).run
-            return [child for child in self._children if child.id == run_id]
-        return []
+            return self._by_step.get(event.step, [])
+        child = self._by_id.get(_started(event).run) if event.kind == Kind.CHILD_STARTED else None
+        return [] if child is None else [child]
 
     def _is_left(self, child: Child, start: Event) -> bool:
         """Return whether a child stays as it is, because the run did without it before anything that is done again."""

@@ -20,7 +20,7 @@ from holdfast.engine.bell import Bell
 from holdfast.engine.capacity import Capacity
 from holdfast.engine.claimed import Unheld, hold_claimed
 from holdfast.engine.driver import Driver
-from holdfast.engine.duties import Duties
+from holdfast.engine.duties import Duties, end_session
 from holdfast.engine.graphs import composer
 from holdfast.engine.hands import Hands
 from holdfast.engine.happening import knock_all
@@ -45,7 +45,6 @@ from holdfast.store.contract import (
     Claim,
     Claimed,
     Delivered,
-    EndSession,
     Hints,
     Look,
     OpenSession,
@@ -176,7 +175,7 @@ class Worker:
         await asyncio.gather(*jobs, *(strand.over for strand in self._strands), return_exceptions=True)
         try:
             if self.session_id:
-                await self.writer.submit(EndSession(self.session_id, crashed=False))
+                await end_session(self.writer, self.session_id, crashed=False)
         except HoldfastError as error:
             log.warning("the session could not be ended and will expire: %s", error)
         finally:

@@ -7,16 +7,22 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
+
 from holdfast.core.graphs.records import MARK
 from holdfast.core.records import Breach, Event, Run
-from holdfast.core.status import FINAL
+from holdfast.core.status import FINAL, Status
 from holdfast.engine.happening import Happening
+from holdfast.engine.held import Batch
 from holdfast.engine.host import Host
 from holdfast.engine.payloads.aside import sealed
 from holdfast.errors import StoreError
-from holdfast.store.contract import Advance, AppendFrames, Refused, Transition
+from holdfast.store.contract import Advance, Advanced, AppendFrames, Refused, Transition
 
 log = logging.getLogger("holdfast")
+
+PORTION = 500
+"""How many children one commit starts or cancels at most, and how many outcomes it records: other writers wait meanwhile."""
 
 
 class Writing(Happening):
@@ -46,7 +52,10 @@ class Writing(Happening):
                 if ends:
                     self.host.settle_soon()
                 try:
-                    return await self.host.writer.post(written)
+                    answer = await self.host.writer.post(written)
+                    if type(answer) is Advanced and answer.unasked and type(op) is Advance and op.status in FINAL:
+                        continue  # a portion of its children was asked to stop before the run ends
+                    return answer
                 except StoreError as error:
                     log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
                 await asyncio.sleep(pause)
@@ -54,6 +63,33 @@ class Writing(Happening):
         finally:
             if carries:
                 self.outlet.resume()
+
+    def _note_answers(self, answers: list[Event]) -> None:
+        self.stamp(answers)
+        self.batch.events.extend(answers)
+
+    async def _cancel_first(self, batch: Batch) -> None:
+        """Ask most of thousands of runs to stop before the commit that says why: after a crash in between, the next holder is led
+        to the same cancels, because nothing else is recorded yet."""
+        while len(batch.cancels) > PORTION:
+            part, batch.cancels = batch.cancels[:PORTION], batch.cancels[PORTION:]
+            await self._persist(Advance(run_id=self.run.id, generation=self.run.generation, status=self.at_work(), cancels=part))
+
+    def _park(self, op: Advance) -> None:
+        waits = [wait for want in self.wants.values() if (wait := want.wait()) is not None]
+        op.status = Status.CANCELLING if self._cancelling else Status.WAITING
+        op.waits = msgspec.json.encode(waits)
+        op.wake_at = min((wait["until"] for wait in waits if wait.get("until") is not None), default=None)
+        op.revision = self._revision
+        op.keep = self._worth_keeping(op.wake_at)
+        self.park_blocked(op)
+
+    def _without_parking(self, op: Advance) -> Advance:
+        op.status = op.revision = op.waits = op.wake_at = None
+        op.keep, op.demands = True, ()
+        if not op.events or self.waiting:
+            op.status = self.at_work() if not self.is_cancelled_outside() else Status.CANCELLING
+        return op
 
     async def _take_payments(self, events: list[Event]) -> list[Event]:
         """Record attempts that spend, before anybody hears of them: without room they have not completed. Return those that

@@ -99,12 +99,15 @@ from holdfast.store.contract.runs import (
     EndCopy,
     EndSession,
     ExpireRuns,
+    Freed,
     GatherStart,
     ImportRun,
     OpenSession,
+    PartlyCancelled,
     Prune,
     Pruned,
     ReplayRun,
+    ReplayRuns,
     RequestCancel,
     ResumeRun,
     SealStore,
@@ -161,6 +164,7 @@ RunTransition = (
     | RequestCancel
     | ResumeRun
     | ReplayRun
+    | ReplayRuns
     | Prune
     | SetLane
     | SetAside
@@ -307,6 +311,7 @@ __all__ = [
     "FireSchedules",
     "FlowsWoken",
     "Forget",
+    "Freed",
     "GateChange",
     "GateFilter",
     "GateMove",
@@ -331,6 +336,7 @@ __all__ = [
     "OfferedKey",
     "OpenSession",
     "OverrideRun",
+    "PartlyCancelled",
     "PauseSchedule",
     "Prepared",
     "Prune",
@@ -348,6 +354,7 @@ __all__ = [
     "ReplayLetters",
     "ReplayMember",
     "ReplayRun",
+    "ReplayRuns",
     "RequestCancel",
     "Reseal",
     "ResealKey",

@@ -177,6 +177,9 @@ class Reader(Protocol):
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
         """The children of a run, in order; of these steps only, if given."""
 
+    def ended_children(self, run_id: str, steps: Sequence[str]) -> list[Child]:
+        """Those of the children of these steps that have ended, in no order."""
+
     def open_children(self, run_id: str, limit: int) -> list[str]:
         """The ids of children that have not ended and must end before their parent does."""
 

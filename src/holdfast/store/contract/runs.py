@@ -129,6 +129,9 @@ class Advanced(msgspec.Struct):
     breach: Breach | None = None
     born: list[tuple[NewRun, int]] = []
     """The members that it has added to its graph and that were born leased, with when."""
+    unasked: bool = False
+    """Whether more children are to be asked to stop than one transaction can. If the write was to end the run, nothing else of it
+    was written: apply it again. Otherwise all of it stands, and another write with ``child_cancels`` goes on."""
 
 
 class Changed(msgspec.Struct):
@@ -171,12 +174,20 @@ class Beat(msgspec.Struct):
 
 class EndSession(msgspec.Struct):
     """Free all that a session held and forget it. ``crashed`` counts against runs that made no progress; past ``limit`` such
-    crashes a run is stuck. Without a limit that of the session itself holds, whoever ends it. Answers the ids of the runs that
-    were freed."""
+    crashes a run is stuck. Without a limit that of the session itself holds, whoever ends it. Answers Freed: if the session held
+    more than one transaction can free, its stand-in holds the rest and must be ended next."""
 
     session_id: str
     crashed: bool
     limit: int | None = None
+
+
+class Freed(list[str]):
+    """The ids of the runs that were freed; *rest* is the session that holds the others, None if there are none."""
+
+    def __init__(self, run_ids: Iterable[str] = (), *, rest: str | None = None) -> None:
+        super().__init__(run_ids)
+        self.rest = rest
 
 
 class ExpireRuns(msgspec.Struct):
@@ -201,11 +212,19 @@ class SignalRun(msgspec.Struct):
 
 class RequestCancel(msgspec.Struct):
     """Ask a run to stop, and its children with it. One that never started is cancelled at once, and so is any when forced:
-    then nothing is undone. Answers the new status. Raises RunNotFound, RunFinished."""
+    then nothing is undone. Answers the new status, or PartlyCancelled when the runs below it are too many for one transaction:
+    then the same transition, applied again, goes on. Raises RunNotFound, RunFinished."""
 
     run_id: str
     reason: str
     force: bool = False
+
+
+class PartlyCancelled(msgspec.Struct):
+    """The run has this status, and some of the runs below it were asked to stop; others are left. A run that is to be ended by
+    force is only asked before the last transition."""
+
+    status: Status
 
 
 class ResumeRun(msgspec.Struct):
@@ -224,12 +243,21 @@ class ReplayRun(msgspec.Struct):
     seen: int | None = None
     children: Sequence[ReplayRun] = ()
     detach: Sequence[str] = ()
+    replayed: Sequence[str] = ()
+    """The children that ReplayRuns has put back to work before: the history names them."""
 
     def runs(self) -> Iterator[str]:
         """Yield the runs that are replayed, this one first."""
         yield self.run_id
         for child in self.children:
             yield from child.runs()
+
+
+class ReplayRuns(msgspec.Struct):
+    """Put finished runs back to work that are below another one, which is replayed after them: where they are too many for one
+    transaction. Those that are at work are left alone. Answers None. Raises what ReplayRun raises."""
+
+    replays: Sequence[ReplayRun]
 
 
 class Prune(msgspec.Struct):

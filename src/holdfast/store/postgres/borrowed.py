@@ -131,6 +131,7 @@ class BorrowedTransaction:
         self._driver, self._shown, self._identity = driver_of(connection), shown, identity
         self.now, self.hints = now, Hints()
         self.news: list[News] = []
+        self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if self._driver.is_idle():
             raise BadOption(option="connection", why="it has no open transaction that the runs could be part of")

@@ -142,7 +142,7 @@ def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> d
 class PostgresTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "calls", "graphs", "hints", "new_routes", "news", "now")
+    __slots__ = ("_db", "_known_routes", "calls", "graphs", "hints", "new_routes", "news", "now", "told")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
@@ -151,6 +151,7 @@ class PostgresTransaction:
         """How often user code was called in it."""
         self.hints = c.Hints()
         self.news: list[c.News] = []
+        self.told: set[str] = set()
         self.new_routes: dict[Route, int] = {}
 
     @property

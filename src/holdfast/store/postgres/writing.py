@@ -206,6 +206,7 @@ class Attempt:
     def _apply_carefully(self, op: c.Transition) -> Any:
         tx = self.tx
         hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
+        told = set(tx.told)
         self._db.say("SAVEPOINT holdfast_op")
         try:
             answer = _APPLY[type(op)](tx, op)
@@ -213,6 +214,7 @@ class Attempt:
             raise_if_passing(refused)
             self._db.script("ROLLBACK TO SAVEPOINT holdfast_op")
             tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, refused
+            tx.told = told
         self._db.say("RELEASE SAVEPOINT holdfast_op")
         return answer
 
@@ -265,6 +267,8 @@ def _touched_by(op: c.Transition) -> Iterator[str]:
         yield from (one.run_id for one in op.done)
     elif isinstance(op, c.ReplayRun):
         yield from op.runs()
+    elif isinstance(op, c.ReplayRuns):
+        yield from (run_id for replay in op.replays for run_id in replay.runs())
     elif isinstance(op, c.ReplayMember):
         yield from (run_id for replay in op.replays.values() for run_id in replay.runs())
     elif isinstance(

@@ -70,6 +70,9 @@ class RunReader(DamageReader):
             return self._all(_child, "children", run_id=run_id)
         return [child for step in steps for child in self._all(_child, "children_of_step", run_id=run_id, step=step)]
 
+    def ended_children(self, run_id: str, steps: Sequence[str]) -> list[Child]:
+        return self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps)) if steps else []
+
     def open_children(self, run_id: str, limit: int) -> list[str]:
         return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
 

@@ -28,6 +28,7 @@ class BorrowedTransaction:
         self._raw, self._path = _raw(connection), ours.path
         self.now, self.hints = now, Hints()
         self.news: list[News] = []
+        self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if not isinstance(self._raw, ours.api):
             raise BadOption(option="connection", why=f"it is not one of {ours.kind}, and {WHY}")

@@ -55,12 +55,13 @@ def _kind(op: c.Transition) -> int:
 class SqliteTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now")
+    __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now", "told")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.hints = c.Hints()
         self.news: list[c.News] = []
+        self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
         self.new_routes: dict[Route, int] = {}
 
@@ -289,6 +290,7 @@ class SqliteStore(SqliteReader):
 
     def _answer_carefully(self, tx: SqliteTransaction, op: c.Transition) -> Any:
         hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
+        told = set(tx.told)
         self._db.change(SAVEPOINT % "holdfast_op")
         try:
             answer = transitions.APPLY[type(op)](tx, op)
@@ -299,6 +301,7 @@ class SqliteStore(SqliteReader):
                 translate(refused, self.path)  # the database itself has rolled everything back
             self._db.change(ROLLBACK_TO % "holdfast_op")
             tx.hints, tx.news, tx.new_routes, answer = hints, news, routes, in_our_words(refused, op)
+            tx.told = told
         self._db.change(RELEASE % "holdfast_op")
         return answer
 

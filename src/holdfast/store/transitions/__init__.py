@@ -74,7 +74,7 @@ from holdfast.store.transitions.leases import (
     revoke_lease,
     set_priority,
 )
-from holdfast.store.transitions.operating import replay_run, resume_run, set_lane
+from holdfast.store.transitions.operating import replay_run, replay_runs, resume_run, set_lane
 from holdfast.store.transitions.payloads import (
     copy_payloads,
     end_upkeep,
@@ -127,6 +127,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.RequestCancel: request_cancel,
     c.ResumeRun: resume_run,
     c.ReplayRun: replay_run,
+    c.ReplayRuns: replay_runs,
     c.Prune: prune,
     c.SetLane: set_lane,
     c.SetAside: set_aside,
@@ -205,7 +206,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
 _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
-        c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
+        c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.ReplayRuns, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
     }
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from holdfast.store.transitions.graphs import extend_graph
 from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
-from holdfast.store.transitions.stopping import DEADLINE, cancel_children, request_cancel
+from holdfast.store.transitions.stopping import DEADLINE, PORTION, cancel_children, children_to_stop, request_cancel
 from holdfast.store.transitions.streaming import write as put_out
 from holdfast.store.transitions.touching import free_schedule, tell_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append
@@ -28,7 +28,11 @@ _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refused:
     """Record what the holder of a run has to say."""
-    data = None
+    data, below = None, None
+    if op.had_children and op.status in FINAL:
+        below = children_to_stop(tx, op.run_id)
+        if below and len(below) + len(op.children) > PORTION:
+            return _stop_first(tx, op, below)
     if (op.spends or op.demands) and (refused := _refused(tx, op)) is not None:
         return refused
     if op.body is not None:
@@ -45,12 +49,24 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refuse
             return changed
         append(tx, op.run_id, op.events)
     _write_beside(tx, op)
-    answer = c.Advanced(now=tx.now, data=data, started=_side_effects(tx, op))
+    answer = c.Advanced(now=tx.now, data=data)
+    _side_effects(tx, op, answer, below)
     if op.grows:
         answer.born = _grow(tx, op)
     if op.spends or op.settles or op.settles_all:
         answer.breach = _account(tx, op)
     return answer
+
+
+def _stop_first(tx: Transaction, op: c.Advance, below: Sequence[str]) -> c.Advanced:
+    """Ask a portion of the children to stop before their parent ends: an ended run cancels nothing after a crash."""
+    _lease(tx, op)
+    cancel_children(tx, op.run_id, _why_children_stop(op), below)
+    return c.Advanced(now=tx.now, unasked=True)
+
+
+def _why_children_stop(op: c.Advance) -> str:
+    return DEADLINE if op.status is Status.EXPIRED else "its parent ended"
 
 
 def _write_beside(tx: Transaction, op: c.Advance) -> None:
@@ -250,8 +266,9 @@ def _place(tx: Transaction, op: c.Advance, status: Status, *, unless: Status | N
     return written
 
 
-def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
-    started = _start_children(tx, op) if op.children or op.fanouts else []
+def _side_effects(tx: Transaction, op: c.Advance, answer: c.Advanced, below: Sequence[str] | None) -> None:
+    if op.children or op.fanouts:
+        answer.started = _start_children(tx, op)
     if op.taken:
         tx.many("take_signal", [{"id": signal} for signal in op.taken])
     if op.opened or op.closed or op.escalated or op.reopened or op.alarm is not None:
@@ -261,18 +278,19 @@ def _side_effects(tx: Transaction, op: c.Advance) -> list[c.Started]:
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
     for reason in op.child_cancels:
-        cancel_children(tx, op.run_id, reason)
+        answer.unasked = not cancel_children(tx, op.run_id, reason)
     if op.gates:
         move_gates(tx, op.gates)
     if op.status is not None and op.status in FINAL:
-        _tell_of_the_end(tx, op, op.status)
-    return started
+        _tell_of_the_end(tx, op, op.status, below)
 
 
-def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status) -> None:
-    """Let all hear of it who wait for the end of this run."""
+def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status, below: Sequence[str] | None) -> None:
+    """Let all hear of it who wait for the end of this run; *below* are the runs below it that are known to live."""
     if op.had_children:
-        cancel_children(tx, op.run_id, DEADLINE if status is Status.EXPIRED else "its parent ended")
+        started = len(op.children)  # they are not known to live yet, and none may be left
+        room = PORTION + started
+        cancel_children(tx, op.run_id, _why_children_stop(op), None if started else below, room=room)
     if op.parent is not None:
         tell_parent(tx, op.parent, completed=status == Status.COMPLETED)
     if op.scheduled:

@@ -46,7 +46,7 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     _check_replays(tx, op.run_id)
     for step in op.detach:
         _detach(tx, op.run_id, step, last + 1)
-    again = [child.run_id for child in op.children if _replay_child(tx, child)]
+    again = [*op.replayed, *(child.run_id for child in op.children if _replay_child(tx, child))]
     data: dict[str, object] = {"void": list(op.void)}
     if again:
         data["children"] = again
@@ -57,6 +57,12 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
         tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
     tx.hints.ready = True
     return status
+
+
+def replay_runs(tx: Transaction, op: c.ReplayRuns) -> None:
+    """Put finished runs back to work before the run that they are below."""
+    for replay in op.replays:
+        _replay_child(tx, replay)
 
 
 def _replay_child(tx: Transaction, op: c.ReplayRun) -> bool:

@@ -15,6 +15,12 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_session
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_progress, last_seqs
 
+PORTION = 1000
+"""How many runs one transaction frees at most: other writers wait meanwhile."""
+
+STAND_IN = " (ended)"
+"""The end of the id of a session that stands for one which held more."""
+
 
 class _Limited(msgspec.Struct):
     """The part of a session's offer that matters when the session ends."""
@@ -36,14 +42,18 @@ def beat(tx: Transaction, op: c.Beat) -> bool:
     return tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime) == 1
 
 
-def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
+def end_session(tx: Transaction, op: c.EndSession) -> c.Freed:
     """Free all that a session held. Those who crash it again and again without any progress are stuck."""
     worker = tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []  # of a damaged row nothing is needed
-    tx.change("delete_session", session_id=op.session_id)
+    tx.change("delete_session", session_id=op.session_id)  # before the runs are read: who claims for it has it locked
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_knocks", session_id=op.session_id)
-    held = tx.rows("held_states", session_id=op.session_id)
+    held = tx.rows("held_states", session_id=op.session_id, limit=PORTION + 1)
+    rest = None
+    if len(held) > PORTION:
+        held = held[:PORTION]
+        op, rest = _leave_rest(tx, op, held[-1]["id"], worker)
     if held:
         settle_session(tx, op.session_id)
         reason = Reason.TAKEN_OVER if op.crashed else Reason.RELEASED
@@ -57,7 +67,22 @@ def end_session(tx: Transaction, op: c.EndSession) -> list[str]:
         tx.many("free_run", freed)
         append_from_outside(tx, lines)
         tx.hints.ready = True
-    return [state["id"] for state in held]
+    return c.Freed([state["id"] for state in held], rest=rest)
+
+
+def _leave_rest(tx: Transaction, op: c.EndSession, last: str, worker: Sequence[Row]) -> tuple[c.EndSession, str]:
+    """Leave what the session holds after the run *last* to a stand-in, a session without a process that has expired: its worker
+    cannot prolong it, and after a crash it is ended like any other. Return what ends now, and the id of the stand-in."""
+    own = op.session_id
+    first = own.removesuffix(STAND_IN)
+    rest = first + STAND_IN
+    told = {"worker": worker[0]["worker"], "serves": bytes(worker[0]["serves"])} if worker else {"worker": own, "serves": b"{}"}
+    tx.change("insert_session", id=rest, host="", pid=0, slot=-1, started_at=tx.now, beat_at=tx.now, expires_at=0, **told)
+    if own != rest:
+        tx.change("move_held_after", session_id=own, target=rest, last=last)
+        return op, rest
+    tx.change("move_held_until", session_id=rest, target=first, last=last)  # only these move from now on
+    return msgspec.structs.replace(op, session_id=first), rest
 
 
 def _crash_limit(sessions: Sequence[Row]) -> int:

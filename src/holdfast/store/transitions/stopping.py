@@ -1,4 +1,10 @@
-"""Stopping runs from outside: cancelled by somebody, or past their deadline."""
+"""Stopping runs from outside: cancelled by somebody, or past their deadline.
+
+One transaction stops at most PORTION runs below a run, because other writers wait for it. The rest is stopped by further
+transactions: by the caller, who applies the same transition again, or by the program of the run itself, which cancels its
+children when it stops. A run that ends without its program ends in the last of these transactions, so that after a crash the
+next call finds it again.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +20,53 @@ from holdfast.store import contract as c
 from holdfast.store.transitions.budgets import settle_run
 from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.gates import withdraw_all
-from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent
+from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent, touch_parent
 from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, last_seqs, load
 
 DEADLINE = "deadline"
 
+PORTION = 500
+"""How many runs one transaction stops at most."""
 
-def request_cancel(tx: Transaction, op: c.RequestCancel) -> Status:
+
+def request_cancel(tx: Transaction, op: c.RequestCancel) -> Status | c.PartlyCancelled:
     """Ask a run to stop, and its children; end it at once when nothing of it was ever done, or when forced."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
+    below = children_to_stop(tx, op.run_id)
+    if len(below) > PORTION:
+        status = _ask_to_stop(tx, state, op.reason)  # not ended yet: after a crash, an ended run would not be cancelled again
+        cancel_children(tx, op.run_id, op.reason, below)
+        return c.PartlyCancelled(status)
     status = _stop(tx, state, op.reason, force=op.force)
-    cancel_children(tx, op.run_id, op.reason)
+    cancel_children(tx, op.run_id, op.reason, below)
     return status
 
 
-def cancel_children(tx: Transaction, run_id: str, reason: str, *, at: int | None = None) -> None:
-    """Ask all below a run to stop, but those that were started to outlive their parent. *at* is the instant of the request."""
-    parents = [run_id]
-    while parents:
-        for child in tx.rows("live_children", run_id=parents.pop()):
-            state = _sound(tx, child["id"])
-            if state is not None:
-                _stop(tx, state, reason, at=at)
-            parents.append(child["id"])
+def children_to_stop(tx: Transaction, run_id: str, room: int = PORTION) -> list[str]:
+    """Return the runs below a run that were not asked to stop yet, parents first, without those that may outlive their parent.
+    One more than *room* says that there are more."""
+    return [row["id"] for row in tx.rows("children_to_stop", run_id=run_id, limit=room + 1)]
+
+
+def cancel_children(
+    tx: Transaction, run_id: str, reason: str, below: Sequence[str] | None = None, *, at: int | None = None, room: int = PORTION
+) -> int:  # fmt: skip
+    """Ask the runs below a run to stop, at most *room* of them, and return how many more there is room for: 0 when some may be
+    left. *below* are those that are known, *at* is the instant of the request."""
+    met: set[str] = set()
+    found = children_to_stop(tx, run_id, room) if below is None else below
+    while room and (new := [child for child in found if child not in met]):  # a damaged run is found again
+        part = new[:room]
+        room -= len(part)
+        met.update(part)
+        states, damaged = tx.sifted("states_by_id", ids=tx.as_list(sorted(part)))
+        set_aside(tx, c.SetAside(damaged))
+        _stop_all(tx, [state for state in states if state["finished_at"] is None], reason, at)
+        # A child may have started others before it was asked, or locked.
+        found = children_to_stop(tx, run_id, room + len(met)) if room else ()
+    return room
 
 
 def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
@@ -46,12 +74,18 @@ def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
     rows, damaged = tx.sifted("overdue", now=tx.now, limit=op.limit)
     set_aside(tx, c.SetAside(damaged))
     overdue = [(state, row["deadline"]) for row in rows if (state := _sound(tx, row["id"])) is not None]
-    for state, deadline in overdue:
-        if state["started_at"] is None or state["status"] == Status.STUCK:
-            _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, DEADLINE)
-        else:
+    room = max(PORTION, len(overdue))
+    for expired, (state, deadline) in enumerate(overdue):
+        if room <= 0:
+            return expired
+        room -= 1
+        below = children_to_stop(tx, state["id"], room) if room else []
+        if state["started_at"] is not None and state["status"] != Status.STUCK:
             _ask_to_stop(tx, state, DEADLINE, at=deadline)
-        cancel_children(tx, state["id"], DEADLINE, at=deadline)
+        elif len(below) <= room:
+            _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, DEADLINE)
+        if room:
+            room = cancel_children(tx, state["id"], DEADLINE, below, at=deadline, room=room)
     return len(overdue)
 
 
@@ -109,34 +143,63 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
 def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
     """Ask many runs to stop, each for its reason, and all below them. None of them is a child."""
     states = [state for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons))) if state["finished_at"] is None]
-    fresh = [state for state in states if state["started_at"] is None and state["session_id"] is None]
+    fresh = [state for state in states if _is_unbegun(state)]
     if fresh:
-        _end_unbegun(tx, fresh, reasons)
-    begun = [state for state in states if state["started_at"] is not None or state["session_id"] is not None]
-    asked = [state for state in begun if after(Status(state["status"]), Move.CANCEL) != state["status"]]
-    tx.many("save_cancel", [_cancel_row(tx, state, reasons[state["id"]]) for state in asked])
-    held = [state for state in asked if state["session_id"] is not None]
-    tx.many("insert_knock", [{"session_id": state["session_id"], "run_id": state["id"]} for state in held])
-    tx.hints.runs.update(state["id"] for state in held)
-    tx.hints.ready |= len(held) < len(asked)
+        _end_unbegun(tx, [(state, reasons[state["id"]]) for state in fresh])
+    begun = [state for state in states if not _is_unbegun(state)]
+    _ask_all(tx, [(state, reasons[state["id"]]) for state in begun])
     for child in tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in begun])) if begun else []:
         request_cancel(tx, c.RequestCancel(child["id"], "its parent was asked to stop"))
 
 
-def _end_unbegun(tx: Transaction, states: Sequence[Row], reasons: Mapping[str, str]) -> None:
-    """End runs that never began: they have opened nothing, and nothing is to be undone."""
-    status, lines = Status.CANCELLED, []
+def _stop_all(tx: Transaction, states: Sequence[Row], reason: str, at: int | None) -> None:
+    """Ask children to stop: those that never began end at once."""
+    fresh = [state for state in states if _is_unbegun(state)]
+    if fresh:
+        # The deadline of a parent is that of its children, too.
+        _end_unbegun(tx, [(state, reason) for state in fresh], expires=reason == DEADLINE)
+        _tell_parents(tx, fresh)
+    _ask_all(tx, [(state, reason) for state in states if not _is_unbegun(state)], at)
+
+
+def _is_unbegun(state: Row) -> bool:
+    return state["started_at"] is None and state["session_id"] is None
+
+
+def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None = None) -> None:
+    """Ask runs that have begun to stop, each for its reason, unless they were asked before: the first reason stands."""
+    asked = [(state, reason) for state, reason in states if after(Status(state["status"]), Move.CANCEL) != state["status"]]
+    tx.many("save_cancel", [_cancel_row(tx, state, reason, at) for state, reason in asked])
+    held = [state for state, _ in asked if state["session_id"] is not None]
+    tx.many("insert_knock", [{"session_id": state["session_id"], "run_id": state["id"]} for state in held])
+    tx.hints.runs.update(state["id"] for state in held)
+    tx.hints.ready |= len(held) < len(asked)
+
+
+def _end_unbegun(tx: Transaction, states: Sequence[tuple[Row, str]], *, expires: bool = False) -> None:
+    """End runs that never began, each for its reason: they have opened nothing, and nothing is to be undone."""
+    move, kind = (Move.EXPIRE, Kind.RUN_EXPIRED) if expires else (Move.END_CANCELLED, Kind.RUN_CANCELLED)
+    lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
-    seqs = last_seqs(tx, [state["id"] for state in states])
-    for state in states:
-        reason = reasons[state["id"]]
-        error = msgspec.json.encode({"type": after(Status(state["status"]), Move.END_CANCELLED).value, "message": reason})
-        lines.append((state["id"], Event(kind=Kind.RUN_CANCELLED, seq=seqs[state["id"]] + 1, error=error)))
+    seqs = last_seqs(tx, [state["id"] for state, _ in states])
+    for state, reason in states:
+        status = after(Status(state["status"]), move)
+        error = msgspec.json.encode({"type": status.value, "message": reason})
+        lines.append((state["id"], Event(kind=kind, seq=seqs[state["id"]] + 1, error=error)))
         rows.append({"run_id": state["id"], "status": status, "error": error, "now": tx.now, "reason": reason})
         tx.hints.finished.add(state["id"])
+        tell_graph(tx, state["id"], status=status)
     append_each(tx, lines)
     tx.many("end_run", rows)
-    tell_graph(tx, *(state["id"] for state in states), status=status)
+
+
+def _tell_parents(tx: Transaction, ended: Sequence[Row]) -> None:
+    """Count children that were cancelled, and wake each of their parents once: one that has ended hears nothing."""
+    for state in ended:
+        if state["parent_index"] is not None:
+            tx.rows("count_down", run_id=state["parent_id"], step=state["parent_step"])
+    for parent in sorted({state["parent_id"] for state in ended}):
+        touch_parent(tx, parent)
 
 
 def _cancel_row(tx: Transaction, state: Row, reason: str, at: int | None = None) -> dict[str, object]:

@@ -36,6 +36,15 @@ def tell_parent(tx: Transaction, parent: tuple[str, str, int | None], *, complet
         left = tx.rows("count_down", run_id=run_id, step=step)
         if left and left[0]["remaining"] > 0 and not left[0]["eager"] and completed:
             return
+    touch_parent(tx, run_id)
+
+
+def touch_parent(tx: Transaction, run_id: str) -> None:
+    """Let a parent look at its children, once for all of them that end in one transaction: the row of a parent that waits for
+    thousands of children is large, and SQLite writes it as a whole."""
+    if run_id in tx.told:
+        return
+    tx.told.add(run_id)
     found = tx.rows("load_state", run_id=run_id)
     if found and found[0]["finished_at"] is None:
         touch(tx, found[0])

@@ -24,6 +24,8 @@ class Transaction(Protocol):
     hints: Hints
     news: list[News]
     """The ends of members of graphs in this transaction. What nobody has settled by its end is written down."""
+    told: set[str]
+    """The parents that were told in this transaction that a child has ended."""
     graphs: dict[str, Row]
     """Graphs that were read and locked already, and have not changed since."""
 

@@ -54,6 +54,19 @@ class ReplayingChildren(Bench):
 
         assert {self.status(store, run_id) for run_id in ("r1", "c1", "d1")} == {Status.PENDING}
 
+    def test_children_that_are_replayed_before_their_parent_are_named_in_its_history(self, store: c.Store) -> None:
+        self.failed_family(store)
+
+        self.do(store, c.ReplayRuns([c.ReplayRun("c0", []), c.ReplayRun("c1", [])]))
+        self.do(store, c.ReplayRuns([c.ReplayRun("c0", [])]))
+        self.replay(store, replayed=["c0", "c1"])
+
+        assert [self.status(store, run_id) for run_id in ("r1", "c0", "c1")] == [Status.PENDING] * 3
+        assert [event.kind for event in store.history("c0")].count(Kind.RUN_REPLAYED) == 1
+        assert msgspec.json.decode(store.history("r1")[-1].data or b"") == {"void": [], "children": ["c0", "c1"]}
+        assert store.dossiers("", 10, 100_000)[-1].fanouts == [Fanout("call", 2, eager=False)]
+        assert store.check() == []
+
     def test_a_child_that_is_at_work_again_is_left_alone(self, store: c.Store) -> None:
         self.failed_family(store)
         self.do(store, c.ReplayRun("c0", []))

@@ -96,8 +96,21 @@ UPDATE holdfast.run
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM holdfast.event WHERE run_id = :run_id;
 
--- name: live_children
-SELECT id FROM holdfast.run WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL;
+-- name: children_to_stop
+-- The runs below a run that live, end with their parents and were not asked to stop yet; parents first.
+WITH RECURSIVE below (id, status) AS (
+    SELECT id, status
+      FROM holdfast.run
+     WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL
+     UNION ALL
+    SELECT run.id, run.status
+      FROM below JOIN holdfast.run AS run ON run.parent_id = below.id
+     WHERE run.on_parent_end = 'cancel' AND run.finished_at IS NULL
+)
+SELECT id
+  FROM below
+ WHERE status <> 'cancelling'
+ LIMIT :limit;
 
 -- name: insert_fanout
 INSERT INTO holdfast.fanout AS fanout (run_id, step, remaining, eager) VALUES (:run_id, :step, :remaining, :eager)
@@ -241,7 +254,15 @@ SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves
 SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
   FROM holdfast.run
  WHERE session_id = :session_id
- ORDER BY id;
+ ORDER BY id
+ LIMIT :limit;
+
+-- name: move_held_after
+-- What an ended session still holds goes to another one, which stands for it.
+UPDATE holdfast.run SET session_id = :target WHERE session_id = :session_id AND id > :last;
+
+-- name: move_held_until
+UPDATE holdfast.run SET session_id = :target WHERE session_id = :session_id AND id <= :last;
 
 -- name: free_run
 UPDATE holdfast.run

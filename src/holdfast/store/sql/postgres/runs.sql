@@ -251,13 +251,6 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
  ORDER BY id
    FOR NO KEY UPDATE;
 
--- name: live_children
--- Differs from SQLite: the rows are locked, and one that ends while we wait for its lock is none of them.
-SELECT id FROM holdfast.run
- WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL
- ORDER BY id
-   FOR NO KEY UPDATE;
-
 -- name: count_down_many
 -- `count_down` for the many children that end in one batch.
 UPDATE holdfast.fanout AS fanout
@@ -282,6 +275,7 @@ SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_
   FROM holdfast.run
  WHERE session_id = :session_id
  ORDER BY id
+ LIMIT :limit
    FOR NO KEY UPDATE;
 
 -- name: last_seqs
@@ -500,3 +494,9 @@ SELECT root_id, COUNT(*) AS runs,
 -- name: lock_last_descendants
 -- `last_descendants`, locked before they are judged.
 SELECT id, finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY created_at DESC, id DESC LIMIT :limit FOR UPDATE;
+
+-- name: ended_children
+-- Differs from SQLite: lists travel as arrays.
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+  FROM holdfast.run
+ WHERE parent_id = :run_id AND parent_step = ANY(CAST(:steps AS TEXT[])) AND finished_at IS NOT NULL;

@@ -80,3 +80,9 @@ SELECT id FROM holdfast.run AS run
 SELECT root_id, COUNT(*) AS runs,
        SUM(CASE WHEN finished_at IS NULL OR finished_at >= :before THEN 1 ELSE 0 END) AS late
   FROM holdfast.run AS run WHERE root_id IN (SELECT value FROM json_each(:ids)) GROUP BY root_id;
+
+-- name: ended_children
+-- Differs from Postgres: lists travel as JSON.
+SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
+  FROM holdfast.run
+ WHERE parent_id = :run_id AND parent_step IN (SELECT value FROM json_each(:steps)) AND finished_at IS NOT NULL;
