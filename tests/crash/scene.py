@@ -72,7 +72,8 @@ class Stage:
     def _notice(self) -> None:
         """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
         with closing(open_store(self.database, clock=self.clock)) as store:
-            store.apply([c.EndSession(session.id, crashed=True) for session in store.sessions()])
+            while sessions := store.sessions():
+                store.apply([c.EndSession(session.id, crashed=True) for session in sessions])
 
 
 @contextmanager

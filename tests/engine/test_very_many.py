@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 import holdfast
 from holdfast import Fail, Graph, workflow
-from holdfast.engine import client, graph_stages, graphs, wants
-from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, StartIncomplete
+from holdfast.connect.store import open_store
+from holdfast.core.records import NewRun, Route, Session
+from holdfast.core.status import Status
+from holdfast.engine import client, graph_stages, graphs, replaying, wants, writing
+from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, RunCancelled, RunFailed, StartIncomplete
 from holdfast.store import contract as c
+from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_until
@@ -22,6 +28,38 @@ async def leaf(number: int) -> int:
 @workflow(name="very_many_mapped")
 async def mapped(count: int) -> int:
     return sum(await holdfast.map(leaf, range(count)))
+
+
+@workflow(name="very_many_gathered")
+async def gathered(count: int) -> int:
+    return sum(await holdfast.gather(*(leaf(number) for number in range(count))))
+
+
+@workflow(name="very_many_left_behind")
+async def left_behind(count: int) -> int:
+    for _ in range(count):
+        await holdfast.start(hear_late, 1, delay="1h")
+    return count
+
+
+@workflow(name="very_many_family")
+async def family(count: int) -> None:
+    await holdfast.map(hear_late, range(count), lane="paused")
+
+
+@workflow(name="very_many_hear_late")
+async def hear_late(number: int) -> None:
+    await holdfast.wait_signal("go")
+
+
+@workflow(name="very_many_listener")
+async def listener(count: int) -> int:
+    return sum([await holdfast.wait_signal("number") for _ in range(count)])
+
+
+@workflow(name="very_many_fragile_map")
+async def fragile_map(count: int) -> int:
+    return sum(await holdfast.map(fragile, range(count), min_success=count))
 
 
 mended = []
@@ -49,6 +87,11 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(client, "PART", 4)
     monkeypatch.setattr(graph_stages, "PART", 10)
     monkeypatch.setattr(wants, "PORTION", 3)
+    monkeypatch.setattr(writing, "PORTION", 3)
+    monkeypatch.setattr(replaying, "PORTION", 3)
+    monkeypatch.setattr(stopping, "PORTION", 4)
+    monkeypatch.setattr(advancing, "PORTION", 4)
+    monkeypatch.setattr(sessions, "PORTION", 3)
     monkeypatch.setattr(work, "PORTION", 4)
     monkeypatch.setattr(work, "LINKS", 5)
     monkeypatch.setattr(sweeping, "PORTION", 4)
@@ -72,6 +115,20 @@ def sizes(engine, monkeypatch):
         answers = apply(batch)
         found.extend(len(answer.born) for answer in answers if isinstance(answer, c.Settled))
         return answers
+
+    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    return found
+
+
+@pytest.fixture
+def events(engine, monkeypatch):
+    """How many events each transaction wrote for one run."""
+    found = []
+    apply = engine._parts.store.apply
+
+    def counted(batch):
+        found.extend(len(op.events) for op in batch if isinstance(op, c.Advance))
+        return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
     return found
@@ -188,7 +245,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
 
     def drain_after_the_first_part(batch):
         parts.extend(op for op in batch if isinstance(op, c.StartRuns))
-        if len(parts) == 2:
+        if len(parts) == 2 and any(isinstance(op, c.StartRuns) for op in batch):
             monkeypatch.setattr(store, "apply", apply)
             engine.lane("default", draining=True)
         return apply(batch)
@@ -209,6 +266,122 @@ def test_a_map_starts_its_children_in_portions(engine, sizes):
     assert engine.start(mapped, 10).result(timeout=60) == sum(range(10))
     assert max(sizes) == 3
     assert engine.check() == []
+
+
+def test_children_that_are_started_in_one_turn_and_their_ends_are_committed_in_portions(engine, sizes, events):
+    run = engine.start(gathered, 20)
+
+    assert run.result(timeout=60) == sum(range(20))
+    assert max(sizes) == 3
+    assert max(events) <= 3 + 1 + 1  # what was gathered when the portion was full, the next outcome, and the end of the run
+    kinds = [event.kind for event in run.history()]
+    assert kinds.count("child_started") == kinds.count("child_ended") == 20
+    assert engine.check() == []
+
+
+def test_the_end_of_a_parent_stops_its_children_in_portions(engine, monkeypatch):
+    stopped = watch_stops(monkeypatch)
+
+    run = engine.start(left_behind, 20)
+
+    assert run.result(timeout=60) == 20
+    assert engine._parts.store.counts() == {"completed": 1, "cancelled": 20}
+    assert max(stopped) <= 4
+    assert engine.check() == []
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_tree_is_cancelled_in_portions(engine, monkeypatch, force):
+    engine.lane("paused", paused=True)
+    store = engine._parts.store
+    parent = engine.start(family, 20)
+    wait_until(engine, lambda: len(store.open_children(parent.id, 100)) == 20)
+    stopped = watch_stops(monkeypatch)
+
+    engine.cancel(parent.id, force=force)
+
+    assert store.open_children(parent.id, 100) == []
+    with pytest.raises(RunCancelled):
+        parent.result(timeout=60)
+    assert max(stopped) <= 4
+    assert engine.check() == []
+
+
+def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, events):
+    engine.lane("later", paused=True)
+    run = engine.start(listener, 20, lane="later")
+    for number in range(20):
+        run.signal("number", number)
+    engine.lane("later")
+
+    assert run.result(timeout=60) == sum(range(20))
+    assert max(events) <= 3 + 1 + 1
+
+
+def test_very_many_children_are_replayed_in_portions_before_their_parent(engine, monkeypatch):
+    mended.clear()
+    run = engine.start(fragile_map, 10)
+    with pytest.raises(RunFailed):
+        run.result(timeout=60)
+    parts = []
+    apply = engine._parts.store.apply
+
+    def counted(batch):
+        parts.extend(len(op.replays) for op in batch if isinstance(op, c.ReplayRuns))
+        return apply(batch)
+
+    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    mended.append(True)
+    engine.replay(run.id)
+
+    assert run.result(timeout=60) == sum(range(10))
+    assert parts == [3, 3, 3, 1]
+    assert engine.check() == []
+
+
+def test_a_session_that_held_very_many_runs_is_ended_in_portions(database):
+    with closing(open_store(database)) as store:
+        _end_in_portions(store)
+
+
+def _end_in_portions(store: c.Store) -> None:
+    session = Session(
+        id="gone", worker="w", host="elsewhere", pid=1, slot=-1, started_at=1, beat_at=1, expires_at=10**16, serves=b"{}"
+    )
+    runs = [
+        NewRun(id=f"r{number}", route=Route("default", "far", "1", "default", ()), input=b"[]", session_id="gone")
+        for number in range(10)
+    ]
+    store.apply([c.OpenSession(session), c.StartRuns(runs)])
+
+    ends, portions = "gone", []
+    while ends is not None:
+        (freed,) = store.apply([c.EndSession(ends, crashed=True)])
+        assert store.check() == []
+        assert store.apply([c.Beat("gone", 10**9)]) == [False]
+        portions.append(len(freed))
+        ends = freed.rest
+
+    assert portions == [3, 3, 3, 1]
+    assert [session.id for session in store.sessions() if session.id.startswith("gone")] == []
+    assert {store.run(run.id).status for run in runs} == {Status.PENDING}
+    assert {store.run(run.id).generation for run in runs} == {2}
+
+
+def watch_stops(monkeypatch) -> list[int]:
+    """Return how many runs each transaction asks to stop."""
+    stopped: list[int] = []
+    cancel_children = stopping.cancel_children
+
+    def counted(tx, run_id, reason, below=None, **details):
+        room = details.pop("room", stopping.PORTION)
+        left = cancel_children(tx, run_id, reason, below, room=room, **details)
+        stopped.append(room - left)
+        return left
+
+    monkeypatch.setattr(stopping, "cancel_children", counted)
+    monkeypatch.setattr(advancing, "cancel_children", counted)
+    return stopped
 
 
 def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, database):
