@@ -500,3 +500,24 @@ SELECT id, finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY create
 SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step = ANY(CAST(:steps AS TEXT[])) AND finished_at IS NOT NULL;
+
+-- name: children_to_stop
+-- Differs from SQLite: the children of each run are looked up by themselves. A planner that knows little of the table would join it
+-- with all that is below, and read it as a whole for each.
+WITH RECURSIVE below (id, status) AS (
+    SELECT id, status
+      FROM holdfast.run
+     WHERE parent_id = :run_id AND on_parent_end = 'cancel' AND finished_at IS NULL
+     UNION ALL
+    SELECT child.id, child.status
+      FROM below
+     CROSS JOIN LATERAL (SELECT run.id, run.status
+                           FROM holdfast.run AS run
+                          WHERE run.parent_id = below.id AND run.parent_id IS NOT NULL AND run.on_parent_end = 'cancel'
+                            AND run.finished_at IS NULL
+                         OFFSET 0) AS child
+)
+SELECT id
+  FROM below
+ WHERE status <> 'cancelling'
+ LIMIT :limit;
