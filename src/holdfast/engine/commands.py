@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,14 @@ from holdfast.store.contract import ExtendGraph
 def handle(held: Held, command: p.Command) -> Event | None:
     """Do what *command* says; return its outcome if it has one already."""
     return HANDLERS[type(command)](held, command)
+
+
+def begins_one_step(held: Held, commands: Sequence[p.Command]) -> bool:
+    """Handle *commands* and return True, if they are one step: most turns want no more, and a step has no outcome at once."""
+    if len(commands) != 1 or type(commands[0]) is not p.RunStep:
+        return False
+    _run_step(held, commands[0])
+    return True
 
 
 def _run_step(held: Held, command: p.RunStep) -> None:

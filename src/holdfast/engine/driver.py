@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 
 from holdfast.core import tokens
-from holdfast.core.program import Command, CreateWait, Definition, Finish, RunStep
+from holdfast.core.program import Command, CreateWait, Definition, Finish
 from holdfast.core.records import OUTCOMES, Event, Kind, Run, Signal
 from holdfast.core.schedules.record import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams import Reason
 from holdfast.engine import gates, past, writing
 from holdfast.engine.attempts import attempt, begin_remotely, body_of
-from holdfast.engine.commands import handle
+from holdfast.engine.commands import begins_one_step, handle
 from holdfast.engine.failure import as_data
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
@@ -70,7 +70,6 @@ class Driver(Writing):
         """Whether what is wanted now follows from a signal alone."""
         self.finished = False
         self._cancelling = run.status is Status.CANCELLING
-        self._waits_since = 0
 
     # The life of a held run
 
@@ -156,10 +155,7 @@ class Driver(Writing):
         """Do what the program wants, and tell it what has happened meanwhile, until it rests; then commit and launch."""
         assert self._program is not None
         while True:
-            while commands:
-                if len(commands) == 1 and type(commands[0]) is RunStep:
-                    handle(self, commands[0])  # most turns want one step and nothing else, and hear nothing at once
-                    break
+            while commands and not begins_one_step(self, commands):
                 commands = await self._handle(commands)
             if self._over:
                 return  # a part of what the program wanted was refused, and the run has failed
@@ -362,11 +358,6 @@ class Driver(Writing):
                 self.host.adopt(child, answer.now)
         for run, at in answer.born:
             self.host.adopt(self.host.vault.new_run_opened(run), at)
-
-    def _should_let_go(self) -> bool:
-        if self.host.stopping:
-            return self._only_waits()
-        return self.waiting and self.now() >= self._waits_since + self.host.linger
 
     async def _let_go(self) -> None:
         """Park for good, or hand the run back: it costs rows and nothing else from here on."""

@@ -32,6 +32,12 @@ class Writing(Happening):
         super().__init__(run, host)
         self._in_graph = MARK in run.id
         self._seq = 0
+        self._waits_since = 0
+
+    def _should_let_go(self) -> bool:
+        if self.host.stopping:
+            return self._only_waits()
+        return self.waiting and self.now() >= self._waits_since + self.host.linger
 
     async def _persist(self, op: Transition) -> Any:
         """Try again for as long as the store is in trouble: nothing is lost by waiting, and only the very same write, sent
