@@ -15,8 +15,8 @@ from holdfast.cli.values import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAG
 from holdfast.connect.engine import Engine
 from holdfast.core import duration
 from holdfast.core.schedules import rules
+from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.core.schedules.record import MISFIRES, OVERLAPS, Schedule, Tick
-from holdfast.engine.scheduling import MOST_TICKS
 
 EPILOG = """\b
 Examples:

@@ -276,7 +276,7 @@ def wait_of(flow: Flow) -> FlowWait | None:
         return None
     try:
         found: FlowWait = msgspec.json.decode(flow.wait, type=FlowWait)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found
 

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.core import duration
 from holdfast.core.options import checked_many, checked_tags, priority_of
 from holdfast.core.schedules import plan, rules
+from holdfast.core.schedules.plan import MOST_TICKS
 from holdfast.core.schedules.record import CALL, CODE, GONE, MISFIRES, OVERLAPS, Schedule, Tick
 from holdfast.core.texts import is_one_of
 from holdfast.core.why.serving import offer_of
@@ -19,9 +20,6 @@ from holdfast.engine.client import Client, Moment, Request, moment
 from holdfast.engine.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
 from holdfast.store import contract as c
-
-MOST_TICKS = 1000
-"""How many ticks are made up for at once, at most."""
 
 LONGEST_NAME = 100
 LOOKED_AT = 10

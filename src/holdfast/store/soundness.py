@@ -15,21 +15,29 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
+from holdfast.core.budgets import ON_BREACH
 from holdfast.core.flows import FlowStatus, FlowWait, StepStatus
+from holdfast.core.gates.records import ACTS, Detail, Terms
 from holdfast.core.gates.records import STATUSES as GATE_STATUSES
-from holdfast.core.gates.records import Detail, Terms
 from holdfast.core.graphs.records import GraphStatus, GroupState, MemberState, Rest, Spec
 from holdfast.core.leases import TaskPolicy
+from holdfast.core.schedules import rules, zones
 from holdfast.core.schedules.record import MISFIRES, OVERLAPS
 from holdfast.core.sealed import is_sealed, split
 from holdfast.core.status import Status
 from holdfast.core.streams import FrameKind, Mode
-from holdfast.core.subscriptions import Which
-from holdfast.errors import BadData, RowDamaged
+from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, Which
+from holdfast.errors import BadData, BadSchedule, RowDamaged
 from holdfast.store import queries
+from holdfast.store.tables import FORGETTABLE
 
 LARGEST = 2**62
 """No number is larger: arithmetic in the database must not overflow."""
+
+MISSING = "the value is missing"
+
+LONGEST_KEY = 300
+"""How many characters of a key an error shows."""
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "INTEGER": (int,),
@@ -43,6 +51,24 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 }
 _NAMES = {int: "a whole number", str: "text", bytes: "bytes", memoryview: "bytes", float: "a number with a fraction"}
 _TIMES = frozenset({"at", "until", "deadline", "anchor", "latest", "attempt_until"})
+_COUNTS = frozenset(
+    {
+        "amount", "attempt", "attempts", "catch_up", "crashes", "events", "frames", "generation", "grace", "jitter", "last_seq",
+        "live", "members", "missing", "parts", "queue_limit", "revision", "seen_revision", "size", "stored", "streams", "written",
+    }
+)  # fmt: skip
+"""The columns that count something, or measure it: they hold no number below 0."""
+
+_RULES = frozenset({"older_than", "keep_last", "max_bytes"})
+"""The columns of a retention rule that say what is deleted."""
+
+WRITTEN_AT: Mapping[str, tuple[str, ...]] = {"event": ("at",), "run": ("created_at",), "session": ("beat_at",)}
+"""The instants that the clock of a store begins after: they lie in the past when they are written."""
+
+CENTURY = 100 * 365 * 86_400_000_000
+"""How far ahead of the clock an instant of the past can lie, in microseconds: the clock of a machine without a battery begins in
+1970, and is still behind what the machine has written before."""
+
 _SECRET = frozenset({"secret"})
 
 WORDS: Mapping[tuple[str, str], frozenset[str]] = {
@@ -56,6 +82,12 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("gate", "status"): frozenset(GATE_STATUSES),
     ("schedule", "overlap"): frozenset(OVERLAPS),
     ("schedule", "misfire"): frozenset(MISFIRES),
+    ("event", "kind"): KINDS | {"numbered"},  # a trigger keeps the last number with it
+    ("budget", "on_breach"): frozenset(ON_BREACH),
+    ("subscription", "kind"): frozenset({CURSOR, WEBHOOK}),
+    ("gate_entry", "kind"): ACTS,
+    ("tick", "kind"): frozenset({"tick", "trigger", "backfill"}),
+    ("retention", "what"): frozenset({"runs", *FORGETTABLE}),
     ("frame", "kind"): frozenset(FrameKind),
     ("frame", "mode"): frozenset(Mode),
 }
@@ -98,6 +130,9 @@ class Column(msgspec.Struct, frozen=True):
     types: frozenset[type]
     is_time: bool
     words: frozenset[str] | None = None
+    required: bool = False
+    """Whether it is declared NOT NULL, or is the key. The answer of a query may hold NULL all the same, as of a join; a row may
+    not."""
 
     def wrong(self, value: object) -> str | None:
         """Say what is wrong with *value*; None when it may be there."""
@@ -113,10 +148,17 @@ class Column(msgspec.Struct, frozen=True):
         return None
 
     @property
+    def is_judged_each_time(self) -> bool:
+        """Whether every number is judged, and not only its type: rows are deleted by a rule, and none may be by a damaged one."""
+        return self.is_time or self.name in _RULES
+
+    @property
     def span(self) -> tuple[int, int]:
         """The least and the largest number that it may hold."""
-        if self.is_time:
+        if self.is_judged_each_time:
             return 0, duration.LAST_INSTANT
+        if self.name in _COUNTS:
+            return 0, LARGEST
         return (-1000, 1000) if self.name == "priority" else (-LARGEST, LARGEST)
 
 
@@ -130,7 +172,7 @@ class Table(msgspec.Struct, frozen=True):
 
 _TABLE = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?holdfast[._](\w+) \((.*?)\n\)", re.DOTALL)
 _COLUMN = re.compile(rf"^\s*(\w+) ({'|'.join(_TYPES)})\b(.*)$", re.MULTILINE)
-_ADDED = re.compile(rf"ALTER TABLE holdfast\.(\w+) ADD COLUMN (\w+) ({'|'.join(_TYPES)})\b")
+_ADDED = re.compile(rf"ALTER TABLE holdfast\.(\w+) ADD COLUMN (\w+) ({'|'.join(_TYPES)})\b([^;]*)")
 _KEY = re.compile(r"^\s*PRIMARY KEY \(([\w, ]+)\)", re.MULTILINE)
 _NAMED = re.compile(r"\bholdfast[._](\w+)")
 
@@ -144,18 +186,19 @@ def schema(dialect: str = "sqlite") -> dict[str, Table]:
         bare = re.sub(r"--[^\n]*", "", text)
         for name, body in _TABLE.findall(bare):
             declared = _COLUMN.findall(body)
-            found[name] = {column: _column(name, column, kind) for column, kind, _ in declared}
+            found[name] = {column: _column(name, column, kind, rest) for column, kind, rest in declared}
             several = _KEY.search(body)
             inline = tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
             keys[name] = tuple(several[1].split(", ")) if several else inline
-        for name, column, kind in _ADDED.findall(bare):
-            found[name][column] = _column(name, column, kind)
+        for name, column, kind, rest in _ADDED.findall(bare):
+            found[name][column] = _column(name, column, kind, rest)
     return {name: Table(name, columns, keys[name]) for name, columns in found.items()}
 
 
-def _column(table: str, name: str, kind: str) -> Column:
+def _column(table: str, name: str, kind: str, rest: str) -> Column:
     is_time = _TYPES[kind] == (int,) and (name in _TIMES or name.endswith("_at"))
-    return Column(name, frozenset(_TYPES[kind]), is_time, WORDS.get((table, name)))
+    required = "NOT NULL" in rest or "PRIMARY KEY" in rest
+    return Column(name, frozenset(_TYPES[kind]), is_time, WORDS.get((table, name)), required)
 
 
 class Shape:
@@ -173,7 +216,7 @@ class Shape:
         """The columns of the table that hold JSON of ours, each with the type that it must have."""
         self._columns = [_merged(name, [table.columns[name] for table in tables if name in table.columns]) for name in names]
         self._words = tuple(place for place, one in enumerate(self._columns) if one is not None and one.words is not None)
-        self._times = tuple(place for place, one in enumerate(self._columns) if one is not None and one.is_time)
+        self._times = tuple(place for place, one in enumerate(self._columns) if one is not None and one.is_judged_each_time)
         self._known: set[tuple[object, ...]] = set()
 
     def is_sound(self, cells: Sequence[Any]) -> bool:
@@ -241,7 +284,10 @@ def damaged(table: str, place: dict[str, Any], column: str, why: str) -> RowDama
 
 
 def _plain(value: object) -> str:
-    return value if isinstance(value, str) else _shown("", value)
+    """Show a part of a key as it is, so that it can be searched for; one that is no name but megabytes of text is cut."""
+    if not isinstance(value, str):
+        return _shown("", value)
+    return value if len(value) <= LONGEST_KEY else f"{value[:LONGEST_KEY]}..."
 
 
 def _shown(name: str, value: object) -> str:
@@ -306,18 +352,53 @@ def described(damage: RowDamaged) -> str:
 def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
     """Yield what is wrong with a whole row of a table, but for the values of users in it."""
     found = [(name, why) for name, value in row.items() if (why := table.columns[name].wrong(value)) is not None]
+    found += [(name, MISSING) for name in _missing(table, row)]
     found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
+    found += [one for one in _unknown_zones(row) if one[0] not in dict(found)]
     for column, why in found:
         yield damaged(table.name, place_of(table, row), column, why)
+
+
+def _missing(table: Table, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns of a row that hold NULL although they must not."""
+    return (name for name, value in row.items() if value is None and name in table.columns and table.columns[name].required)
+
+
+def whole(table_name: str, rows: list[Any]) -> list[Any]:
+    """Return rows of a table. Raises RowDamaged when a value is missing: a file that is damaged can hold NULL where its own
+    schema forbids it."""
+    table = schema()[table_name]
+    for row in rows:
+        cells = as_dict(row)
+        for name in _missing(table, cells):
+            raise damaged(table.name, place_of(table, cells), name, MISSING)
+    return rows
+
+
+def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the column of a row that names a time zone which is not known here."""
+    try:
+        zones.zone_of(row.get("zone", "UTC"))
+    except BadSchedule as error:
+        yield "zone", str(error.facts["why"])
 
 
 _KEPT_ELSEWHERE = frozenset({("run", "input"), ("graph_member", "input")})
 """Where an empty value says that it is kept in another table."""
 
 
-def instants(values: Iterable[object]) -> Iterator[int]:
-    """Yield those of some values that are instants."""
-    return (value for value in values if isinstance(value, int) and 0 <= value <= duration.LAST_INSTANT)
+def newest(values: Iterable[object], now: int) -> int:
+    """Return the latest instant among values that were written in the past, or 0. One that lies a century ahead is damaged: a
+    clock that followed it would make every timer of the database due."""
+    return max((value for value in values if isinstance(value, int) and 0 <= value <= now + CENTURY), default=0)
+
+
+def from_the_future(table: str, row: Mapping[str, Any], now: int) -> Iterator[RowDamaged]:
+    """Yield what is wrong with the instants of a row that say when it was written."""
+    for name in WRITTEN_AT.get(table, ()):
+        value = row[name]
+        if isinstance(value, int) and now + CENTURY < value <= duration.LAST_INSTANT:
+            yield damaged(table, place_of(schema()[table], row), name, f"{value} lies more than a century ahead")
 
 
 def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
@@ -338,14 +419,15 @@ def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
 def unsound_json(sql: str, row: Any, values: Any) -> RowDamaged | None:
     """Return the error for a row whose JSON cannot be read; None when it can."""
     shape = shape_of(sql, row)
+    table = shape.table
+    if table is None:
+        return None
     for name, kind in shape.json:
         value = row[name]
         if value is None:
             continue
-        why = unreadable_json(value, kind)
+        why = unreadable_json(table.name, name, value, kind)
         if why is not None:
-            table = shape.table
-            assert table is not None  # or it would have no such columns
             read_with = values if isinstance(values, dict) else {}
             return damaged(table.name, place_of(table, {**read_with, **as_dict(row)}), name, why)
     return None
@@ -366,19 +448,21 @@ UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, Overf
 
 
 def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a row whose JSON cannot be read, each with the reason."""
+    """Yield the columns of a row whose JSON cannot be read or followed, each with the reason."""
     for name, kind in JSON.get(table, {}).items():
-        why = unreadable_json(row.get(name), kind)
+        why = unreadable_json(table, name, row.get(name), kind)
         if why is not None:
             yield name, why
 
 
-def unreadable_json(value: object, kind: Any) -> str | None:
-    """Return why a value of a column that holds JSON cannot be read; None if it can, or is sealed."""
+def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | None:
+    """Return why a value of a column that holds JSON cannot be read or followed; None if it can, or is sealed."""
     if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
         return None
     try:
         msgspec.json.decode(value, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"it cannot be read: {error}"
+    if (table, name) == ("schedule", "rule") and isinstance(value, str):
+        return rules.fault(value)
     return None

@@ -32,6 +32,10 @@ class Act:
     WITHDRAWN = "withdrawn"
 
 
+ACTS = frozenset(act for name, act in vars(Act).items() if not name.startswith("_"))
+"""The kinds of what can be done to a gate, as a set."""
+
+
 class Option(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that may be chosen. ``means`` is "approve", "reject" or nothing."""
 

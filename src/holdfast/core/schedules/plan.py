@@ -7,6 +7,13 @@ import msgspec
 from holdfast.core.schedules.record import Schedule, delay_of
 from holdfast.core.schedules.rules import Rule, read
 
+MOST_TICKS = 1000
+"""How many ticks a schedule can catch up with, and how many can wait."""
+
+MOST_LATE = 1000
+"""How many ticks that are late on purpose are looked at. A jitter is no longer than the time between two ticks, so that one or
+two are late at any time, unless its row is damaged."""
+
 
 class Due(msgspec.Struct):
     """The ticks for which a run is wanted, in order, and the first and last of those that came and are given up."""
@@ -41,14 +48,16 @@ def _last_due(schedule: Schedule, first: int, now: int) -> int:
     """Return the last tick whose time has come, with what it is late on purpose."""
     rule = rule_of(schedule)
     last = rule.upto(now)
-    while last is not None and last > first and last + delay_of(schedule, last) > now:
+    for _ in range(MOST_LATE):
+        if last is None or last <= first or last + delay_of(schedule, last) <= now:
+            return first if last is None else max(last, first)
         last = rule.upto(last - 1)
-    return first if last is None else max(last, first)
+    return first
 
 
 def _newest(schedule: Schedule, first: int, last: int) -> list[int]:
     rule, found = rule_of(schedule), [last]
-    while len(found) < schedule.catch_up and found[-1] > first:
+    while len(found) < min(schedule.catch_up, MOST_TICKS) and found[-1] > first:
         before = rule.upto(found[-1] - 1)
         if before is None or before < first:
             break

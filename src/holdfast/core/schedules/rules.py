@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Protocol
 
 import msgspec
@@ -65,6 +66,37 @@ def read(text: str, zone: str, anchor: int) -> Rule:
     if kind == "dates":
         return _Listed(value)
     return _repetition(value, zone, anchor)
+
+
+@lru_cache(maxsize=1024)
+def fault(text: str) -> str | None:
+    """Return why no schedule can follow a stored rule, or None. Whether the zone is known depends on the machine, and is not
+    asked here.
+
+    A rule that `written` returned has no fault. A damaged one must not be followed: the ticks of an interval of 0 never come to
+    an end."""
+    try:
+        stored = msgspec.json.decode(text, type=dict[str, Any])
+        kind, value = next(iter(stored.items()), ("", None))
+        if len(stored) != 1 or kind not in KINDS:
+            return f"the rule must be one of {', '.join(KINDS)}"
+        if kind == "interval":
+            is_long_enough = type(value) is int and SECOND <= value <= duration.LAST_INSTANT
+            return None if is_long_enough else "the interval must be a number of microseconds, a second or longer"
+        if kind == "dates":
+            return _fault_of_dates(value)
+        _READ[kind](value, "UTC")
+    except (BadSchedule, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _fault_of_dates(dates: Any) -> str | None:
+    if not isinstance(dates, list) or not all(type(date) is int for date in dates):
+        return "the dates must be a list of microseconds since 1970"
+    if not dates or any(later <= earlier for earlier, later in pairwise(dates)):
+        return "the dates must be in order, and there must be at least one"
+    return None
 
 
 def shown(text: str) -> str:

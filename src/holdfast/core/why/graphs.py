@@ -32,7 +32,11 @@ def explain_member(
 def _waiting(
     graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]
 ) -> list[Blocker]:  # fmt: skip
-    return [_missing(group, upstreams.get(group.number, ())) for group in groups if group.state is not GroupState.SATISFIED]
+    missing = [_missing(group, upstreams.get(group.number, ())) for group in groups if group.state is not GroupState.SATISFIED]
+    return missing or [Blocker(kind="damage", text=_NOTHING, remedy="holdfast db check")]
+
+
+_NOTHING = "it waits for nothing, and is not started: rows of its graph are missing, or a worker is about to start it"
 
 
 def _missing(group: Group, upstreams: Sequence[Member]) -> Blocker:

@@ -33,7 +33,7 @@ from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
 from holdfast.store.postgres.trouble import UNSENDABLE, Again, Ended, Lost, in_our_words
 from holdfast.store.postgres.writing import Attempt, Unsettled
-from holdfast.store.soundness import instants
+from holdfast.store.soundness import newest
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -113,8 +113,9 @@ class PostgresStore(PostgresReader):
         if isinstance(self.clock, DatabaseClock):
             self.clock.measure(self._writer, times=3)
         delete_old(self._writer, self.now())
-        newest = self._writer.rows(SQL["newest"])[0]
-        self.clock.not_before(max(instants(newest[name] for name in ("event_at", "run_at", "beat_at")), default=0))
+        latest = self._writer.rows(SQL["newest"])[0]
+        written = [latest[name] for name in ("event_at", "run_at", "beat_at")]
+        self.clock.not_before(newest(written, self.now()))
 
     # Writing
 

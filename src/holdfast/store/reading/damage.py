@@ -20,6 +20,7 @@ from holdfast.store.soundness import (
     as_dict,
     damaged,
     described,
+    from_the_future,
     place_of,
     schema,
     wrong_json,
@@ -42,7 +43,7 @@ class DamageReader(Asking):
     """What can be asked about damaged rows."""
 
     _dialect: str
-    _garbled: type[Exception]
+    _garbled: type[Exception] | tuple[type[Exception], ...]
     """What the driver raises when the database cannot compute with a value."""
 
     def _apply_around_damage(self, op: c.Transition, error: Exception) -> Any:
@@ -106,11 +107,14 @@ class DamageReader(Asking):
     def damaged_rows(self, progress: c.Checked | None = None) -> Iterator[RowDamaged]:
         """Yield the damaged rows of all tables, each of which is read as a whole, in portions."""
         tables = self._tables()
+        if not self._rows("setting", name="installation"):
+            yield damaged("setting", {"name": "installation"}, "name", "the row is missing")
         for number, table in enumerate(tables):
             if progress is not None:
                 progress(number, len(tables))
             for row in self._portions(table, tuple(table.columns)):
                 yield from wrongs(table, row)
+                yield from from_the_future(table.name, row, self.now())
 
     def damaged_values(self) -> list[str]:
         """Say of each value of a user, where it is not sealed, that is no JSON, where it is."""
@@ -176,8 +180,10 @@ def _tests(column: Column, dialect: str) -> Iterator[str]:
     name = column.name
     kinds = {"int": "integer", "str": "text", "bytes": "blob", "float": "real"}
     if dialect == "sqlite":
-        allowed = ", ".join(f"'{kinds[one.__name__]}'" for one in sorted(column.types, key=str) if one.__name__ in kinds)
-        yield f"typeof({name}) NOT IN ({allowed}, 'null')"
+        allowed = [kinds[one.__name__] for one in sorted(column.types, key=str) if one.__name__ in kinds]
+        if not column.required:
+            allowed.append("null")
+        yield f"typeof({name}) NOT IN ({', '.join(map(repr, allowed))})"
     if int in column.types and float not in column.types:
         least, most = column.span
         yield f"{name} NOT BETWEEN {least} AND {most}"

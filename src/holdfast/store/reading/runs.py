@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -13,13 +13,13 @@ from holdfast.errors import BadData, RowDamaged
 from holdfast.store import contract as c
 from holdfast.store import queries, reports
 from holdfast.store.reading.damage import DamageReader
-from holdfast.store.soundness import described, sifted
+from holdfast.store.soundness import described, sifted, whole
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.transaction import damaged_session, lane_from, lanes_from, session_from
 
 ALL = 2**62
-_BELOW = ("whole_tags", "whole_events", "whole_signals", "whole_fanouts")
+_BELOW = {"whole_tags": "tag", "whole_events": "event", "whole_signals": "signal", "whole_fanouts": "fanout"}
 
 
 class RunReader(DamageReader):
@@ -139,12 +139,12 @@ class RunReader(DamageReader):
         return {row["status"]: row["runs"] for row in self._rows("counts")}
 
     def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
-        last = _last_within(self._rows("weights", after=after, limit=limit), size)
+        last = _last_within(whole("run", self._rows("weights", after=after, limit=limit)), size)
         if last is None:
             return []
         span = {"after": after, "last": last}
-        found = {row["id"]: _dossier(row) for row in self._rows("whole_runs", **span)}
-        below = {query: [row for row in self._rows(query, **span) if row["run_id"] in found] for query in _BELOW}
+        found = {row["id"]: _dossier(row) for row in whole("run", self._rows("whole_runs", **span))}
+        below = {query: whole(table, self._below(query, found, **span)) for query, table in _BELOW.items()}
         for row in below["whole_tags"]:
             found[row["run_id"]].tags[row["name"]] = row["value"]
         for row in below["whole_events"]:
@@ -157,17 +157,20 @@ class RunReader(DamageReader):
         for row in below["whole_fanouts"]:
             found[row["run_id"]].fanouts.append(Fanout(row["step"], row["remaining"], bool(row["eager"])))
         for table in BELOW_RUNS:
-            for row in self._rows(f"whole_{table.name}", **span):
-                if row["run_id"] in found:
-                    found[row["run_id"]].below.setdefault(table.name, []).append(_cells(table, row))
+            for row in whole(table.name, self._below(f"whole_{table.name}", found, **span)):
+                found[row["run_id"]].below.setdefault(table.name, []).append(_cells(table, row))
         return list(found.values())
 
+    def _below(self, query: str, found: Collection[str], **values: object) -> list[Any]:
+        """Return the rows that belong to the runs that were found: one that was started meanwhile is left out."""
+        return [row for row in self._rows(query, **values) if row["run_id"] in found]
+
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
-        found = {table: self._rows(f"of_run_{table.name}", run_id=run_id) for table in BELOW_RUNS}
+        found = {table: whole(table.name, self._rows(f"of_run_{table.name}", run_id=run_id)) for table in BELOW_RUNS}
         return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
 
     def standing(self) -> dict[str, list[list[Cell]]]:
-        found = {table: self._rows(f"all_{table.name}") for table in STANDING}
+        found = {table: whole(table.table, self._rows(f"all_{table.name}")) for table in STANDING}
         return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
 
     def is_half_copied(self) -> bool:
@@ -216,7 +219,7 @@ def _last_within(weights: list[Any], size: int) -> str | None:
     """Return the id of the last run that still fits in, or of the first when that alone is too big."""
     last: str | None = None
     for row in weights:
-        size -= row["bytes"]
+        size -= row["bytes"] or 0  # none: a value of this run is missing, which is named when it is read
         if last is not None and size < 0:
             break
         last = row["id"]

@@ -22,7 +22,7 @@ from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock, WallClock
 from holdfast.store.reading import route_values
 from holdfast.store.sealing import refusal
-from holdfast.store.soundness import checked, instants, sifted
+from holdfast.store.soundness import checked, newest, sifted
 from holdfast.store.sqlite import library, migrate, sealing
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Busy, Connection, Values, translate
@@ -163,11 +163,12 @@ class SqliteStore(SqliteReader):
         try:
             self._db.guard()
             self._version = self._data_version()
-            newest = self._db.rows(SQL["newest"])[0]
+            latest = self._db.rows(SQL["newest"])[0]
         except BaseException:
             self._db.close()
             raise
-        self.clock.not_before(max(instants(newest[name] for name in ("event_at", "run_at", "beat_at")), default=0))
+        written = [latest[name] for name in ("event_at", "run_at", "beat_at")]
+        self.clock.not_before(newest(written, self.now()))
 
     def apply(self, batch: Sequence[c.Transition]) -> list[Any]:
         """Apply all transitions in one transaction, and answer each."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.core import duration
 from holdfast.core.records import Event, Kind
 from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
@@ -65,6 +66,12 @@ def _flow(tx: Transaction, damage: RowDamaged) -> bool:
     return bool(tx.change("set_flow_aside", **damage.place))
 
 
+def _stage(tx: Transaction, damage: RowDamaged) -> bool:
+    """Let a stage never become due: the sweep would meet it first, every time. Its time is one that no row may hold, so that
+    `db check` names the stage until it is repaired."""
+    return bool(tx.change("set_stage_aside", never=duration.LAST_INSTANT + 1, **damage.place))
+
+
 def _task(tx: Transaction, damage: RowDamaged) -> bool:
     run_id = damage.place.get("run_id")
     return bool(tx.change("set_task_aside", run_id=run_id)) | _stick(tx, run_id, damage)
@@ -89,6 +96,7 @@ _HOW: dict[str, Callable[[Transaction, RowDamaged], bool]] = {
     "schedule": _schedule,
     "flow": _flow,
     "task": _task,
+    "graph_stage": _stage,
     **dict.fromkeys(_COUNTERS, _forget),
     "session": lambda tx, damage: False,
     "lane": lambda tx, damage: False,

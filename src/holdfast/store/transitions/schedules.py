@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from holdfast.core.records import NewRun
-from holdfast.core.schedules import plan
+from holdfast.core.schedules import plan, rules
 from holdfast.core.schedules.record import CALL, CODE, GONE, Schedule, Tick, key_of
 from holdfast.errors import BadSchedule, RunExists, RunFinished, RunNotFound, ScheduleBusy, ScheduleNotFound
 from holdfast.store import contract as c
+from holdfast.store.soundness import damaged
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import request_cancel
 from holdfast.store.transitions.transaction import Row, Transaction
+
+log = logging.getLogger("holdfast")
 
 _WAITS = ("queue", "cancel")
 """The overlaps with which a tick waits for the end of a run."""
@@ -25,8 +30,11 @@ _KEPT = ("paused", "anchor", "next_at", "last_at", "queued", "started", "skipped
 
 
 def schedule_from(row: Row) -> Schedule:
-    """Return the schedule that a row holds."""
+    """Return the schedule that a row holds. Raises RowDamaged when no schedule can follow its rule."""
     values = dict(row)
+    fault = rules.fault(values["rule"])
+    if fault is not None:
+        raise damaged("schedule", {"namespace": values["namespace"], "name": values["name"]}, "rule", fault)
     values["capabilities"] = tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
     values["tags"] = msgspec.json.decode(values["tags"], type=dict[str, str])
     values["queued"] = msgspec.json.decode(values["queued"] or "[]", type=list[int])
@@ -135,10 +143,21 @@ def fire_schedules(tx: Transaction, op: c.FireSchedules) -> list[str]:
     started: list[str] = []
     for row in tx.rows("due_schedules", now=tx.now, limit=op.limit):
         schedule = schedule_from(row)
+        try:
+            plan.rule_of(schedule)
+        except BadSchedule as error:  # this machine does not know its zone: the others tick all the same
+            _report(schedule.namespace, schedule.name, str(error))
+            continue
         started += _fire(tx, schedule, op)
         schedule.wake_at = plan.wake_at(schedule)
         _save(tx, schedule)
     return started
+
+
+@cache
+def _report(namespace: str, name: str, why: str) -> None:
+    """Log, once, that a schedule does not tick here."""
+    log.warning("schedule %s of namespace %s does not tick: %s", name, namespace, why)
 
 
 def _fire(tx: Transaction, schedule: Schedule, op: c.FireSchedules) -> list[str]:

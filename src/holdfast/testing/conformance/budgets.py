@@ -17,6 +17,7 @@ from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock,
 _ASIDE = "INSERT INTO holdfast.reservation (run_id, key, budget, dimension, amount, lasting, at) VALUES"
 
 BROKEN = {
+    "a_budget_has_a_limit": "DELETE FROM holdfast.allowance WHERE budget = 'tree:waiting'",
     "nobody_has_spent_or_set_aside_less_than_nothing": (
         "INSERT INTO holdfast.allowance (budget, dimension, run_id, used) VALUES ('run:held', 'tokens', 'held', -1)"
     ),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import msgspec
 import pytest
 
-from holdfast.core.records import Kind, Lane
+from holdfast.core.records import Event, Kind, Lane
 from holdfast.core.schedules.record import Schedule
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import ROUTE, SECOND, Bench, HandClock
+from holdfast.testing.conformance.bench import MORNING, ROUTE, SECOND, Bench, HandClock, OpenStore
 
 _LARGEST = 2**63 - 1
+_YEAR_9000 = 221_845_392_000_000_000
 
 
 def damage(table: str, **place: object) -> RowDamaged:
@@ -162,3 +165,84 @@ class Damaged(Bench):
 
         assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
         assert [one.name for one in bare_store.schedules()] == ["good"]
+
+    @pytest.mark.parametrize(
+        "rule",
+        ['{"interval":0}', '{"interval":-5}', '{"interval":1}', '{"interval":true}', '{"cron":"99 99 * * *"}', '{"cron":7}', "{}",
+         '{"dates":[]}', '{"dates":[2,1]}', '{"dates":["x"]}', '{"repeat":"R/P0D"}', '{"cron":"* * * * *","interval":9000000}'],
+    )  # fmt: skip
+    def test_a_rule_that_no_schedule_can_follow_pauses_its_own_schedule_alone(
+        self, bare_store: c.Store, clock: HandClock, rule: str
+    ) -> None:
+        for name in ("bad", "good"):
+            self.do(bare_store, c.SetSchedule(schedule(name)))
+        self.execute(bare_store, f"UPDATE holdfast.schedule SET rule = '{rule}' WHERE name = 'bad'")
+        clock.move(3601 * SECOND)
+
+        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+
+        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
+        assert [one.name for one in bare_store.schedules()] == ["good"]
+        assert any(f"in schedule: {ROUTE.namespace} bad, column rule:" in line for line in bare_store.check())
+
+    def test_a_schedule_in_a_zone_that_is_not_known_here_holds_no_other_up(self, bare_store: c.Store, clock: HandClock) -> None:
+        for name in ("bad", "good"):
+            self.do(bare_store, c.SetSchedule(schedule(name)))
+        self.execute(
+            bare_store, """UPDATE holdfast.schedule SET zone = 'Mars/Base', rule = '{"cron":"0 * * * *"}' WHERE name = 'bad'"""
+        )
+        clock.move(3601 * SECOND)
+
+        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+
+        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
+        assert any(f"in schedule: {ROUTE.namespace} bad, column zone:" in line for line in bare_store.check())
+
+    def test_an_absurd_jitter_or_number_of_ticks_takes_no_time(self, bare_store: c.Store, clock: HandClock) -> None:
+        self.do(bare_store, c.SetSchedule(schedule("bad")))
+        self.execute(
+            bare_store,
+            """UPDATE holdfast.schedule SET rule = '{"interval":1000000}', anchor = 0, next_at = 0, wake_at = 0, misfire = 'all',
+                      jitter = 4000000000000000000, catch_up = 4000000000000000000, overlap = 'skip'""",
+        )
+
+        started = self.do(bare_store, c.FireSchedules(lambda: "tick"))
+
+        assert len(started) <= 1
+
+    def test_a_damaged_stage_keeps_no_other_from_being_swept(self, bare_store: c.Store) -> None:
+        self.execute(
+            bare_store,
+            "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('bad', 0, -1, 0), ('good', 0, 1, 0)",
+        )
+
+        while self.do(bare_store, c.SweepStages()):
+            pass
+
+        broken = bare_store.check()
+        assert any("in graph_stage: bad, column due_at:" in line for line in broken)
+        assert not any("good" in line for line in broken)
+
+    def test_an_event_of_a_kind_that_does_not_exist_is_named(self, bare_store: c.Store) -> None:
+        run = self.hold(bare_store)
+        self.advance(bare_store, run, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)])
+        self.execute(bare_store, "UPDATE holdfast.event SET kind = 'step_forgotten' WHERE run_id = 'r1'")
+
+        with pytest.raises(RowDamaged) as raised:
+            bare_store.history("r1")
+
+        assert (raised.value.facts["table"], raised.value.facts["column"]) == ("event", "kind")
+        assert any("in event:" in line and "column kind:" in line for line in bare_store.check())
+
+    @pytest.mark.parametrize(("table", "column"), [("run", "created_at"), ("event", "at"), ("session", "beat_at")])
+    def test_an_instant_of_another_century_does_not_move_the_clock(
+        self, bare_store: c.Store, open_store: OpenStore, table: str, column: str
+    ) -> None:
+        self.stuck(bare_store)
+        self.open(bare_store)
+        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {_YEAR_9000}")
+        clock = HandClock()
+
+        with closing(open_store(clock)) as other:
+            assert other.now() < MORNING + 1000 * SECOND
+            assert any(f"in {table}:" in line and f"column {column}:" in line for line in other.check())

@@ -311,5 +311,9 @@ BROKEN |= {
     "a_group_has_as_many_edges_as_it_says": _group(need=2),
     "a_group_counts_how_its_members_ended": _group(done=1),
     "whoever_waits_can_still_be_started": _group(need=1, done=1),
+    "no_member_waits_for_itself": "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'g::x', 0)",
+    "news_tell_of_an_end_or_of_work_that_goes_on": (
+        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('g', 'g::x', 'x', 1)"
+    ),
     "an_edge_stays_in_its_graph": "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'h::y', 0)",
 }

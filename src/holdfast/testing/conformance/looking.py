@@ -189,6 +189,18 @@ BROKEN = {
     "a_fanout_counts_its_open_children": (
         "INSERT INTO holdfast.fanout (run_id, step, remaining, eager) VALUES ('held', 'map', 1, 0)"
     ),
+    "a_pending_run_waits_for_nothing_but_its_time": "UPDATE holdfast.run SET waits = '[]' WHERE id = 'pending'",
+    "what_is_told_of_a_flow_belongs_to_it": (
+        "INSERT INTO holdfast.flow_event (flow_id, seq, kind, payload, at) VALUES ('none', 1, 'created', '{}', 1)"
+    ),
+    "no_run_is_above_itself": "UPDATE holdfast.run SET parent_id = id, root_id = id WHERE id = 'pending'",
+    "a_child_has_the_root_of_its_parent": "UPDATE holdfast.run SET parent_id = 'held', root_id = 'x' WHERE id = 'pending'",
+    "no_two_children_have_the_same_place": (
+        "UPDATE holdfast.run SET parent_id = 'held', parent_step = 'map', parent_index = 0 WHERE id IN ('pending', 'waiting')"
+    ),
+    "a_parent_counts_the_children_that_it_waits_for": (
+        "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2, 'map_started', 'map', 1, 1)"
+    ),
     "what_began_of_late_is_numbered_one_after_another": (
         "INSERT INTO holdfast.admission (lane, share, at, number, count) VALUES ('x', '', 1, 1, 1), ('x', '', 2, 3, 1)"
     ),
@@ -198,6 +210,9 @@ BROKEN = {
     "a_decided_gate_has_a_choice": GATE.format("'held'", "'approved'", "1", "NULL"),
     "an_open_gate_is_in_an_inbox_and_a_closed_one_is_not": GATE.format("'held'", "'open'", "NULL", "NULL"),
     "a_run_opens_a_gate_in_its_history": GATE.format("'held'", "'expired'", "1", "NULL"),
+    "a_place_in_an_inbox_belongs_to_a_gate": (
+        "INSERT INTO holdfast.gate_seat (kind, name, gate_id, run_id) VALUES ('person', 'ann', 'none', 'held')"
+    ),
     "what_was_done_to_a_gate_belongs_to_it": f"{ENTRY} ('none', 1, 'held', 'expired', NULL, 1, '{{}}')",
     "a_person_decides_a_gate_once": (
         f"{ENTRY} ('g', 1, 'held', 'decided', 'ann', 1, '{{}}'), ('g', 2, 'held', 'decided', 'ann', 1, '{{}}')"
@@ -221,6 +236,12 @@ BROKEN = {
     "only_what_a_run_waits_for_needs_a_person": "UPDATE holdfast.wait SET escalated_at = 1",
     "a_signal_to_a_wait_belongs_to_the_run_of_that_wait": (
         "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting', 'paid', '1', 1, 'w1')"
+    ),
+    "a_signal_to_a_wait_has_that_wait": (
+        "INSERT INTO holdfast.signal (run_id, name, payload, at, wait_id) VALUES ('waiting', 'paid', '1', 1, 'none')"
+    ),
+    "a_wait_that_a_run_has_opened_is_there": (
+        "INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, at) VALUES ('held', 2, 'wait_opened', 'none', 1, 1)"
     ),
     "no_two_signals_of_a_run_have_the_same_number": (
         "INSERT INTO holdfast.signal (run_id, name, payload, at, number)"

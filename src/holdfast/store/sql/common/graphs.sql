@@ -214,6 +214,9 @@ UPDATE holdfast.graph_stage SET discarded = 1, due_at = 0 WHERE id = :id;
 -- name: delete_stage
 DELETE FROM holdfast.graph_stage WHERE id = :id;
 
+-- name: set_stage_aside
+UPDATE holdfast.graph_stage SET due_at = :never WHERE id = :id AND due_at <> :never;
+
 -- name: rests_of_stage
 -- Groups that were decided before their members became visible, and that stop their rest.
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state

@@ -35,3 +35,7 @@ SELECT budget FROM holdfast.allowance AS allowance
 
 -- name: a_run_that_is_blocked_is_held_by_nobody_and_cannot_be_claimed
 SELECT id FROM holdfast.run WHERE status = 'blocked' AND (session_id IS NOT NULL OR rank IS NOT NULL);
+
+-- name: a_budget_has_a_limit
+SELECT name FROM holdfast.budget AS budget
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.allowance AS allowance WHERE allowance.budget = budget.name);

@@ -8,3 +8,10 @@ SELECT id FROM holdfast.flow WHERE (status = 'waiting') <> (wait IS NOT NULL);
 SELECT id FROM holdfast.flow AS flow
  WHERE revision <> (SELECT COUNT(*) - 1 FROM holdfast.flow_event AS event
                      WHERE event.flow_id = flow.id AND event.kind <> 'step_observed');
+
+-- name: what_is_told_of_a_flow_belongs_to_it
+SELECT flow_id FROM holdfast.flow_event AS event
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.flow AS flow WHERE flow.id = event.flow_id)
+ UNION
+SELECT flow_id FROM holdfast.flow_step AS step
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.flow AS flow WHERE flow.id = step.flow_id);

@@ -29,3 +29,7 @@ SELECT DISTINCT gate_id FROM holdfast.gate_entry AS entry
 SELECT id FROM holdfast.gate AS gate
  WHERE NOT EXISTS (SELECT 1 FROM holdfast.event AS event
                     WHERE event.run_id = gate.run_id AND event.step = gate.step AND event.kind = 'gate_opened');
+
+-- name: a_place_in_an_inbox_belongs_to_a_gate
+SELECT DISTINCT gate_id FROM holdfast.gate_seat AS seat
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.gate AS gate WHERE gate.id = seat.gate_id AND gate.run_id = seat.run_id);

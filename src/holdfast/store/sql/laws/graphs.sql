@@ -90,3 +90,17 @@ SELECT edge.dependent FROM holdfast.graph_edge AS edge
                     WHERE one.run_id = edge.upstream AND other.run_id = edge.dependent)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_member AS member JOIN holdfast.graph_stage AS stage ON stage.id = member.graph_id
                     WHERE member.run_id = edge.dependent);
+
+-- name: no_member_waits_for_itself
+WITH RECURSIVE reached AS (
+    SELECT upstream AS run_id FROM holdfast.graph_edge AS edge
+     WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph_edge AS above WHERE above.dependent = edge.upstream)
+     UNION
+    SELECT edge.dependent FROM holdfast.graph_edge AS edge JOIN reached ON edge.upstream = reached.run_id
+)
+SELECT DISTINCT dependent FROM holdfast.graph_edge
+ WHERE upstream = dependent OR dependent NOT IN (SELECT run_id FROM reached);
+
+-- name: news_tell_of_an_end_or_of_work_that_goes_on
+SELECT run_id FROM holdfast.graph_news
+ WHERE status NOT IN ('completed', 'failed', 'cancelled', 'expired', 'skipped', 'start', 'skip', 'cancel', 'rest', 'replay');

@@ -96,3 +96,33 @@ SELECT event.run_id FROM holdfast.event AS event JOIN holdfast.run AS run ON run
    AND holdfast.steps_of(event) > (SELECT COUNT(*) FROM holdfast.event AS step
                                     WHERE step.run_id = event.run_id AND step.seq < event.seq
                                       AND step.kind IN ('step_completed', 'step_failed'));
+
+-- name: no_run_is_above_itself
+WITH RECURSIVE below AS (
+    SELECT id FROM holdfast.run
+     WHERE parent_id IS NULL AND id IN (SELECT parent_id FROM holdfast.run WHERE parent_id IS NOT NULL)
+     UNION
+    SELECT run.id FROM holdfast.run AS run JOIN below ON run.parent_id = below.id
+)
+SELECT id FROM holdfast.run AS run
+ WHERE parent_id IS NOT NULL AND id NOT IN (SELECT id FROM below)
+   AND EXISTS (SELECT 1 FROM holdfast.run AS parent WHERE parent.id = run.parent_id);
+
+-- name: a_child_has_the_root_of_its_parent
+SELECT run.id FROM holdfast.run AS run JOIN holdfast.run AS parent ON parent.id = run.parent_id
+ WHERE run.root_id <> COALESCE(parent.root_id, parent.id);
+
+-- name: no_two_children_have_the_same_place
+SELECT parent_id FROM holdfast.run
+ WHERE parent_id IS NOT NULL AND parent_index IS NOT NULL
+ GROUP BY parent_id, parent_step, parent_index HAVING COUNT(*) > 1;
+
+-- name: a_parent_counts_the_children_that_it_waits_for
+SELECT run.id FROM holdfast.run AS run JOIN holdfast.event AS event ON event.run_id = run.id
+ WHERE run.finished_at IS NULL AND event.kind = 'map_started'
+   AND NOT EXISTS (SELECT 1 FROM holdfast.fanout AS fanout WHERE fanout.run_id = run.id AND fanout.step = event.step)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.event AS later
+                    WHERE later.run_id = run.id AND (later.kind = 'run_replayed' OR (later.kind = 'map_ended' AND later.step = event.step)));
+
+-- name: a_pending_run_waits_for_nothing_but_its_time
+SELECT id FROM holdfast.run WHERE status = 'pending' AND waits IS NOT NULL;

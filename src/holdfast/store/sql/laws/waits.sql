@@ -19,3 +19,12 @@ SELECT signal.run_id FROM holdfast.signal AS signal JOIN holdfast.wait AS wait O
 
 -- name: no_two_signals_of_a_run_have_the_same_number
 SELECT run_id FROM holdfast.signal WHERE number > 0 GROUP BY run_id, number HAVING COUNT(*) > 1;
+
+-- name: a_signal_to_a_wait_has_that_wait
+SELECT DISTINCT run_id FROM holdfast.signal AS signal
+ WHERE wait_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holdfast.wait AS wait WHERE wait.id = signal.wait_id);
+
+-- name: a_wait_that_a_run_has_opened_is_there
+SELECT DISTINCT run.id FROM holdfast.run AS run JOIN holdfast.event AS event ON event.run_id = run.id
+ WHERE run.finished_at IS NULL AND event.kind IN ('wait_created', 'wait_opened')
+   AND NOT EXISTS (SELECT 1 FROM holdfast.wait AS wait WHERE wait.run_id = run.id AND wait.step = event.step);
