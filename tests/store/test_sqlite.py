@@ -20,6 +20,7 @@ from holdfast.errors import (
     BadOption,
     CodecMismatch,
     EngineClosed,
+    RowDamaged,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -874,3 +875,78 @@ class TestWallClock:
 
         with closing(SqliteStore(path, driver=driver)) as store:
             assert store.now() >= started
+
+
+def replace_page(path, source: str, target: str) -> None:
+    """Overwrite the page of an index with that of another one."""
+    with closing(sqlite3.connect(path)) as db:
+        (size,) = db.execute("PRAGMA page_size").fetchone()
+        pages = dict(db.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'index'"))
+    content = bytearray(path.read_bytes())
+    begin = (pages[source] - 1) * size
+    content[(pages[target] - 1) * size : pages[target] * size] = content[begin : begin + size]
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+class TestDamagedContent:
+    """What SQLite accepts, or does not notice, and no row may hold."""
+
+    def test_an_index_with_entries_that_belong_to_no_row_is_found(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            store.apply([c.StartRuns([new("r1"), new("r2")])])
+        replace_page(path, "holdfast_run_ready", "holdfast_graph_finished")
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            assert [line for line in store.check() if "holdfast_graph_finished" in line]
+
+    def test_a_text_that_is_not_unicode_is_left_out_by_name(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            store.apply([c.StartRuns([new("r1"), new("r2")])])
+            with transaction(path, driver) as connection:
+                connection.execute("UPDATE holdfast_run SET key = CAST(x'ff41fe' AS TEXT) WHERE id = 'r1'")
+
+            assert [run.id for run in store.runs(c.Filter())] == ["r2"]
+
+            with pytest.raises(RowDamaged) as raised:
+                store.run("r1")
+            assert (raised.value.facts["key"], raised.value.facts["column"]) == ("r1", "key")
+            assert [line for line in store.check() if "in run: r1, column key:" in line]
+
+    def test_a_value_that_is_missing_is_named_and_not_copied(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            store.apply([c.StartRuns([new("r1")])])
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute("UPDATE sqlite_master SET sql = REPLACE(sql, 'NOT NULL', '') WHERE type = 'table'")
+            db.commit()
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("UPDATE holdfast_run SET generation = NULL")
+            db.execute("INSERT INTO holdfast_key (kid, created_at) VALUES ('k', 1)")
+            db.commit()
+
+        with closing(SqliteStore(path, driver=driver)) as store:
+            broken = store.check()
+            assert [line for line in broken if "in run: r1, column generation:" in line]
+            assert [line for line in broken if "in key: k, column secret:" in line]
+            with pytest.raises(RowDamaged, match="generation"):
+                store.dossiers("", 10, 10**6)
+            with pytest.raises(RowDamaged, match="secret"):
+                store.standing()
+
+    @pytest.mark.parametrize("which", ["1 = 1", "number = 5"])
+    def test_a_migration_that_is_not_recorded_is_told(self, path, driver, which):
+        SqliteStore(path, driver=driver).close()
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(f"DELETE FROM holdfast_migration WHERE {which}")
+            db.commit()
+
+        with pytest.raises(StoreCorrupt, match="migration"):
+            SqliteStore(path, driver=driver)
+
+    def test_an_installation_without_a_name_is_told(self, path, driver):
+        with closing(SqliteStore(path, driver=driver)) as store:
+            with transaction(path, driver) as connection:
+                connection.execute("DELETE FROM holdfast_setting WHERE name = 'installation'")
+
+            assert [line for line in store.check() if "in setting: installation" in line]

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from holdfast.errors import CodecMismatch, StoreForeign, StoreTooNew, StoreUnavailable
+from holdfast.errors import CodecMismatch, StoreCorrupt, StoreForeign, StoreTooNew, StoreUnavailable
 from holdfast.store import queries
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL
@@ -101,7 +101,15 @@ def _applied(db: Connection) -> list[int]:
             raise StoreTooNew(database=shown, schema=row["number"], known=max(known))
         if row["checksum"] != known[row["number"]]:
             raise StoreForeign(database=shown, migration=row["name"])
-    return [row["number"] for row in rows]
+    if not rows and db.rows("SELECT to_regclass('holdfast.run') IS NOT NULL AS there")[0]["there"]:
+        raise StoreCorrupt(database=shown, why="the table holdfast.migration is empty")
+    numbers = [row["number"] for row in rows]
+    missing = sorted(set(known) - set(numbers))
+    if missing and numbers and missing[0] < numbers[-1]:
+        raise StoreCorrupt(
+            database=shown, why=f"migration {missing[0]} is not recorded in holdfast.migration, but later ones are"
+        )
+    return numbers
 
 
 def _create_schema(db: Connection) -> None:

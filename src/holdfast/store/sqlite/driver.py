@@ -42,6 +42,10 @@ SAVEPOINT, RELEASE, ROLLBACK_TO = "SAVEPOINT %s /* holdfast */", "RELEASE %s /* 
 when they are prepared."""
 
 
+DRIVER_ERRORS: tuple[type[Exception], ...] = (sqlite3.Error,) if apsw is None else (sqlite3.Error, apsw.Error)
+"""What the drivers raise."""
+
+
 class Busy(Exception):
     """Somebody else has the write lock right now."""
 
@@ -85,6 +89,11 @@ def _text_or_bytes(data: bytes) -> str | bytes:
         return data.decode()
     except UnicodeDecodeError:
         return data
+
+
+def _text_of(cell: Any, kind: object) -> Any:
+    """Return a value of the declared kind; a text, which comes as bytes, as text if it is Unicode."""
+    return _text_or_bytes(cell) if kind == "text" else cell
 
 
 class StandardConnection:
@@ -205,8 +214,24 @@ class ApswConnection:
             if names is None:
                 names = self._columns[sql] = [column[0] for column in cursor.get_description()]
             return [dict(zip(names, row, strict=True)) for row in (found, *cursor)]
+        except UnicodeDecodeError:
+            return self._rows_with_damaged_text(sql, values)
         except apsw.Error as error:
             translate(error, self.path)
+
+    def _rows_with_damaged_text(self, sql: str, values: Values) -> list[Any]:
+        """Execute once more. A text that is not Unicode comes as bytes, so that only its own row is refused. apsw has no setting
+        for that: the database is asked for the bytes of each text instead."""
+        try:
+            names = [column[0] for column in self._cursor().execute(sql, values or None).get_description()]
+            quoted = [f'"{name}"' for name in names]
+            cells = [f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in quoted]
+            kinds = [f"typeof({name})" for name in quoted]
+            wrapped = f"SELECT {', '.join([*cells, *kinds])} FROM ({sql.rstrip().rstrip(';')})"
+            rows = self._cursor().execute(wrapped, values or None).fetchall()
+        except apsw.Error as error:
+            translate(error, self.path)
+        return [dict(zip(names, map(_text_of, row, row[len(names) :]), strict=True)) for row in rows]
 
     def change(self, sql: str, values: Values = ()) -> int:
         """Execute and return how many rows an INSERT, UPDATE or DELETE changed; after anything else it means nothing."""

@@ -127,7 +127,13 @@ def _applied(db: Connection, path: str) -> list[int]:
             raise StoreTooNew(path=path, schema=row["number"], known=max(known))
         if row["checksum"] != known[row["number"]]:
             raise StoreForeign(path=path, migration=row["name"])
-    return [row["number"] for row in rows]
+    if not rows and _has_table(db, "holdfast_run"):
+        raise StoreCorrupt(path=path, why="the table holdfast_migration is empty")
+    numbers = [row["number"] for row in rows]
+    missing = sorted(set(known) - set(numbers))
+    if missing and numbers and missing[0] < numbers[-1]:
+        raise StoreCorrupt(path=path, why=f"migration {missing[0]} is not recorded, but later ones are")
+    return numbers
 
 
 def _has_table(db: Connection, name: str) -> bool:
