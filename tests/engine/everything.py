@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
+import msgspec
+
 import holdfast
 from holdfast import Engine, Fail, Graph, compensate, gate, sleep, step, wait_signal, workflow
-from holdfast.core.records import Session
+from holdfast.core.graphs.records import NewMember, Spec
+from holdfast.core.records import NewRun, Route, Session
 from holdfast.errors import HoldfastError
 from holdfast.store import contract as c
 from tests.engine.waiting import wait_for, wait_until
@@ -32,6 +36,12 @@ async def plain(n: int) -> int:
 @workflow(name="every_failing")
 async def failing() -> None:
     raise Fail("out of stock")
+
+
+@workflow(name="every_bulky")
+async def bulky(text: str) -> str:
+    await wait_signal("never")
+    return text
 
 
 @workflow(name="every_sleeper")
@@ -74,7 +84,13 @@ async def spender() -> str:
     return "spent"
 
 
-WORKFLOWS = [plain, failing, sleeper, listener, gated, caller, item, family, spender]
+@workflow(name="every_payer")
+async def payer() -> str:
+    await holdfast.spend(money=1)
+    return "paid"
+
+
+WORKFLOWS = [payer, plain, bulky, failing, sleeper, listener, gated, caller, item, family, spender]
 
 
 def populate(url: str, clock: Any) -> None:
@@ -86,6 +102,8 @@ def populate(url: str, clock: Any) -> None:
         list(engine.events(name="audit"))
         engine.schedule("hourly", plain, args=[3], interval="1h")
         engine.retention("old", older_than="30d", workflow="every_plain")
+        engine.trigger("hourly")
+        engine.add_webhook("dead", "http://127.0.0.1:9/none", after="now", kind="run_failed", attempts=1)
         engine.add_webhook("hook", "http://127.0.0.1:9/none", after="now", kind="run_expired")
         done = [
             engine.start(plain, 1, id="plain", key="order-1", tags={"customer": "7"}),
@@ -101,6 +119,7 @@ def populate(url: str, clock: Any) -> None:
             engine.start(family, id="family"),
             engine.start(spender, id="spender", budget={"money": 5}),
         ]
+        engine.start(bulky, "v" * 100_000, id="bulky")
         engine.start(plain, 6, id="delayed", delay="2h")
         engine.start(plain, 7, debounce="5h", key="many")
         engine.start(plain, 8, id="closed", lane="closed", share="y")
@@ -112,6 +131,7 @@ def populate(url: str, clock: Any) -> None:
         for run in done:
             run.result(timeout=20)
         wait_for(engine, failed, "failed")
+        wait_until(engine, lambda: engine.dead_letters("dead") != [])
         for run in waiting:
             wait_for(engine, run, "waiting")
         wait_until(engine, lambda: engine.runs(workflow="every_item", status="waiting") != [])
@@ -119,6 +139,8 @@ def populate(url: str, clock: Any) -> None:
         engine.signal("listener", "later", {"kept": 1}, key="k")
         engine.delegate(engine.gates()[0].id, "cid", by="ann")
         _outside(engine)
+    with closing(Engine(url, clock=clock)) as idle:
+        _in_passing(idle._parts.store)
 
 
 def _outside(engine: Engine) -> None:
@@ -127,13 +149,36 @@ def _outside(engine: Engine) -> None:
     engine.flows.wait(flow.id, until="6h")
     engine.start("every_task", {"size": 1}, id="task", policy={"retries": 3})
     engine.start("every_task", {"size": 2}, id="leased", policy={"retries": 3})
-    store = engine._parts.store
+    pair = Graph("pair")
+    pair.add(listener, name="late").after(pair.add(plain, 1, name="early", delay="1h"))
+    engine.graphs.start(pair, id="pair")
+
+
+def _in_passing(store: c.Store) -> None:
+    """Write the rows that exist only for a while: those of a session that holds a run, and those that a worker takes up later."""
     now = store.now()
     session = Session(
         id="zombie", worker="w", host="elsewhere", pid=7, slot=-1, started_at=now, beat_at=now, expires_at=now + 10**10,
         serves=b'{"workflows": {}}',
     )  # fmt: skip
-    store.apply([c.OpenSession(session)])
+    held = NewRun(
+        id="held", route=Route("default", "every_bulky", "1", "default"), input=msgspec.json.encode(["h" * 1000]),
+        session_id="zombie", budgets=("shared",),
+    )  # fmt: skip
+    reserve = c.Reserve(run_id="held", generation=1, budgets=("shared",), key="block", amounts={"money": 1})
+    member = NewMember(name="staged", spec=Spec(route=Route("default", "every_plain", "1", "default")), input=b"[1]", groups=())
+    for op in (
+        c.OpenSession(session),
+        c.StartRuns([held]),
+        reserve,
+        c.SignalRun("held", "news", b"1"),
+        c.TakeUpkeep("payloads", "zombie", 10**10),
+        c.SpendBudget(name="shared", amounts={"money": 1}, key="invoice-7"),
+        c.RequestCancel("pair::early", "no longer wanted", force=True),
+        c.StagePart(stage_id="staging::1", namespace="default", members=[("staging", member)], written=0),
+    ):
+        answer = store.apply([op])[0]
+        assert not isinstance(answer, BaseException), answer
 
 
 ODD: dict[str, list[Any]] = {
@@ -208,7 +253,14 @@ def use(engine: Engine, clock: Any) -> None:
     assert asked.result(timeout=30) == "yes"
     parent = engine.start(family)
     wait_for(engine, parent, "waiting")
+    engine.budget("sound", {"money": 10})
+    assert engine.start(payer, budget="sound").result(timeout=30) == "paid"
+    engine.schedule("sound", plain, args=[3], interval="1h")
+    asleep = engine.flows.create("research", "sleep", owner="agent", start=True)
+    engine.flows.wait(asleep.id, until="1h")
     clock.advance("7h")
+    wait_until(engine, lambda: engine.find_schedule("sound").started > 0)
+    wait_until(engine, lambda: engine.flows.get(asleep.id).status == "running")
     assert engine.start(plain, 21, lane="another", share="z").result(timeout=30) == 42
     flow = engine.flows.create("research", "go on", owner="agent")
     assert engine.flows.start(flow.id).status == "running"

@@ -12,11 +12,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from holdfast.core.records import Session
 from holdfast.engine.ids import new_id
 from holdfast.engine.writer import Writer
+from holdfast.errors import RowDamaged
 from holdfast.store.contract import (
     EndSession,
     ExpireAttempts,
@@ -47,6 +49,7 @@ class Duties:
         self._mine, self._freed, self._settle = mine, freed, settle
         self._place = 0
         self._looked_at_all = time.monotonic()
+        self._reported: set[str] = set()
 
     @property
     def leads(self) -> bool:
@@ -99,12 +102,26 @@ class Duties:
             ops.append(SweepStages())
         if look.graph is not None:
             self._settle()
-        if ops:
-            await asyncio.gather(*map(self._writer.submit, ops))
+        await asyncio.gather(*map(self._attempt, ops))
         while _is_due(look.flow, now):
-            woken: FlowsWoken = await self._writer.submit(WakeFlows())
-            if not woken.more:
+            woken: FlowsWoken | None = await self._attempt(WakeFlows())
+            if woken is None or not woken.more:
                 return
+
+    async def _attempt(self, op: Transition) -> Any:
+        """Apply a transition and return its answer, None if a damaged row prevents it."""
+        return await self._around_damage(self._writer.submit(op))
+
+    async def _around_damage(self, duty: Awaitable[Any]) -> Any:
+        """Do a duty and return its answer. A row that is damaged and cannot be set aside stops this duty alone: the others are
+        done all the same, and the answer is None."""
+        try:
+            return await duty
+        except RowDamaged as damage:
+            if str(damage) not in self._reported:
+                self._reported.add(str(damage))
+                log.warning("a duty of the worker is not done, because of a damaged row: %s", damage)
+            return None
 
     async def _take_over(self, sessions: Iterable[Session]) -> bool:
         """End those whose process is gone, or silent for too long; what they held can be claimed. Say whether there were any."""
@@ -113,7 +130,7 @@ class Duties:
             if session.id == self._mine() or not is_dead(self._store, session, now):
                 continue
             found = True
-            freed = await end_session(self._writer, session.id, crashed=True)
+            freed = await self._around_damage(end_session(self._writer, session.id, crashed=True))
             if freed:
                 log.info("took over %d runs of worker %s, which is gone", freed, session.worker)
             self._freed()

@@ -20,6 +20,7 @@ from holdfast.engine.ids import new_id
 from holdfast.engine.past import DEADLINE
 from holdfast.engine.program_loop import FeedAhead
 from holdfast.engine.wants import Conditional, Gated, Signalled, Timer, until
+from holdfast.errors import RowDamaged
 from holdfast.store.contract import WAIT_TOKEN
 
 BY_SIGNALS, BY_RELEASE, BY_TIMEOUT, BY_CODE, BY_END = "its signals", "a person", "timeout", "its workflow", "the end of the run"
@@ -325,9 +326,10 @@ class Listening(Held):
 
 def token_of(keys: Sequence[tokens.Key], wait_id: str, reveal: tokens.Reveal) -> tokens.Token:
     """Return a token of a wait. It is signed with the current key: an older one ends with its grace, and the token with it.
-    Raises KeyMissing."""
+    Raises KeyMissing, and RowDamaged when there is no current key: a wait was handed out, so there was one."""
     key = tokens.current(keys)
-    assert key is not None, "a wait was handed out, so there is a key"
+    if key is None:
+        raise RowDamaged(table="key", key="current", column="expires_at", why="no key is the current one")
     return signed(key, wait_id, reveal)
 
 
