@@ -185,9 +185,18 @@ FOUND = [
     Mutation("session", "serves", 5),  # it could not be ended either, because its offer was read first
     Mutation("run", "deadline", -1, "sleeper"),  # past its deadline, and damaged: no worker could start
     Mutation("run", "deadline", -(2**63), "delayed"),
+    Mutation(
+        "session", "serves", b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    ),  # nested too deeply to be read: no worker could start
+    Mutation("run", "waits", b"[" * 100_000 + b"]" * 100_000, "sleeper"),  # and nobody could be told why the run does not move
+    Mutation("run", "error", b"[" * 100_000 + b"]" * 100_000, "failed"),
     Mutation("graph_stage", "due_at", -1),  # no worker could start, because the sweep of stages met it first
 ]
 """Mutations that once did harm."""
+
+
+def _shortly(mutation: Mutation) -> str:
+    return f"{mutation.table}.{mutation.column}-{str(mutation.value)[:12]}"
 
 
 def test_there_is_a_row_of_every_table_to_damage(sqlite_lab):
@@ -197,12 +206,12 @@ def test_there_is_a_row_of_every_table_to_damage(sqlite_lab):
     assert [table for table, count in counts.items() if not count] == []
 
 
-@pytest.mark.parametrize("mutation", FOUND, ids=str)
+@pytest.mark.parametrize("mutation", FOUND, ids=_shortly)
 def test_a_damaged_value_that_once_did_harm_does_none_in_sqlite(sqlite_lab, mutation):
     try_all(sqlite_lab, mutation)
 
 
-@pytest.mark.parametrize("mutation", FOUND[2:], ids=str)
+@pytest.mark.parametrize("mutation", FOUND[2:], ids=_shortly)
 def test_a_damaged_value_that_once_did_harm_does_none_in_postgres(postgres_lab, mutation):
     try_all(postgres_lab, mutation)
 

@@ -128,7 +128,7 @@ def payload(data: bytes | None) -> Any:
         return None
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.decode("utf-8", "backslashreplace")
 
 

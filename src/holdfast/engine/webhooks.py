@@ -70,7 +70,7 @@ def _json(data: bytes | None) -> Any:
         return None
     try:
         return msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.decode("latin-1")
 
 

@@ -221,6 +221,6 @@ def _open_children(
 def _decoded(waits: bytes | None) -> list[dict[str, Any]]:
     try:
         found = msgspec.json.decode(waits or b"[]")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     return [wait for wait in found if isinstance(wait, dict)] if isinstance(found, list) else []

@@ -70,7 +70,7 @@ def offer_of(session: Session) -> Offer:
     """Return what a session says that it serves; one that cannot be read serves nothing."""
     try:
         return msgspec.json.decode(session.serves, type=Offer)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Offer()
 
 

@@ -196,7 +196,7 @@ def tally_of(facts: Facts, wait: Wait) -> Tally:
 def _plain(payload: bytes) -> Any:
     try:
         return msgspec.json.decode(payload)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -264,7 +264,7 @@ def error_of(data: bytes | None) -> dict[str, Any]:
     """Return a stored error as a dictionary that has facts, whatever is stored."""
     try:
         found = msgspec.json.decode(data or b"{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     error = found if isinstance(found, dict) else {}
     return error if isinstance(error.get("facts"), dict) else {**error, "facts": {}}

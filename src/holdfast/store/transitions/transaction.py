@@ -158,7 +158,7 @@ def session_from(row: Row) -> Session:
     session = Session(**{**dict(row), "serves": bytes(row["serves"])})
     try:
         msgspec.json.decode(session.serves, type=dict)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return damaged_session(session.id)
     return session
 
