@@ -147,7 +147,11 @@ def test_a_secret_in_clear_that_looks_sealed_is_marked_by_the_migration(database
     secret = b"\x00abc" + SECRET
     execute(database, "INSERT INTO holdfast.key (kid, secret, created_at) VALUES ('sign', :secret, 1)", secret=secret)
     (number,) = [number for number, name, _ in queries.migrations("sqlite") if "sealed_secrets" in name]
-    execute(database, "DELETE FROM holdfast.migration WHERE number = :number", number=number)
+    execute(database, "DELETE FROM holdfast.migration WHERE number >= :number", number=number)
+    for undo in ("INDEX graph_member_ready", "TABLE graph_stage"):  # of the migrations after it
+        name = f"holdfast.{undo.split()[1]}"
+        execute(database, f"DROP {undo.split()[0]} {name}")
+    execute(database, "ALTER TABLE holdfast.graph_news DROP COLUMN place")
 
     with Engine(database, codec=k1()) as engine:
         assert not engine.rotate_key(kid="sign", secret=secret).changed

@@ -311,7 +311,7 @@ class Driver(Writing):
         """Write, whatever it takes."""
         answer: Advanced | Changed
         try:
-            if op.output is None and not self._in_graph and self.host.vault.is_light(op):
+            if op.output is None and not (self._in_graph or self.had_children) and self.host.vault.is_light(op):
                 try:  # most writes need none of what else _persist does
                     answer = await self.host.writer.post(op)
                     return answer

@@ -48,7 +48,7 @@ class Waker:
         try:
             loop.add_reader(self._descriptor, self._wake_up)
         except BaseException:
-            os.close(self._descriptor)
+            self.close()
             raise
 
     @classmethod
@@ -74,7 +74,7 @@ class Waker:
         with self._guard:
             descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            with suppress(RuntimeError):  # a closed loop watches nothing
+            with suppress(RuntimeError, NotImplementedError):  # a closed loop watches nothing, nor does one without readers
                 self._loop.remove_reader(descriptor)
             os.close(descriptor)
 

@@ -16,7 +16,7 @@ from holdfast.core.duration import Duration
 from holdfast.core.options import checked_capabilities, checked_count, checked_words
 from holdfast.core.records import Session
 from holdfast.core.status import Status
-from holdfast.engine.client import Request
+from holdfast.engine.client import Request, run_named
 from holdfast.engine.completing import Answer, Completions, is_trouble
 from holdfast.engine.holding import Ended, Holding, Term
 from holdfast.engine.leases import LeaseDesk
@@ -201,6 +201,7 @@ class Leases(_Holder):
     def reclaim(self, run_id: str) -> Lease | Ended:
         """Lease this very run, whose holder is gone or has given it back, whatever else could be leased. It counts as lost; past
         the policy's ``reclaims`` the run has failed, and that is the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
+        run_id = run_named(run_id)
         self._open()
         request = self._unanswered.get(run_id)
         if request is None:
