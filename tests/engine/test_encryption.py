@@ -9,11 +9,12 @@ import pytest
 
 from holdfast import Compressed, Encrypted, Engine, Fail, emit, null, progress, step, stream, version, wait_signal, workflow
 from holdfast.core import places
+from holdfast.engine.payloads import duties
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
 
-K1, K2 = b"1" * 32, b"2" * 32
+K1, K2, K3 = b"1" * 32, b"2" * 32, b"3" * 32
 SECRET = "the crown jewels"
 TABLES = {
     "run": "input, result, error, waits",
@@ -83,6 +84,30 @@ async def parent(text: str) -> str:
 
     one = await (await start(whisper, text)).result()
     return one + "".join(await map(whisper, [text, text]))
+
+
+class NoKeyInTheDoor(Exception):
+    """Named ``KeyMissing`` below, like the error of Holdfast that is stored in clear."""
+
+
+NoKeyInTheDoor.__name__ = "KeyMissing"
+
+
+@step(retries=0)
+async def lock_out(text: str) -> None:
+    raise NoKeyInTheDoor(text)
+
+
+@workflow(name="encryption.locked_out")
+async def locked_out(text: str, within: bool) -> None:
+    if within:
+        await lock_out(text)
+    raise NoKeyInTheDoor(text)
+
+
+@workflow(name="encryption.telling")
+async def telling(text: str) -> object:
+    return {"type": "KeyMissing", "message": text}
 
 
 @workflow(name="encryption.whisper")
@@ -270,6 +295,75 @@ def test_rekeying_leaves_nothing_under_the_old_key(database):
         assert engine.run(plain.id).result(timeout=20) == text
         engine.signal(waiting.id, "more", "?")
         assert engine.run(waiting.id).result(timeout=20) == SECRET + "!?"
+
+
+@pytest.mark.parametrize("within", [True, False], ids=["a step", "the workflow"])
+def test_a_users_exception_that_is_called_key_missing_is_encrypted(database, within):
+    with Engine(database, codec=k1()) as engine:
+        with pytest.raises(RunFailed):
+            engine.start(locked_out, SECRET, within).result(timeout=20)
+        assert SECRET.encode() not in stored(database)
+
+
+def test_rekeying_encrypts_values_and_errors_that_look_like_a_missing_key(database):
+    with Engine(database) as engine:
+        run = engine.start(telling, SECRET)
+        told = run.result(timeout=20)
+        with pytest.raises(RunFailed):
+            engine.start(locked_out, SECRET, True).result(timeout=20)
+        assert SECRET.encode() in stored(database)
+    with Engine(database, codec=k1()) as engine:
+        engine.rekey()
+        assert SECRET.encode() not in stored(database)
+        assert engine.run(run.id).result(timeout=20) == told
+
+
+def test_rekeying_leaves_a_stuck_run_its_reason(database):
+    with Engine(database, codec=k1()) as engine:
+        run = engine.start(keeping, SECRET)
+        wait_for(engine, run, "waiting")
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        engine.signal(run.id, "more", "?")
+        wait_for(engine, engine.run(run.id), "stuck")
+        engine.rekey()
+        assert "key k1" in engine.why(run.id).reason
+    with Engine(database, codec=k2()) as engine:
+        assert engine.run(run.id).result(timeout=20) == SECRET + "!?"
+
+
+def test_rekeying_goes_on_past_a_damaged_value_and_names_it(database):
+    with Engine(database, codec=k1()) as engine:
+        runs = [engine.start(whisper, SECRET) for _ in range(3)]
+        for run in runs:
+            run.result(timeout=20)
+        (damaged, source, sound) = sorted(run.id for run in runs)
+        (row,) = execute(database, "SELECT result FROM holdfast.run WHERE id = :id", id=source)
+        execute(database, "UPDATE holdfast.run SET result = :moved WHERE id = :id", moved=bytes(row[0]), id=damaged)
+    with Engine(database, codec=k2()) as engine:
+        done = engine.rekey()
+        assert len(done.damaged) == 1
+        assert damaged in done.damaged[0]
+        assert engine._parts.store.keys_in_use()["k1"] == 1
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        assert engine.run(sound).result(timeout=20) == SECRET
+
+
+def test_runs_whose_key_is_known_are_found_behind_many_that_stay_stuck(database, monkeypatch):
+    monkeypatch.setattr(duties, "UNLOCK", 2)
+    with Engine(database, codec=k1()) as engine:
+        first = engine.start(keeping, SECRET)
+        wait_for(engine, first, "waiting")
+    with Engine(database, codec=Encrypted({"k2": K2}, "k2")) as engine:
+        others = [engine.start(keeping, SECRET) for _ in range(3)]
+        for run in others:
+            wait_for(engine, run, "waiting")
+    with Engine(database, codec=Encrypted({"k3": K3}, "k3")) as engine:
+        for run in (first, *others):
+            engine.signal(run.id, "more", "?")
+            wait_for(engine, engine.run(run.id), "stuck")
+    with Engine(database, codec=Encrypted({"k1": K1, "k3": K3}, "k3"), retain="50ms") as engine:
+        wait_for(engine, engine.run(first.id), "completed")
+        assert [engine.run(run.id).status for run in others] == ["stuck"] * 3
 
 
 def test_rekeying_without_the_old_key_changes_nothing_and_says_so(database):

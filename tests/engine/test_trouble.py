@@ -14,10 +14,10 @@ import pytest
 import holdfast
 from holdfast import Engine, info, reserve, spend, step, sync, wait_signal, workflow
 from holdfast.core.records import Event
-from holdfast.errors import CodecMismatch, LeaseLost, RunNotFound, StoreFull, StoreGone, StoreUnavailable
+from holdfast.errors import CodecMismatch, LeaseLost, RunFailed, RunNotFound, StoreFull, StoreGone, StoreUnavailable
 from holdfast.store.contract import Advance, AppendFrames, EndSession
 from tests.engine.databases import execute
-from tests.engine.waiting import wait_for
+from tests.engine.waiting import wait_for, wait_until
 
 
 @step
@@ -147,6 +147,34 @@ def test_a_full_disk_delays_a_reservation_and_fails_nothing(engine, database, wo
     assert run.result(timeout=30) == 3
     assert [event.kind for event in run.history()] == ["step_completed", "run_completed"]
     assert engine.spending(run.id).total == {"tokens": 3}
+
+
+@step(retries=0)
+async def reserving_on_the_loop_once() -> int:
+    with reserve(tokens=5):
+        return 3
+
+
+@step(retries=100_000, delay="10ms", factor=1)
+async def reserving_on_the_loop() -> int:
+    with reserve(tokens=5):
+        return 3
+
+
+@workflow
+async def reserving_on_the_loop_run(once: bool) -> int:
+    return await (reserving_on_the_loop_once() if once else reserving_on_the_loop())
+
+
+def test_a_plain_reservation_on_a_loop_raises_and_its_attempt_counts(engine, database):
+    with disk_full_for_reservations(engine, database):
+        once = engine.start(reserving_on_the_loop_run, True, budget={"tokens": 10})
+        with pytest.raises(RunFailed, match="StoreFull"):
+            once.result(timeout=30)
+        often = engine.start(reserving_on_the_loop_run, False, budget={"tokens": 10})
+        wait_until(engine, lambda: any(event.kind == "step_retried" for event in often.history()))
+
+    assert often.result(timeout=30) == 3
 
 
 @pytest.mark.sqlite_only

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from typing import Protocol
 
 from holdfast.core.records import Retention, Run
@@ -30,7 +31,7 @@ REST = 4.0
 
 SHORTEST, LONGEST = 0.02, 2.0
 UNLOCK = 500
-"""How many stuck runs are looked at."""
+"""How many stuck runs are read at once."""
 
 
 class Keeper(Protocol):
@@ -97,7 +98,7 @@ async def unlock(worker: Keeper) -> None:
     cipher = worker.vault.cipher
     if cipher is None:
         return
-    for run in worker.store.runs(Filter(statuses=[Status.STUCK.value], limit=UNLOCK)):
+    for run in _stuck(worker.store):
         key = missing_key(run)
         if key is not None and cipher.knows(key):
             try:
@@ -105,6 +106,14 @@ async def unlock(worker: Keeper) -> None:
                 log.info("run %s goes on: key %s is known now", run.id, key)
             except HoldfastError as error:
                 log.debug("run %s was not resumed: %s", run.id, error)
+
+
+def _stuck(store: Store) -> Iterator[Run]:
+    """Yield all stuck runs, page by page: the runs that wait for a known key may stand behind many that do not."""
+    before: str | None = None
+    while page := store.runs(Filter(statuses=[Status.STUCK.value], before=before, limit=UNLOCK)):
+        yield from page
+        before = page[-1].id
 
 
 def missing_key(run: Run) -> str | None:

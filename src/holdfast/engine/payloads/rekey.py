@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from holdfast.core import places
-from holdfast.core.records import PRIVATE, Dossier, Payload
+from holdfast.core.records import PRIVATE, Dossier, Kind, Payload
 from holdfast.core.sealed import is_sealed, split
+from holdfast.core.status import Status
 from holdfast.engine.payloads.signing import Resealing
 from holdfast.engine.payloads.values import MARK, Values
 from holdfast.engine.payloads.vault import Vault, is_about_keys
-from holdfast.errors import BadOption, KeyMissing
+from holdfast.errors import BadData, BadOption, KeyMissing
 from holdfast.store.contract import Change, Reseal, ResealMember, Store
 from holdfast.store.tables import BELOW_RUNS
 
@@ -32,12 +33,21 @@ Progress = Callable[[int], None]
 
 
 class Rekeyed(msgspec.Struct):
-    """What was done: how many runs were looked at, how many values are under another key now, and how many could not be read
-    because their key is not known here, by its id."""
+    """What was done: how many runs were looked at, how many values are under another key now, how many could not be read
+    because their key is not known here, by its id, and which ones are damaged, in words. Damaged values stay as they are."""
 
     runs: int = 0
     values: int = 0
     unreadable: dict[str, int] = {}
+    damaged: list[str] = []
+
+    def leave(self, error: KeyMissing | BadData) -> None:
+        """Note a value that stays as it is: one bad value must not keep all others under the old key."""
+        if isinstance(error, BadData):
+            self.damaged.append(str(error))
+            return
+        key = str(error.facts.get("key", ""))
+        self.unreadable[key] = self.unreadable.get(key, 0) + 1
 
 
 def rekey(store: Store, vault: Vault, write: Write, progress: Progress | None = None) -> Rekeyed:
@@ -65,14 +75,13 @@ def _rekey_members(store: Store, vault: Vault, write: Write, done: Rekeyed) -> N
     while portion := store.members_to_seal(after, RUNS):
         after = portion[-1][0]
         for run_id, old in portion:
-            if is_sealed(old) and split(old).key == vault.cipher.current:
-                continue
             try:
+                if is_sealed(old) and split(old).key == vault.cipher.current:
+                    continue
                 place = places.member_input(run_id)
                 new = vault.values.inline(vault.values.open(old, f"the input of member {run_id}", place), place)
-            except KeyMissing as missing:
-                key = str(missing.facts.get("key", ""))
-                done.unreadable[key] = done.unreadable.get(key, 0) + 1
+            except (KeyMissing, BadData) as unreadable:
+                done.leave(unreadable)
                 continue
             done.values += bool(write(ResealMember(run_id, old, new)))
 
@@ -85,9 +94,8 @@ def _operations(vault: Vault, one: Dossier, done: Rekeyed) -> Iterator[Reseal]:
         try:
             what = f"{column.replace('_', ' ')} of run {one.run.id}"
             new = _renewed(vault.values, column, old, payloads, what, place)
-        except KeyMissing as missing:
-            key = str(missing.facts.get("key", ""))
-            done.unreadable[key] = done.unreadable.get(key, 0) + 1
+        except (KeyMissing, BadData) as unreadable:
+            done.leave(unreadable)
             continue
         if new is not None:
             changes.append(Change(column, old, new, seq))
@@ -104,17 +112,23 @@ def _values(one: Dossier) -> Iterator[tuple[str, int, bytes, bytes]]:
     found: list[tuple[str, int, bytes | None, bytes]] = [
         ("run_input", 0, run.input, places.run_input(id)),
         ("run_result", 0, run.result, places.run_result(id)),
-        ("run_error", 0, run.error, places.error(id)),
+        ("run_error", 0, _private(run.error, stuck=run.status is Status.STUCK), places.error(id)),
     ]
     for event in one.events:
         data = event.data if event.kind in PRIVATE else None
         found.append(("event_data", event.seq, data, places.event(id, event.kind, event.step)))
-        found.append(("event_error", event.seq, event.error, places.error(id, event.step)))
+        error = _private(event.error, stuck=event.kind == Kind.RUN_STUCK)
+        found.append(("event_error", event.seq, error, places.error(id, event.step)))
     found += [("signal_payload", signal.id, signal.payload, places.of_signal(id, signal)) for signal in one.signals]
     found += _put_out(one)
     for column, seq, value, place in found:
-        if value is not None and not is_about_keys(value):
+        if value is not None:
             yield column, seq, value, place
+
+
+def _private(error: bytes | None, *, stuck: bool) -> bytes | None:
+    """Return an error that is to be encrypted; None for that of a stuck run which waits for a key."""
+    return None if stuck and is_about_keys(error) else error
 
 
 def _put_out(one: Dossier) -> Iterator[tuple[str, int, bytes | None, bytes]]:

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.core import places
-from holdfast.core.records import PRIVATE, Child, Event, Fetch, NewRun, Payload, Run, Signal
+from holdfast.core.records import PRIVATE, Child, Event, Fetch, Kind, NewRun, Payload, Run, Signal
 from holdfast.core.sealed import APART, is_sealed, size_of, split
+from holdfast.core.status import Status
 from holdfast.core.subscriptions import RunEvent
 from holdfast.engine.payloads.codecs import Cipher, Packing
 from holdfast.engine.payloads.signing import SigningSecrets
@@ -151,7 +152,9 @@ class Vault:
             op,
             events=[self._event(op.run_id, event, found) for event in op.events],
             result=seal(op.result, place=places.run_result(op.run_id)),
-            error=op.error if is_about_keys(op.error) else seal(op.error, place=places.error(op.run_id)),
+            error=op.error
+            if op.status is Status.STUCK and is_about_keys(op.error)
+            else seal(op.error, place=places.error(op.run_id)),
             signals=[
                 (run_id, name, self.values.value(payload, found, places.signal(run_id, name)), key)
                 for run_id, name, payload, key in op.signals
@@ -178,7 +181,7 @@ class Vault:
         data, error = event.data, event.error
         if event.kind in PRIVATE:
             data = self.values.maybe_value(data, found, places.event(run_id, event.kind, event.step))
-        if not is_about_keys(error):
+        if event.kind != Kind.RUN_STUCK or not is_about_keys(error):
             error = self.values.maybe_value(error, found, places.error(run_id, event.step))
         return event if data is event.data and error is event.error else msgspec.structs.replace(event, data=data, error=error)
 
@@ -357,7 +360,9 @@ def _is_closed(event: Event) -> bool:
 
 
 def is_about_keys(error: bytes | None) -> bool:
-    """That a key is missing must be readable without keys."""
+    """Return whether the error of a stuck run says that a key is missing, which must be readable without keys.
+
+    Ask only about errors of stuck runs: elsewhere an exception of that name belongs to the user, and is encrypted."""
     return error is not None and error.startswith(b'{"type":"KeyMissing"')
 
 
