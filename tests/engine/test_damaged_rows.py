@@ -191,6 +191,8 @@ FOUND = [
     Mutation("run", "waits", b"[" * 100_000 + b"]" * 100_000, "sleeper"),  # and nobody could be told why the run does not move
     Mutation("run", "error", b"[" * 100_000 + b"]" * 100_000, "failed"),
     Mutation("graph_stage", "due_at", -1),  # no worker could start, because the sweep of stages met it first
+    Mutation("flow", "revision", 2**63 - 1),
+    Mutation("run", "generation", 2**63 - 1),
 ]
 """Mutations that once did harm."""
 

@@ -62,6 +62,9 @@ _COUNTS = frozenset(
 _RULES = frozenset({"older_than", "keep_last", "max_bytes"})
 """The columns of a retention rule that say what is deleted."""
 
+_GROWING = frozenset({"generation", "revision"})
+"""The columns that grow with every write: one that has no room to grow would fail the transaction that writes it with others."""
+
 WRITTEN_AT: Mapping[str, tuple[str, ...]] = {"event": ("at",), "run": ("created_at",), "session": ("beat_at",)}
 """The instants that the clock of a store begins after: they lie in the past when they are written."""
 
@@ -149,8 +152,9 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def is_judged_each_time(self) -> bool:
-        """Whether every number is judged, and not only its type: rows are deleted by a rule, and none may be by a damaged one."""
-        return self.is_time or self.name in _RULES
+        """Whether every number is judged, and not only its type: rows are deleted by a rule, and none may be by a damaged one;
+        and a number that cannot grow fails the transaction that lets it grow."""
+        return self.is_time or self.name in _RULES or self.name in _GROWING
 
     @property
     def span(self) -> tuple[int, int]:
