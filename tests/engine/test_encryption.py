@@ -466,3 +466,44 @@ def test_what_is_gathered_is_encrypted_too(database):
     with Engine(database, codec=k2(), workflows=[gathered_secrets], grace=1) as engine:  # another key from here on
         assert engine.start(gathered_secrets, "more", key="k", batch=2, within="1h").id == late.id
         assert engine.run(late.id).result(timeout=20) == [SECRET, "more"]
+
+
+def rekey_at_the_next_fetch(engine, other):
+    """Let another engine put everything under its key between the read of a row and the fetch of what it refers to."""
+    values = engine._parts.vault.values
+    fetch = values.fetch
+
+    def rekey_first(digest):
+        values.fetch = fetch
+        assert other.rekey().values > 0
+        return fetch(digest)
+
+    values.fetch = rekey_first
+
+
+def test_a_result_that_is_rekeyed_while_it_is_read_is_read_again(database):
+    with Engine(database, codec=k1(), large=200) as engine:
+        run = engine.start(keeping, SECRET * 100)
+        run.signal("more", SECRET * 100)
+        assert run.result(timeout=20)
+    other = Engine(database, codec=k2(), large=200)
+    reader = Engine(database, codec=k2(), large=200)
+    rekey_at_the_next_fetch(reader, other)
+    assert reader.run(run.id).result(timeout=20) == f"{SECRET * 100}!{SECRET * 100}"
+    reader.close()
+    other.close()
+
+
+def test_a_run_that_is_rekeyed_while_a_worker_takes_it_up_goes_on(database):
+    with Engine(database, codec=k1(), large=200) as engine:
+        run = engine.start(keeping, SECRET * 100)
+        wait_for(engine, run, "waiting")
+    other = Engine(database, codec=k2(), large=200)
+    with Engine(database, codec=k2(), large=200, workflows=[]) as idle:
+        idle.signal(run.id, "more", "x")
+    engine = Engine(database, codec=k2(), large=200)
+    rekey_at_the_next_fetch(engine, other)
+    with engine:
+        assert engine.run(run.id).result(timeout=20)
+        assert engine.check() == []
+    other.close()

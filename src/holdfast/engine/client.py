@@ -36,11 +36,11 @@ from holdfast.core.status import FINAL, Status
 from holdfast.core.stored import object_of
 from holdfast.core.texts import is_one_of, is_storable, plain_text
 from holdfast.engine import past
-from holdfast.engine.failure import as_error
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.retention import checked_rule, checked_statuses
 from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.replaying import in_parts, plan_replay, whole_history
+from holdfast.engine.result_value import result_value
 from holdfast.errors import BadDuration, BadOption, NamespaceBound, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
 from holdfast.errors.base import shown
 from holdfast.store import contract as c
@@ -357,15 +357,8 @@ class Client:
 
     def value(self, run: Run) -> Any:
         """Return the result of a finished run, or raise why there is none. Raises KeyMissing when it cannot be read here."""
-        result = self.vault.values.maybe(run.result, f"the result of run {run.id}", places.run_result(run.id))
-        if run.status is not Status.COMPLETED:
-            error = self.vault.values.maybe(run.error, f"the error of run {run.id}", places.error(run.id))
-            raise as_error(msgspec.structs.replace(run, error=error))
-        definition = self.definitions().get(run.workflow)
-        signature = getattr(definition, "signature", None)
-        if signature is None:
-            return self.codec.decode(result or b"null")
-        return signature.decode_result(self.codec, result or b"null")
+        signature = getattr(self.definitions().get(run.workflow), "signature", None)
+        return result_value(run, self.get, self.vault, self.codec, signature)
 
     # Keeping house
 

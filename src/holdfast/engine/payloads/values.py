@@ -151,7 +151,7 @@ class Values:
             self._check_reference(key, body, place, what)
             payload = fetch(digest)
             if payload is None:
-                raise BadData(what=what, why=f"payload {digest.hex()} is not in the store")
+                raise BadData(what=what, why="the payload that it refers to is not in the store", payload=digest.hex())
             if payload.key != key:  # a reference without a key has no tag, and must not lead to what is encrypted
                 raise BadData(what=what, why=f"it names another key than payload {digest.hex()}, to which it refers")
             return self.content(payload, what)
