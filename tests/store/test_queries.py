@@ -67,9 +67,9 @@ def test_every_query_can_be_prepared(db, name):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_every_law_can_be_prepared_and_names_who_breaks_it(db, name):
-    db.rows(f"EXPLAIN {LAWS[name]}")
+    db.rows(f"EXPLAIN {LAWS[name]}", {"now": 1})
 
-    assert queries.parameters(LAWS[name]) == []
+    assert set(queries.parameters(LAWS[name])) <= {"now"}
 
 
 @pytest.mark.parametrize("name", ["run", "runs_by_id"])

@@ -180,3 +180,25 @@ def pause_after(attempts: int, dice: float) -> int:
     """Return how long to wait after so many failed deliveries; *dice* from 0 to 1 keeps many from coming at once."""
     pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
     return int(pause * (0.8 + 0.4 * dice))
+
+
+def checked_url(url: Any) -> str:
+    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption, which shows no password."""
+    like = "it must be like https://example.org/hook"
+    if not isinstance(url, str):
+        raise BadOption(option="url", value=url, why=like)
+    shown = "..." if "@" in url else url
+    from urllib.parse import urlsplit  # only who has a webhook pays for it
+
+    try:
+        parts = urlsplit(url)
+        fits = parts.port is None or 0 < parts.port < 65536
+    except ValueError:  # a port that is none, or half an address
+        raise BadOption(option="url", value=shown, why=like) from None
+    if not fits or not url.isprintable() or " " in url or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadOption(option="url", value=shown, why=like)
+    if parts.username is not None or parts.password is not None:
+        raise BadOption(option="url", why="it must not hold a password: deliveries are signed instead")
+    if parts.fragment:
+        raise BadOption(option="url", value=shown, why="a fragment (#...) is never sent")
+    return url

@@ -22,6 +22,7 @@ def session_of(session_id: str, slot: int, settings: Settings, definitions: Mapp
         "namespace": settings.namespace,
         "concurrency": settings.concurrency,
         "crash_limit": settings.crash_limit,
+        "lifetime": settings.lifetime,
     }
     host = socket.gethostname()
     return Session(

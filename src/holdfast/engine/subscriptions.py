@@ -22,6 +22,7 @@ from holdfast.core.subscriptions import (
     RunEvent,
     Subscription,
     Which,
+    checked_url,
     cursor_of,
     place_of,
     which_from,
@@ -193,25 +194,3 @@ def checked_name(name: Any) -> str:
     if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
         raise BadOption(option="name", value=name, why="a subscription has a name of 1 to 200 characters, on one line")
     return name
-
-
-def checked_url(url: Any) -> str:
-    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption, which shows no password."""
-    like = "it must be like https://example.org/hook"
-    if not isinstance(url, str):
-        raise BadOption(option="url", value=url, why=like)
-    shown = "..." if "@" in url else url
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        fits = parts.port is None or 0 < parts.port < 65536
-    except ValueError:  # a port that is none, or half an address
-        raise BadOption(option="url", value=shown, why=like) from None
-    if not fits or not url.isprintable() or " " in url or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadOption(option="url", value=shown, why=like)
-    if parts.username is not None or parts.password is not None:
-        raise BadOption(option="url", why="it must not hold a password: deliveries are signed instead")
-    if parts.fragment:
-        raise BadOption(option="url", value=shown, why="a fragment (#...) is never sent")
-    return url

@@ -1,7 +1,8 @@
 """Named queries from the .sql files, in one dialect.
 
 In the files the schema is written ``holdfast.table``, parameters are ``:name``, and the input of a run, wherever it is kept, is
-``holdfast.input_of(run)``, and what the last event of a completed run says about its steps is ``holdfast.steps_of(event)``.
+``holdfast.input_of(run)``, what the last event of a completed run says about its steps is ``holdfast.steps_of(event)``, and
+whether a subscription has read beyond every event that was ever written is ``holdfast.is_beyond(subscription)``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,17 @@ _STEPS = {
 }
 """The number in ``{"steps":5}``. What is none, because the row is damaged, is NULL or 0: another law finds that."""
 
+_BEYOND = {
+    "sqlite": "(subscription.after_tx <> 1 OR subscription.after_id > (SELECT COALESCE(MAX(id), 0) FROM holdfast.event))",
+    "postgres": (
+        "(subscription.after_tx >= CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT)"
+        " OR subscription.after_id > COALESCE(pg_sequence_last_value(CAST(pg_get_serial_sequence('holdfast.event', 'id') AS regclass)), 0))"
+    ),
+}
+"""PostgreSQL asks for the last transaction and the last number that were given out: the events themselves may be deleted."""
+
+_SPELLED = {"holdfast.input_of(run)": _INPUT, "holdfast.steps_of(event)": _STEPS, "holdfast.is_beyond(subscription)": _BEYOND}
+
 
 @cache
 def common() -> dict[str, str]:
@@ -45,8 +57,10 @@ def load(dialect: str) -> dict[str, str]:
 
 
 def in_dialect(sql: str, dialect: str) -> str:
-    """Spell out where the input of a run is, and how the number of its steps is read."""
-    return sql.replace("holdfast.input_of(run)", _INPUT[dialect]).replace("holdfast.steps_of(event)", _STEPS[dialect])
+    """Spell out what each database says in its own way in the middle of a query."""
+    for said, spelled in _SPELLED.items():
+        sql = sql.replace(said, spelled[dialect])
+    return sql
 
 
 @cache

@@ -8,7 +8,7 @@ names the table, the row and the column. Lists leave such rows out, single reads
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,8 +26,8 @@ from holdfast.core.schedules.record import MISFIRES, OVERLAPS
 from holdfast.core.sealed import is_sealed, split
 from holdfast.core.status import Status
 from holdfast.core.streams import FrameKind, Mode
-from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, Which
-from holdfast.errors import BadData, BadSchedule, RowDamaged
+from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, Which, checked_url
+from holdfast.errors import BadData, BadOption, BadSchedule, RowDamaged
 from holdfast.store import queries
 from holdfast.store.tables import FORGETTABLE
 
@@ -64,13 +64,6 @@ _RULES = frozenset({"older_than", "keep_last", "max_bytes"})
 
 _GROWING = frozenset({"generation", "revision"})
 """The columns that grow with every write: one that has no room to grow would fail the transaction that writes it with others."""
-
-WRITTEN_AT: Mapping[str, tuple[str, ...]] = {"event": ("at",), "run": ("created_at",), "session": ("beat_at",)}
-"""The instants that the clock of a store begins after: they lie in the past when they are written."""
-
-CENTURY = 100 * 365 * 86_400_000_000
-"""How far ahead of the clock an instant of the past can lie, in microseconds: the clock of a machine without a battery begins in
-1970, and is still behind what the machine has written before."""
 
 _SECRET = frozenset({"secret"})
 
@@ -287,6 +280,11 @@ def damaged(table: str, place: dict[str, Any], column: str, why: str) -> RowDama
     return RowDamaged(table=table, key=" ".join(map(_plain, place.values())), column=column, why=why, place=place)
 
 
+def without_route(run_id: str, route_id: int) -> RowDamaged:
+    """Return the error for a run whose route was deleted: nobody knows any more of which workflow it is."""
+    return damaged("run", {"id": run_id}, "route_id", f"there is no route {route_id}")
+
+
 def _plain(value: object) -> str:
     """Show a part of a key as it is, so that it can be searched for; one that is no name but megabytes of text is cut."""
     if not isinstance(value, str):
@@ -358,7 +356,7 @@ def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
     found = [(name, why) for name, value in row.items() if (why := table.columns[name].wrong(value)) is not None]
     found += [(name, MISSING) for name in _missing(table, row)]
     found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
-    found += [one for one in _unknown_zones(row) if one[0] not in dict(found)]
+    found += [one for one in (*_unknown_zones(row), *_bad_addresses(table, row)) if one[0] not in dict(found)]
     for column, why in found:
         yield damaged(table.name, place_of(table, row), column, why)
 
@@ -387,22 +385,18 @@ def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "zone", str(error.facts["why"])
 
 
+def _bad_addresses(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the column of a webhook whose address is none: nothing can be delivered there."""
+    if table.name != "subscription" or not isinstance(row.get("url"), str):
+        return
+    try:
+        checked_url(row["url"])
+    except BadOption as error:
+        yield "url", str(error.facts["why"])
+
+
 _KEPT_ELSEWHERE = frozenset({("run", "input"), ("graph_member", "input")})
 """Where an empty value says that it is kept in another table."""
-
-
-def newest(values: Iterable[object], now: int) -> int:
-    """Return the latest instant among values that were written in the past, or 0. One that lies a century ahead is damaged: a
-    clock that followed it would make every timer of the database due."""
-    return max((value for value in values if isinstance(value, int) and 0 <= value <= now + CENTURY), default=0)
-
-
-def from_the_future(table: str, row: Mapping[str, Any], now: int) -> Iterator[RowDamaged]:
-    """Yield what is wrong with the instants of a row that say when it was written."""
-    for name in WRITTEN_AT.get(table, ()):
-        value = row[name]
-        if isinstance(value, int) and now + CENTURY < value <= duration.LAST_INSTANT:
-            yield damaged(table, place_of(schema()[table], row), name, f"{value} lies more than a century ahead")
 
 
 def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:

@@ -21,6 +21,7 @@ from holdfast.errors import BadOption, EngineClosed, StoreError, StoreReadOnly, 
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock
+from holdfast.store.instants import newest
 from holdfast.store.postgres import address, claiming, migrate
 from holdfast.store.postgres.borrowed import BorrowedTransaction
 from holdfast.store.postgres.clock import DatabaseClock
@@ -33,7 +34,6 @@ from holdfast.store.postgres.reader import PostgresReader
 from holdfast.store.postgres.sql import CHANNEL, SQL
 from holdfast.store.postgres.trouble import UNSENDABLE, Again, Ended, Lost, in_our_words
 from holdfast.store.postgres.writing import Attempt, Unsettled
-from holdfast.store.soundness import newest
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -360,6 +360,13 @@ class PostgresStore(PostgresReader):
         with self._hints_guard:
             hints, self._hints = self._hints, c.Hints()
         return hints
+
+    def routes(self) -> dict[int, Route]:
+        found = super().routes()
+        for route, number in list(self._routes.items()):
+            if number not in found:  # its row is damaged or gone: what is started from now on gets another one
+                self._routes.pop(route, None)
+        return found
 
     def changed(self) -> bool:
         """Whether another process committed since the last call, or may have."""

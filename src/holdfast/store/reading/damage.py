@@ -10,6 +10,7 @@ import msgspec
 from holdfast.core.graphs.records import graph_of
 from holdfast.errors import HoldfastError, RowDamaged
 from holdfast.store import contract as c
+from holdfast.store.instants import wrong_instants
 from holdfast.store.reading.asking import Asking
 from holdfast.store.soundness import (
     JSON,
@@ -20,7 +21,6 @@ from holdfast.store.soundness import (
     as_dict,
     damaged,
     described,
-    from_the_future,
     place_of,
     schema,
     wrong_json,
@@ -114,7 +114,7 @@ class DamageReader(Asking):
                 progress(number, len(tables))
             for row in self._portions(table, tuple(table.columns)):
                 yield from wrongs(table, row)
-                yield from from_the_future(table.name, row, self.now())
+                yield from wrong_instants(table.name, row, self.now())
 
     def damaged_values(self) -> list[str]:
         """Say of each value of a user, where it is not sealed, that is no JSON, where it is."""

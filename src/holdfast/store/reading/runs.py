@@ -13,7 +13,7 @@ from holdfast.errors import BadData, RowDamaged
 from holdfast.store import contract as c
 from holdfast.store import queries, reports
 from holdfast.store.reading.damage import DamageReader
-from holdfast.store.soundness import described, sifted, whole
+from holdfast.store.soundness import described, sifted, whole, without_route
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions import run_from
 from holdfast.store.transitions.transaction import damaged_session, lane_from, lanes_from, session_from
@@ -26,7 +26,10 @@ class RunReader(DamageReader):
     """What can be asked about runs, sessions and lanes."""
 
     def run(self, run_id: str) -> Run | None:
-        return self._one(run_from, "run", run_id=run_id)
+        found = self._one(run_from, "run", run_id=run_id)
+        if found is None and (lost := self._rows("run_identity", id=run_id)):
+            raise without_route(run_id, lost[0]["route_id"])
+        return found
 
     def runs(self, which: c.Filter) -> list[Run]:
         sql, values = reports.list_runs(which)
@@ -188,7 +191,7 @@ class RunReader(DamageReader):
             if progress is not None:
                 progress(number, len(laws))
             try:
-                rows = self._fetch(self._spelled(sql))
+                rows = self._fetch(self._spelled(sql), {"now": self.now()} if queries.parameters(sql) else ())
             except self._garbled as error:
                 broken.append(f"{law.replace('_', ' ')}: it cannot be checked, because {error}")
                 continue

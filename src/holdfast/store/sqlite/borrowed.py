@@ -75,7 +75,8 @@ class BorrowedTransaction:
         return {str(row["id"]) for row in new}
 
     def route_id(self, route: Route) -> int:
-        self.change("insert_route", **route_values(route))
+        if self.change("insert_route", **route_values(route)):
+            self.change("note_last_route")
         found: int = self.rows("find_route", **route_values(route))[0]["id"]
         return found
 

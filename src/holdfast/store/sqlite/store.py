@@ -20,9 +20,10 @@ from holdfast.errors import HoldfastError, LeaseLost, RowDamaged, StoreBusy, Sto
 from holdfast.store import contract as c
 from holdfast.store import fork, transitions
 from holdfast.store.clock import Clock, WallClock
+from holdfast.store.instants import newest
 from holdfast.store.reading import route_values
 from holdfast.store.sealing import refusal
-from holdfast.store.soundness import checked, newest, sifted
+from holdfast.store.soundness import checked, sifted
 from holdfast.store.sqlite import library, migrate, sealing
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Busy, Connection, Values, translate
@@ -106,7 +107,8 @@ class SqliteTransaction:
         if known is not None:
             return known
         values = route_values(route)
-        self._db.change(SQL["insert_route"], values)
+        if self._db.change(SQL["insert_route"], values):
+            self._db.change(SQL["note_last_route"])
         found: int = self._db.rows(SQL["find_route"], values)[0]["id"]
         self.new_routes[route] = found
         self.hints.routes = True
@@ -342,6 +344,13 @@ class SqliteStore(SqliteReader):
         with self._hints_guard:
             hints, self._hints = self._hints, c.Hints()
         return hints
+
+    def routes(self) -> dict[int, Route]:
+        found = super().routes()
+        for route, number in list(self._routes.items()):
+            if number not in found:  # its row is damaged or gone: what is started from now on gets another one
+                self._routes.pop(route, None)
+        return found
 
     def changed(self) -> bool:
         """Whether another connection committed since the last call."""

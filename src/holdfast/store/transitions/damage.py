@@ -63,7 +63,8 @@ def _schedule(tx: Transaction, damage: RowDamaged) -> bool:
 
 
 def _flow(tx: Transaction, damage: RowDamaged) -> bool:
-    return bool(tx.change("set_flow_aside", **damage.place))
+    """Let a flow sleep on. What is damaged may be a line about it, which the next line would be numbered after."""
+    return bool(tx.change("set_flow_aside", id=damage.place.get("id", damage.place.get("flow_id"))))
 
 
 def _stage(tx: Transaction, damage: RowDamaged) -> bool:
@@ -94,7 +95,7 @@ def _forget(tx: Transaction, damage: RowDamaged) -> bool:
 _HOW: dict[str, Callable[[Transaction, RowDamaged], bool]] = {
     "run": _run,
     "schedule": _schedule,
-    "flow": _flow,
+    **dict.fromkeys(("flow", "flow_step", "flow_event"), _flow),
     "task": _task,
     "graph_stage": _stage,
     **dict.fromkeys(_COUNTERS, _forget),

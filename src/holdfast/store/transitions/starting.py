@@ -8,6 +8,7 @@ from holdfast.core import claims
 from holdfast.core.records import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
 from holdfast.store import contract as c
+from holdfast.store.soundness import without_route
 from holdfast.store.transitions.births import Births
 from holdfast.store.transitions.budgets import check_names, open_trees
 from holdfast.store.transitions.payloads import fetch, keep
@@ -99,7 +100,10 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     if not found:
         raise LaneDraining(lane=run.route.lane)
     old = found[0]
-    route = tx.rows("route", route_id=old["route_id"])[0]
+    routes = tx.rows("route", route_id=old["route_id"])
+    if not routes:
+        raise without_route(old["id"], old["route_id"])
+    route = routes[0]
     same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
     if not same_workflow or not _is_same(tx, run, old["id"], bytes(old["input"])):
         raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))

@@ -7,9 +7,11 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from holdfast.core.records import Event, Kind, Lane
+from holdfast.core.flows import Flow, FlowStatus, TimerWait, WaitFlow
+from holdfast.core.records import Event, Kind, Lane, Limits
 from holdfast.core.schedules.record import Schedule
 from holdfast.core.status import Status
+from holdfast.core.subscriptions import NOW, WEBHOOK, Which
 from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
 from holdfast.testing.conformance.bench import MORNING, ROUTE, SECOND, Bench, HandClock, OpenStore
@@ -28,6 +30,14 @@ def schedule(name: str) -> Schedule:
     return Schedule(
         namespace=ROUTE.namespace, name=name, workflow=ROUTE.workflow, version=ROUTE.version, lane=ROUTE.lane, input=b"[]",
         rule='{"interval":3600000000}',
+    )  # fmt: skip
+
+
+def flow(name: str) -> Flow:
+    """Return a flow that is to be started."""
+    return Flow(
+        id=name, namespace=ROUTE.namespace, controller="research", goal="find it", owner="ann", requester="", current_step="init",
+        state=b"{}", status=FlowStatus.CREATED, created_at=0, updated_at=0,
     )  # fmt: skip
 
 
@@ -246,3 +256,104 @@ class Damaged(Bench):
         with closing(open_store(clock)) as other:
             assert other.now() < MORNING + 1000 * SECOND
             assert any(f"in {table}:" in line and f"column {column}:" in line for line in other.check())
+
+    @pytest.mark.parametrize(
+        "place",
+        ["lane.free_at", "session.expires_at", "key.expires_at", "subscription.next_at", "upkeep.until", "graph_stage.due_at",
+         "budget.reset_at", "schedule.next_at", "schedule.wake_at"],
+    )  # fmt: skip
+    def test_what_is_due_in_another_century_is_named(self, bare_store: c.Store, place: str) -> None:
+        self.one_of_each(bare_store)
+        assert bare_store.check() == []
+        table, column = place.split(".")
+
+        self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {_YEAR_9000}")
+
+        assert any(f"in {table}:" in line and f"column {column}:" in line for line in bare_store.check())
+
+    def one_of_each(self, store: c.Store) -> None:
+        """Write one of everything that is due at some time."""
+        self.hold(store)
+        self.do(store, c.SetLane(Lane(name="rated", rate_limit=1, rate_per=SECOND)))
+        self.do(store, c.SetSchedule(schedule("hourly")))
+        self.do(store, c.RotateKey(c.OfferedKey("k1", b"x" * 32), SECOND))
+        self.do(store, c.RotateKey(c.OfferedKey("k2", b"y" * 32), SECOND))
+        self.do(store, c.Subscribe("hook", WEBHOOK, Which(), NOW, "https://example.org/hook", "s" * 16, 3))
+        self.execute(store, f"UPDATE holdfast.subscription SET attempts = 1, next_at = {MORNING}")
+        self.do(store, c.TakeUpkeep("retention", "s1", SECOND))
+        self.do(store, c.SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
+        self.execute(
+            store, f"INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('stage', 0, {MORNING}, 0)"
+        )
+
+    def test_a_schedule_that_will_never_tick_again_is_named(self, bare_store: c.Store) -> None:
+        self.do(bare_store, c.SetSchedule(schedule("hourly")))
+
+        self.execute(bare_store, "UPDATE holdfast.schedule SET next_at = NULL, wake_at = NULL")
+
+        assert any("in schedule:" in line and "column next_at:" in line for line in bare_store.check())
+
+    def test_a_worker_that_is_said_to_live_longer_than_it_asked_for_is_named(self, bare_store: c.Store) -> None:
+        worker = msgspec.structs.replace(self.open(bare_store, "other"), id="s1", serves=b'{"lifetime":15000000}')
+        self.do(bare_store, c.OpenSession(worker))
+        year = 365 * 86_400 * SECOND
+        assert bare_store.check() == []
+
+        self.execute(bare_store, f"UPDATE holdfast.session SET expires_at = {MORNING + year}")
+
+        assert any("in session: s1, column expires_at:" in line for line in bare_store.check())
+
+    @pytest.mark.parametrize("address", ["nonsense", "", "http://[::1", "ftp://example.org/x", "http://example.org:99999/"])
+    def test_a_webhook_with_an_address_that_is_none_is_named(self, bare_store: c.Store, address: str) -> None:
+        self.do(bare_store, c.Subscribe("hook", WEBHOOK, Which(), NOW, "https://example.org/hook", "s" * 16, 3))
+
+        self.execute(bare_store, f"UPDATE holdfast.subscription SET url = '{address}'")
+
+        assert any("in subscription: hook, column url:" in line for line in bare_store.check())
+
+    def test_a_run_whose_route_is_gone_is_damaged_and_not_unknown(self, bare_store: c.Store) -> None:
+        self.start(bare_store, "r1")
+        self.execute(bare_store, "DELETE FROM holdfast.route")
+
+        with pytest.raises(RowDamaged) as raised:
+            bare_store.run("r1")
+        (again,) = bare_store.apply([c.StartRuns([self.new("r1")])])
+
+        assert (raised.value.facts["table"], raised.value.facts["key"], raised.value.facts["column"]) == ("run", "r1", "route_id")
+        assert isinstance(again, RowDamaged)
+
+    def test_a_run_whose_route_is_gone_never_becomes_a_run_of_another_workflow(
+        self, bare_store: c.Store, open_store: OpenStore, clock: HandClock
+    ) -> None:
+        self.start(bare_store, "r1")
+        self.execute(bare_store, "DELETE FROM holdfast.route")
+
+        with closing(open_store(clock)) as other:
+            other.apply([c.StartRuns([self.new("r2", route=msgspec.structs.replace(ROUTE, workflow="refund"))])])
+
+            assert [run.id for run in other.runs(c.Filter())] == ["r2"]
+            assert any(line.startswith("a run has a route: 1 broken, such as r1") for line in other.check())
+
+    def test_routes_that_were_deleted_under_a_store_are_written_once_more(self, bare_store: c.Store) -> None:
+        self.start(bare_store, "r1")
+        self.execute(bare_store, "DELETE FROM holdfast.route")
+
+        assert bare_store.routes() == {}
+
+        self.start(bare_store, "r2")
+        assert [run.id for run in bare_store.runs(c.Filter())] == ["r2"]
+
+    def test_a_damaged_line_about_a_flow_keeps_no_other_flow_asleep(self, bare_store: c.Store, clock: HandClock) -> None:
+        for name in ("bad", "good"):
+            self.do(bare_store, c.CreateFlow(flow(name), start=True))
+            wait = WaitFlow(TimerWait(clock.now() + SECOND))
+            self.do(bare_store, c.MoveFlow(flow_id=name, namespace=ROUTE.namespace, action=wait))
+        self.execute(bare_store, f"UPDATE holdfast.flow_event SET seq = {_LARGEST} WHERE flow_id = 'bad' AND seq = 1")
+        clock.move(2 * SECOND)
+
+        self.do(bare_store, c.WakeFlows())
+
+        good = bare_store.flow("good")
+        assert good is not None
+        assert good.status is FlowStatus.RUNNING
+        assert any("in flow_event: bad" in line for line in bare_store.check())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.records import Event, Kind, Limits, Route, Wait
+from holdfast.core.records import Event, Kind, Lane, Limits, Route, Wait
 from holdfast.core.status import Status
 from holdfast.store import contract as c
 from holdfast.store import queries
@@ -217,8 +217,10 @@ BROKEN = {
     "a_person_decides_a_gate_once": (
         f"{ENTRY} ('g', 1, 'held', 'decided', 'ann', 1, '{{}}'), ('g', 2, 'held', 'decided', 'ann', 1, '{{}}')"
     ),
-    "there_is_one_current_key_if_there_is_any": (
-        "INSERT INTO holdfast.key (kid, secret, created_at, expires_at) VALUES ('k', 's', 1, 2)"
+    "there_is_one_current_key_if_there_is_any": "UPDATE holdfast.key SET expires_at = 2",
+    "there_is_a_key_for_the_waits_that_were_handed_out": "DELETE FROM holdfast.key",
+    "a_share_is_free_again_when_its_window_has_passed": (
+        f"INSERT INTO holdfast.share (lane, share, free_at) VALUES ('rated', 'ann', {MORNING + 3 * 24 * 60 * MINUTE})"
     ),
     **schedules.BROKEN,
     "a_payload_that_a_run_refers_to_is_there": "INSERT INTO holdfast.payload_use (run_id, digest) VALUES ('held', 'x')",
@@ -265,6 +267,8 @@ class Laws(Bench):
         self.stuck(store, "stuck")
         self.finish(store, self.hold(store, "completed"))
         self.do(store, c.SetSchedule(schedules.hourly()))
+        self.do(store, c.NeedKey(c.OfferedKey("k1", b"x" * 32)))
+        self.do(store, c.SetLane(Lane(name="rated", share_rate_limit=1, share_rate_per=MINUTE)))
 
     def test_a_lawful_database_breaks_none(self, bare_store: c.Store) -> None:
         self.populate(bare_store)

@@ -13,3 +13,6 @@ SELECT name FROM holdfast.subscription WHERE (attempts > 0) <> (next_at IS NOT N
 
 -- name: at_most_one_place_is_held_for_the_last_number
 SELECT run_id FROM holdfast.event WHERE run_id = '' GROUP BY run_id HAVING COUNT(*) > 1;
+
+-- name: nobody_has_read_beyond_the_last_event
+SELECT name FROM holdfast.subscription AS subscription WHERE holdfast.is_beyond(subscription);

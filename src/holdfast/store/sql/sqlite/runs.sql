@@ -7,6 +7,22 @@ UPDATE holdfast.run
        started_at = COALESCE(started_at, :now)
  WHERE id IN (SELECT value FROM json_each(:ids)) AND rank IS NOT NULL AND status = :was;
 
+-- name: insert_route
+-- Differs from Postgres, where a sequence gives a number out once: here the number of a row that was deleted would be given out
+-- once more, and the runs that point to it would become runs of another workflow. So the last number is kept as a setting.
+INSERT INTO holdfast.route (id, namespace, workflow, version, lane, capabilities)
+VALUES (1 + MAX(COALESCE((SELECT MAX(id) FROM holdfast.route WHERE id < 4611686018427387904), 0),
+                COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting
+                           WHERE name = 'last_route' AND CAST(value AS INTEGER) < 4611686018427387904), 0)),
+        :namespace, :workflow, :version, :lane, :capabilities)
+    ON CONFLICT DO NOTHING;
+
+-- name: note_last_route
+-- Only here: see above.
+INSERT INTO holdfast.setting (name, value)
+SELECT 'last_route', MAX(id) FROM holdfast.route WHERE id < 4611686018427387904
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
 -- name: runs_by_id
 -- Differs from Postgres: lists travel as JSON.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
