@@ -193,6 +193,8 @@ FOUND = [
     Mutation("graph_stage", "due_at", -1),  # no worker could start, because the sweep of stages met it first
     Mutation("flow", "revision", 2**63 - 1),
     Mutation("run", "generation", 2**63 - 1),
+    Mutation("flow_event", "seq", 2**63 - 1),  # in PostgreSQL no line could be numbered after it, and all flows slept on
+    Mutation("schedule", "started", 2**63 - 1),  # it could not grow, and no schedule of the database ticked
 ]
 """Mutations that once did harm."""
 

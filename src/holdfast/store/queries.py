@@ -31,8 +31,9 @@ _STEPS = {
 _BEYOND = {
     "sqlite": "(subscription.after_tx <> 1 OR subscription.after_id > (SELECT COALESCE(MAX(id), 0) FROM holdfast.event))",
     "postgres": (
-        "(subscription.after_tx >= CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT)"
-        " OR subscription.after_id > COALESCE(pg_sequence_last_value(CAST(pg_get_serial_sequence('holdfast.event', 'id') AS regclass)), 0))"
+        "(subscription.after_tx >= CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT) OR"
+        " subscription.after_id >"
+        " COALESCE(pg_sequence_last_value(CAST(pg_get_serial_sequence('holdfast.event', 'id') AS regclass)), 0))"
     ),
 }
 """PostgreSQL asks for the last transaction and the last number that were given out: the events themselves may be deleted."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.graphs.records import graph_of
-from holdfast.errors import HoldfastError, RowDamaged
+from holdfast.errors import BadOption, HoldfastError, RowDamaged
 from holdfast.store import contract as c
 from holdfast.store.instants import wrong_instants
 from holdfast.store.reading.asking import Asking
@@ -56,6 +56,8 @@ class DamageReader(Asking):
             if not damages:
                 raise in_our_words(error, op) from error
             if isinstance(op, c.SetAside) or not self._only(c.SetAside(damages)):
+                if isinstance(in_our_words(error, op), BadOption):  # all damage was aside before: the caller gave that number
+                    raise in_our_words(error, op) from error
                 return damages[0]
             try:
                 return self._only(op)
@@ -96,7 +98,11 @@ class DamageReader(Asking):
         """Return the damaged rows that an error may come from."""
         if isinstance(error, RowDamaged):
             return [error]
-        if isinstance(in_our_words(error, op), HoldfastError) or getattr(op, "body", None) is not None:
+        if getattr(op, "body", None) is not None:
+            return []
+        if isinstance(error.__cause__ if isinstance(error, BadOption) else error, OverflowError):
+            return self.damaged()  # a number that was read has no room to grow, unless the caller gave one that is too large
+        if isinstance(in_our_words(error, op), HoldfastError):
             return []
         return self.damaged() if isinstance(error, (*UNREADABLE, self._garbled)) else []
 

@@ -176,6 +176,28 @@ class Damaged(Bench):
         assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
         assert [one.name for one in bare_store.schedules()] == ["good"]
 
+    @pytest.mark.parametrize("column", ["started", "skipped"])
+    def test_a_count_that_cannot_grow_pauses_its_own_schedule_alone(
+        self, bare_store: c.Store, clock: HandClock, column: str
+    ) -> None:
+        ids = iter(["first", "second", "third", "fourth"])
+        for name in ("bad", "good"):
+            self.do(bare_store, c.SetSchedule(schedule(name)))
+        clock.move(3601 * SECOND)
+        self.do(bare_store, c.FireSchedules(lambda: next(ids)))
+        if column == "started":
+            self.finish(bare_store, self.claim(bare_store)[0])
+        self.execute(bare_store, f"UPDATE holdfast.schedule SET {column} = {_LARGEST} WHERE name = 'bad'")
+        clock.move(3600 * SECOND)
+
+        for _ in range(2):
+            self.do(bare_store, c.FireSchedules(lambda: next(ids)))
+
+        good = bare_store.schedule(ROUTE.namespace, "good")
+        assert good is not None
+        assert good.started + good.skipped == 2
+        assert any(f"in schedule: {ROUTE.namespace} bad, column {column}:" in line for line in bare_store.check())
+
     @pytest.mark.parametrize(
         "rule",
         ['{"interval":0}', '{"interval":-5}', '{"interval":1}', '{"interval":true}', '{"cron":"99 99 * * *"}', '{"cron":7}', "{}",

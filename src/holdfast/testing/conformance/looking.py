@@ -219,6 +219,11 @@ BROKEN = {
     ),
     "there_is_one_current_key_if_there_is_any": "UPDATE holdfast.key SET expires_at = 2",
     "there_is_a_key_for_the_waits_that_were_handed_out": "DELETE FROM holdfast.key",
+    "a_lane_has_limits_that_let_something_begin": "UPDATE holdfast.lane SET concurrency = -1",
+    "starts_are_gathered_in_a_run": ("INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES ('none', 'k', 1, 1)"),
+    "news_belong_to_a_graph": (
+        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('none', 'none::a', 'completed', 1)"
+    ),
     "a_share_is_free_again_when_its_window_has_passed": (
         f"INSERT INTO holdfast.share (lane, share, free_at) VALUES ('rated', 'ann', {MORNING + 3 * 24 * 60 * MINUTE})"
     ),

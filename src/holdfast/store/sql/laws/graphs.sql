@@ -104,3 +104,7 @@ SELECT DISTINCT dependent FROM holdfast.graph_edge
 -- name: news_tell_of_an_end_or_of_work_that_goes_on
 SELECT run_id FROM holdfast.graph_news
  WHERE status NOT IN ('completed', 'failed', 'cancelled', 'expired', 'skipped', 'start', 'skip', 'cancel', 'rest', 'replay');
+
+-- name: news_belong_to_a_graph
+SELECT graph_id FROM holdfast.graph_news AS news
+ WHERE NOT EXISTS (SELECT 1 FROM holdfast.graph AS graph WHERE graph.id = news.graph_id);
