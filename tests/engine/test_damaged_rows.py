@@ -189,6 +189,8 @@ FOUND = [
         "session", "serves", b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     ),  # nested too deeply to be read: no worker could start
     Mutation("run", "waits", b"[" * 100_000 + b"]" * 100_000, "sleeper"),  # and nobody could be told why the run does not move
+    Mutation("run", "waits", b'[{"kind":"timer","until":"x"}]', "sleeper"),
+    Mutation("run", "waits", b'[{"kind":"timer"}]', "sleeper"),
     Mutation("run", "error", b"[" * 100_000 + b"]" * 100_000, "failed"),
     Mutation("graph_stage", "due_at", -1),  # no worker could start, because the sweep of stages met it first
     Mutation("flow", "revision", 2**63 - 1),

@@ -149,7 +149,13 @@ def _explain(store: Store, run: Run, workers: list[Seen], depth: int, vault: Vau
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
         _count(store, facts, workers, only)
         facts.leased = _is_leased(store, facts)
-    return explain(facts)
+    try:
+        return explain(facts)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        if not waits:
+            raise
+        why = f"it cannot be followed: {type(error).__name__}: {error}"
+        raise RowDamaged(table="run", key=run.id, column="waits", why=why, place={"id": run.id}) from error
 
 
 _BY_HOLDERS = (Kind.ATTEMPT_FAILED, Kind.RUN_DELAYED)

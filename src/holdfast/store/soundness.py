@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.budgets import ON_BREACH
+from holdfast.core.budgets import CALENDAR, ON_BREACH, UNIT
 from holdfast.core.flows import FlowStatus, FlowWait, StepStatus
 from holdfast.core.gates.records import ACTS, Detail, Terms
 from holdfast.core.gates.records import STATUSES as GATE_STATUSES
@@ -27,6 +27,7 @@ from holdfast.core.sealed import is_sealed, split
 from holdfast.core.status import Status
 from holdfast.core.streams import FrameKind, Mode
 from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, Which, checked_url
+from holdfast.core.tokens import SHORTEST_SECRET
 from holdfast.errors import BadData, BadOption, BadSchedule, RowDamaged
 from holdfast.store import queries
 from holdfast.store.tables import FORGETTABLE
@@ -89,8 +90,18 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """The columns that hold one of a few words."""
 
+
+class Parked(msgspec.Struct):
+    """What a run waits for, as far as every kind of wait has it: the rest is for those who explain it."""
+
+    kind: str
+    step: str | None = None
+    until: int | None = None
+    gives_up: int | None = None
+
+
 JSON: Mapping[str, Mapping[str, Any]] = {
-    "run": {"waits": list[dict[str, Any]]},
+    "run": {"waits": list[Parked]},
     "session": {"serves": dict[str, Any]},
     "lane": {"weights": dict[str, float]},
     "gate": {"terms": Terms, "assignees": tuple[str, ...], "roles": tuple[str, ...], "data": Any},
@@ -356,7 +367,9 @@ def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
     found = [(name, why) for name, value in row.items() if (why := table.columns[name].wrong(value)) is not None]
     found += [(name, MISSING) for name in _missing(table, row)]
     found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
-    found += [one for one in (*_unknown_zones(row), *_bad_addresses(table, row)) if one[0] not in dict(found)]
+    found += [
+        one for one in (*_unknown_zones(row), *_bad_addresses(table, row), *_bad_numbers(table, row)) if one[0] not in dict(found)
+    ]
     for column, why in found:
         yield damaged(table.name, place_of(table, row), column, why)
 
@@ -383,6 +396,20 @@ def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         zones.zone_of(row.get("zone", "UTC"))
     except BadSchedule as error:
         yield "zone", str(error.facts["why"])
+
+
+_MEANT = frozenset({"budget", "key", "subscription"})
+"""The tables with columns whose values must also mean something."""
+
+
+def _bad_numbers(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose text is no number that can be followed, and secrets that are too short to be one."""
+    resets = row.get("resets") if table.name == "budget" else None
+    if isinstance(resets, str) and resets not in CALENDAR and not (resets.isascii() and resets.isdigit() and int(resets) >= UNIT):
+        yield "resets", f"it is none of {', '.join(CALENDAR)}, and no number of microseconds"
+    secret = row.get("secret") if table.name == "key" else None
+    if isinstance(secret, bytes | memoryview) and len(secret) < SHORTEST_SECRET:
+        yield "secret", "it is too short to be a secret"
 
 
 def _bad_addresses(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -333,6 +333,29 @@ class Damaged(Bench):
 
         assert any("in subscription: hook, column url:" in line for line in bare_store.check())
 
+    @pytest.mark.parametrize("resets", ["0", "-5", "fortnight", ""])
+    def test_a_budget_that_is_reset_in_no_rhythm_is_named(self, bare_store: c.Store, resets: str) -> None:
+        self.do(bare_store, c.SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
+
+        self.execute(bare_store, f"UPDATE holdfast.budget SET resets = '{resets}'")
+
+        assert any("in budget: day" in line and "column resets:" in line for line in bare_store.check())
+
+    def test_a_signing_key_without_a_secret_is_named(self, bare_store: c.Store) -> None:
+        self.do(bare_store, c.NeedKey(c.OfferedKey("k1", b"x" * 32)))
+
+        self.execute(bare_store, "UPDATE holdfast.key SET secret = ''")
+
+        assert any("in key: k1, column secret:" in line for line in bare_store.check())
+
+    @pytest.mark.parametrize(
+        "waits", [b"[{}]", b'[{"kind":7}]', b'[{"kind":"timer","until":"x"}]', b'[{"kind":"timer","step":[]}]']
+    )
+    def test_a_wait_that_cannot_be_followed_is_named(self, bare_store: c.Store, waits: bytes) -> None:
+        self.park(bare_store, self.hold(bare_store), waits=waits)
+
+        assert any("in run: r1, column waits:" in line for line in bare_store.check())
+
     def test_a_run_whose_route_is_gone_is_damaged_and_not_unknown(self, bare_store: c.Store) -> None:
         self.start(bare_store, "r1")
         self.execute(bare_store, "DELETE FROM holdfast.route")
