@@ -367,9 +367,9 @@ def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
     found = [(name, why) for name, value in row.items() if (why := table.columns[name].wrong(value)) is not None]
     found += [(name, MISSING) for name in _missing(table, row)]
     found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
-    found += [
-        one for one in (*_unknown_zones(row), *_bad_addresses(table, row), *_bad_numbers(table, row)) if one[0] not in dict(found)
-    ]
+    if "zone" in row or table.name in _MEANT:
+        meant = (*_unknown_zones(row), *_bad_addresses(table, row), *_bad_numbers(table, row))
+        found += [one for one in meant if one[0] not in dict(found)]
     for column, why in found:
         yield damaged(table.name, place_of(table, row), column, why)
 
