@@ -102,7 +102,7 @@ class Driver(Writing):
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
-            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads, self.read_again)
+            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
         events = past.valid(history) if history else []
         self.outlet.replayed, self.progress = not fresh, past.Progress(events)
         if history:
