@@ -96,7 +96,7 @@ class Driver(Writing):
         except (*PASSING, WriteConflict) as error:
             await self._give_back(error)
         except Exception as error:  # a diverged history, malformed data, or a fault of ours: a person must look
-            await self._stick(error)
+            await (self._give_back(error) if self.host.is_shut_out(error) else self._stick(error))
         finally:
             self.close()
 
