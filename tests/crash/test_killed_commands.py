@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import os
 import random
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -16,8 +14,36 @@ from holdfast.connect.store import open_store
 from holdfast.errors import StoreHalfCopied, StoreSealed
 
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}
-RUNS, KILLS, SEED = 60, 8, 20261117
+RUNS, KILLS, SEED = 30, 5, 20261117
 TEXT = "the crown jewels" * 200
+
+
+REKEY = """
+import sys
+from holdfast import Encrypted, Engine
+engine = Engine(sys.argv[1], codec=Encrypted({"k1": b"1" * 32, "k2": b"2" * 32}, "k2"), large=500)
+apply = engine._parts.store.apply
+def told(batch):
+    print(len(batch), flush=True)
+    return apply(batch)
+engine._parts.store.apply = told
+engine.rekey()
+engine.close()
+"""
+
+COPY = """
+import sys
+from contextlib import closing, suppress
+from holdfast.connect.store import open_store
+from holdfast.engine import moving
+write, moving.RUNS = moving._do, 5
+def told(store, op):
+    print(type(op).__name__, flush=True)
+    return write(store, op)
+moving._do = told
+with closing(open_store(sys.argv[1], sealed=True)) as source:
+    moving.copy_store(source, lambda: open_store(sys.argv[2], half_copied=True))
+"""
 
 
 @step
@@ -61,34 +87,27 @@ def fill(database):
     return results | {run.id: f"{number}!{TEXT}" for number, run in enumerate(waiting)}, [run.id for run in waiting]
 
 
-def command(*words, key="k2"):
-    """Start ``holdfast`` in a process of its own, whose first key is *key*."""
-    order = sorted(KEYS, key=lambda name: name != key)
-    keys = ",".join(f"{name}={base64.b64encode(KEYS[name]).decode()}" for name in order)
-    return subprocess.Popen(
-        [sys.executable, "-m", "holdfast", *words], env={**os.environ, "HOLDFAST_KEYS": keys},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-
-
-def kill_at_random(words, dice, longest):
-    """Start a command again and again, and kill it at random instants; return how often it was killed before its end."""
-    killed = 0
+def killed_at_random(script, arguments, dice, commits):
+    """Run a script again and again, each time killed at a random instant after a random commit; yield the return codes."""
     for _ in range(KILLS):
-        process = command(*words)
-        try:
-            process.wait(timeout=dice.uniform(0.05, longest))
-        except subprocess.TimeoutExpired:
-            process.kill()
-        process.communicate()
-        killed += process.returncode == -9
-        yield killed
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(dice.randrange(commits)):
+            if not process.stdout.readline():
+                break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=dice.uniform(0, 0.02))
+        process.kill()
+        _, said = process.communicate()
+        assert process.returncode in (0, -9), said
+        yield process.returncode
 
 
-def end(words):
-    process = command(*words)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, said.decode()
+def end(script, arguments):
+    """Run a script to its end."""
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, timeout=90)
+    assert done.returncode == 0, done.stderr
 
 
 def is_whole(database, results, waiting):
@@ -106,12 +125,14 @@ def is_whole(database, results, waiting):
 def test_rekey_is_killed_at_random_instants(databases):
     database, _ = databases
     results, waiting = fill(database)
-    words, dice = ("--db", database, "db", "rekey"), random.Random(SEED)
-    for _ in kill_at_random(words, dice, 1.5):
+    codes = []
+    for code in killed_at_random(REKEY, [database], random.Random(SEED), 60):
+        codes.append(code)
         with closing(Engine(database, codec=codec("k2"), large=500)) as engine:
             assert engine.check() == []
             assert engine.check_payloads().damaged == []
-    end(words)
+    assert -9 in codes
+    end(REKEY, [database])
     with closing(open_store(database)) as store:
         assert store.keys_in_use().keys() == {"k2"}
     is_whole(database, results, waiting)
@@ -129,10 +150,14 @@ def usable(database):
 def test_copy_is_killed_at_random_instants(databases):
     source, target = databases
     results, waiting = fill(source)
-    words, dice = ("db", "copy", source, target), random.Random(SEED)
-    for _ in kill_at_random(words, dice, 1.5):
+    codes = []
+    for code in killed_at_random(COPY, [source, target], random.Random(SEED), 20):
+        codes.append(code)
         assert not (usable(source) and usable(target))
+        if usable(target):
+            break
+    assert -9 in codes
     if not usable(target):
-        end(words)
+        end(COPY, [source, target])
     assert (usable(source), usable(target)) == (False, True)
     is_whole(target, results, waiting)
