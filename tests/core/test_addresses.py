@@ -6,6 +6,8 @@ from holdfast.core.addresses import checked_hosts, not_public
 from holdfast.errors import BadOption
 
 NOT_PUBLIC = [
+    ("3fff::1", "reserved"),
+    ("192.88.99.1", "reserved"),
     ("127.0.0.1", "loopback"),
     ("127.255.255.254", "loopback"),
     ("::1", "loopback"),

@@ -172,6 +172,7 @@ def test_a_reference_that_names_no_key_leads_to_nothing_encrypted(database):
             run.result(timeout=20)
         ((reference,),) = execute(database, "SELECT result FROM holdfast.run WHERE id = 'b'")
         bare = bytes(reference)[:-16].replace(b"\x00k1\x00a", b"\x00\x00a")
+        execute(database, "INSERT INTO holdfast.setting (name, value) VALUES ('clear_values', 'on')")
         execute(database, "UPDATE holdfast.run SET result = :bare WHERE id = 'a'", bare=bare)
         with pytest.raises(BadData, match=r"the result of run a.*names another key"):
             runs[0].result(timeout=20)

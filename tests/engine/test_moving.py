@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import Engine, step, workflow
+from holdfast import Engine, start, step, workflow
 from holdfast.connect.store import open_store
 from holdfast.core.records import Seal, Session
 from holdfast.engine import moving
@@ -236,7 +236,7 @@ def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, cl
 
 HELD = """
 import sys
-from holdfast import Engine, step, workflow
+from holdfast import Engine, start, step, workflow
 
 @step
 def hang(n):
@@ -381,3 +381,28 @@ def test_who_moves_first_is_still_first(places, clock):
     with closing(open_store(target, clock=clock)) as store:
         ranks = {one.run.id: one.rank for one in store.dossiers("", 9, 1 << 20)}
         assert ranks["a"] - ranks["b"] == 1_000_000
+
+
+@workflow(name="moving.grandchild")
+async def grandchild(n: int) -> int:
+    return n
+
+
+@workflow(name="moving.middle")
+async def middle(n: int) -> int:
+    return await (await start(grandchild, n, id="grandchild")).result()
+
+
+@workflow(name="moving.top")
+async def top(n: int) -> int:
+    return await (await start(middle, n, id="middle")).result()
+
+
+def test_a_child_that_is_exported_without_its_parent_is_a_root_there(database, tmp_path):
+    with Engine(database) as engine:
+        assert engine.start(top, 7).result(timeout=20) == 7
+        assert engine.export("middle", tmp_path / "one.db") == 2
+    with Engine(tmp_path / "one.db") as engine:
+        assert engine.check() == []
+        assert (engine.run("middle").record.parent_id, engine.run("grandchild").record.parent_id) == (None, "middle")
+        assert engine.run("middle").result(timeout=20) == 7

@@ -37,7 +37,16 @@ from holdfast.engine.graph_stages import sweep_all
 from holdfast.engine.program_loop import ProgramLoop
 from holdfast.engine.replaying import TRIES
 from holdfast.engine.worker import Worker
-from holdfast.errors import BadOption, EngineClosed, HoldfastError, ResultTimeout, RunChanged, RunFinished, StartIncomplete
+from holdfast.errors import (
+    BadOption,
+    EngineClosed,
+    HoldfastError,
+    ResultTimeout,
+    RunChanged,
+    RunFinished,
+    RunNotFound,
+    StartIncomplete,
+)
 from holdfast.store.contract import PartlyCancelled
 
 if TYPE_CHECKING:
@@ -298,7 +307,11 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
 
     def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
         """Start a new run with the same input and the same history up to *from_step*, which it does itself."""
-        return Run(self, self._do(self._parts.client.fork(run_id, from_step)))
+        try:
+            fork_id = self._do(self._parts.client.fork(run_id, from_step))
+        except RunNotFound:  # unless the run is gone, rekey has replaced a value of it that the fork was to refer to
+            fork_id = self._do(self._parts.client.fork(run_id, from_step))
+        return Run(self, fork_id)
 
     def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""

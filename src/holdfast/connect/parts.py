@@ -35,10 +35,11 @@ from holdfast.engine.subscriptions import Subscriptions
 from holdfast.engine.work import Work
 from holdfast.engine.worker import Worker
 from holdfast.engine.writer import Writer
-from holdfast.errors import BadOption, CodecMismatch, UnknownWorkflow
+from holdfast.errors import BadOption, CodecMismatch, StoreError, UnknownWorkflow
 from holdfast.errors.base import shown
+from holdfast.store.clear_values import GUARDED
 from holdfast.store.clock import Clock
-from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, Checked, PauseSchedule, SaveSetting, SetSchedule, Transition
+from holdfast.store.contract import ENCRYPTION, MOST_SIGNALS, Checked, EncryptStore, PauseSchedule, SetSchedule, Transition
 
 if TYPE_CHECKING:
     from holdfast.core.why.facts import Why
@@ -154,17 +155,24 @@ class Parts:
             shut = cipher is None and encrypted
             vault = Vault(self.store, cipher, packing, large, json=self.codec.name == JsonCodec.name, locked=shut)
             if cipher is not None:
-                self._encrypt(vault, first=not encrypted)
+                self._encrypt(vault, self.store.setting(ENCRYPTION))
         except BaseException:
             if not given:
                 self.store.close()
             raise
         return vault
 
-    def _encrypt(self, vault: Vault, *, first: bool) -> None:
-        """Note that the database is encrypted, and encrypt the secrets that an engine without a key has left in clear."""
-        ops: list[Transition] = [SaveSetting(ENCRYPTION, "on")] if first else []
-        ops += vault.secrets.unencrypted(self.store)
+    def _encrypt(self, vault: Vault, noted: str | None) -> None:
+        """Note that the database is encrypted, let it refuse values in clear, and encrypt the secrets that an engine without a
+        key has left in clear."""
+        if noted is None:
+            (answer,) = self.store.apply([EncryptStore()])
+            if isinstance(answer, BaseException):
+                raise answer
+        elif noted != GUARDED:  # a copy, or one that an older Holdfast has encrypted
+            with suppress(StoreError):  # such as a file that may only be read: it can still be read
+                self.store.apply([EncryptStore()])
+        ops: list[Transition] = [*vault.secrets.unencrypted(self.store)]
         for answer in self.store.apply(ops) if ops else ():
             if isinstance(answer, BaseException):
                 raise answer

@@ -6,7 +6,7 @@ metadata service of a cloud at 169.254.169.254, hosts of the internal network. P
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
 from holdfast.core.options import checked_many
@@ -16,6 +16,8 @@ LONGEST_HOST = 253
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _IPV4_COMPATIBLE = IPv6Network("::/96")
+_RESERVED = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))
+"""Blocks that not every Python counts as reserved: relays of 6to4, which are deprecated, and addresses for documentation."""
 
 
 def not_public(address: str) -> str | None:
@@ -50,7 +52,9 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
         "link-local": address.is_link_local,
         "multicast": address.is_multicast,
         "private": address.is_private or (isinstance(address, IPv6Address) and address.is_site_local),
-        "reserved": address.is_reserved or not address.is_global,  # shared by carriers (100.64.0.0/10) among others
+        "reserved": address.is_reserved
+        or not address.is_global
+        or any(address in block for block in _RESERVED),  # shared by carriers (100.64.0.0/10) among others
     }
     return next((kind for kind, applies in kinds.items() if applies), None)
 

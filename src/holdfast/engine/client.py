@@ -358,7 +358,7 @@ class Client:
     def value(self, run: Run) -> Any:
         """Return the result of a finished run, or raise why there is none. Raises KeyMissing when it cannot be read here."""
         signature = getattr(self.definitions().get(run.workflow), "signature", None)
-        return result_value(run, self.get, self.vault, self.codec, signature)
+        return result_value(run, self.vault, self.codec, signature)
 
     # Keeping house
 

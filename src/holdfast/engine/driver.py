@@ -96,13 +96,13 @@ class Driver(Writing):
         except (*PASSING, WriteConflict) as error:
             await self._give_back(error)
         except Exception as error:  # a diverged history, malformed data, or a fault of ours: a person must look
-            await self._stick(error)
+            await (self._give_back(error) if self.host.is_shut_out(error) else self._stick(error))
         finally:
             self.close()
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
-            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads, self.read_again)
+            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
         events = past.valid(history) if history else []
         self.outlet.replayed, self.progress = not fresh, past.Progress(events)
         if history:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+import msgspec
+
 from holdfast.core.records import Run, Seal
 from holdfast.core.redaction import redacted
 from holdfast.core.status import FINAL
@@ -149,7 +151,7 @@ def _batches(view: View, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
     batch: list[ImportRun] = []
     copied: set[bytes] = set()
     size = 0
-    for one in (found for run in runs for found in walk(view, run)):
+    for one in (_detached(found, run) for run in runs for found in walk(view, run)):
         imported = _imported(view, one, copied)
         batch.append(imported)
         size += _size(imported)
@@ -158,6 +160,15 @@ def _batches(view: View, runs: Iterable[Run]) -> Iterator[list[ImportRun]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _detached(run: Run, top: Run) -> Run:
+    """Return a run of the tree below *top* as it stands where the parent of *top* is missing."""
+    if top.parent_id is None:
+        return run
+    if run.id != top.id:
+        return msgspec.structs.replace(run, root_id=top.id)
+    return msgspec.structs.replace(run, parent_id=None, parent_step=None, parent_index=None, root_id=None)
 
 
 def _imported(view: View, run: Run, copied: set[bytes]) -> ImportRun:

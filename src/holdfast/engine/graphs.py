@@ -102,7 +102,7 @@ def composer(vault: Vault, codec: Codec) -> c.Compose:
             if _PLACE not in plain:
                 return plain
             values = {
-                name: codec.decode(vault.values.opened(one, f"the result of {name}", fetch, places.run_result(source)))
+                name: codec.decode(vault.result(source, one, fetch, f"the result of {name}"))
                 for name, (source, one) in results.items()
             }
             return codec.encode(filled(codec.decode(plain), values), what="the arguments")

@@ -20,7 +20,6 @@ from holdfast.engine.outlet import Outlet
 from holdfast.engine.program_loop import FeedAhead, Placed
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Conditional, Paying, Signalled, Step, Timer, Want
-from holdfast.errors import LeaseLost
 from holdfast.store.contract import ExtendGraph, GateMove, Glance
 
 LISTS = (
@@ -275,13 +274,6 @@ class Held:
         for child in self.host.store.children(self.run.id, [step]):
             if child.status not in FINAL:
                 self.batch.cancels.append((child.id, reason))
-
-    def read_again(self) -> tuple[Run, list[Event]]:
-        """Return the run and its history as they are stored now. Raises LeaseLost."""
-        run = self.host.store.run(self.run.id)
-        if run is None or run.generation != self.run.generation:
-            raise LeaseLost(run=self.run.id, generation=self.run.generation)
-        return run, self.host.store.history(self.run.id)
 
     def is_cancelled_outside(self) -> bool:
         """Say whether somebody has asked the run to stop."""

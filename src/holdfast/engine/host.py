@@ -75,6 +75,9 @@ class Host(Protocol):
     def is_abandoned(self) -> bool:
         """Return whether the loop has cancelled the worker's own tasks, as ``asyncio.run`` does at its end."""
 
+    def is_shut_out(self, error: Exception) -> bool:
+        """Return whether the database was encrypted after it was opened here without keys: then this worker lets go of all."""
+
     def doubt(self) -> object:
         """Ask, soon, whether somebody has; if so, let go of all its runs."""
 

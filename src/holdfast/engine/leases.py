@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.core import duration, leases, places
+from holdfast.core import duration, leases
 from holdfast.core.claims import CRASH_LIMIT
 from holdfast.core.duration import Duration
 from holdfast.core.leases import FailureKind, Proof, TaskPolicy
@@ -408,8 +408,7 @@ class LeaseDesk(Suspending, Lasting):
 
     def input(self, run: Run) -> Any:
         """Return the arguments of a run as plain data."""
-        plain = self._client.vault.values.open(run.input, f"the input of run {run.id}", places.run_input(run.id))
-        return self.codec.decode(plain)
+        return self.codec.decode(self._client.vault.input(run))
 
 
 _BY_OPERATORS = (Kind.PRIORITY_CHANGED, Kind.RUN_RELEASED)

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from holdfast.core import places
 from holdfast.core.codec import Codec
-from holdfast.core.records import Run
+from holdfast.core.records import Run, as_child
 from holdfast.core.signature import Signature
 from holdfast.core.status import Status
 from holdfast.engine.failure import as_error
 from holdfast.engine.payloads.vault import Vault
-from holdfast.errors import BadData
 
 
-def result_value(run: Run, read: Callable[[str], Run], vault: Vault, codec: Codec, signature: Signature | None) -> Any:
-    """Return the result of a finished run, or raise why there is none. If a payload is gone, *read* reads the run again:
-    ``rekey`` may have replaced it since. Raises KeyMissing, BadData."""
-    try:
-        return _decoded(run, vault, codec, signature)
-    except BadData as error:
-        if "payload" not in error.facts:
-            raise
-        again = read(run.id)
-        if (again.result, again.error) == (run.result, run.error):
-            raise
-    return result_value(again, read, vault, codec, signature)
-
-
-def _decoded(run: Run, vault: Vault, codec: Codec, signature: Signature | None) -> Any:
-    result = vault.values.maybe(run.result, f"the result of run {run.id}", places.run_result(run.id))
+def result_value(run: Run, vault: Vault, codec: Codec, signature: Signature | None) -> Any:
+    """Return the result of a finished run, or raise why there is none. Raises KeyMissing, BadData."""
+    (end,) = vault.children([as_child(run)])
     if run.status is not Status.COMPLETED:
-        error = vault.values.maybe(run.error, f"the error of run {run.id}", places.error(run.id))
-        raise as_error(msgspec.structs.replace(run, error=error))
+        raise as_error(msgspec.structs.replace(run, error=end.error))
     if signature is None:
-        return codec.decode(result or b"null")
-    return signature.decode_result(codec, result or b"null")
+        return codec.decode(end.result or b"null")
+    return signature.decode_result(codec, end.result or b"null")

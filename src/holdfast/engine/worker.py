@@ -37,7 +37,7 @@ from holdfast.engine.settling import Settler
 from holdfast.engine.strand import Strand
 from holdfast.engine.threads import Threads
 from holdfast.engine.webhooks import Couriers
-from holdfast.engine.writer import Writer
+from holdfast.engine.writer import ENCRYPTED_SINCE, Writer
 from holdfast.errors import EngineClosed, HoldfastError, RowDamaged, StoreError, StoreHalfCopied, StoreSealed, UsageError
 from holdfast.store.clock import Clock, uptime
 from holdfast.store.contract import (
@@ -158,6 +158,16 @@ class Worker:
             ends = [strand.over for strand in self._strands]
             await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
         await self.kill()
+
+    def is_shut_out(self, error: Exception) -> bool:
+        """Return whether the database was encrypted after it was opened here without keys: then this worker lets go of all."""
+        shut_out = self.vault.cipher is None and isinstance(error, ENCRYPTED_SINCE)
+        if shut_out and not self.stopping:
+            self.stopping = True
+            log.error("this worker stops working: the database was encrypted while it was open here: %s", error)
+            for driver in list(self.drivers.values()):
+                driver.knock()
+        return shut_out
 
     async def kill(self) -> None:
         """Stop at once; what was held is free for others."""

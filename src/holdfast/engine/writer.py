@@ -19,7 +19,18 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from holdfast.engine.strand import Pause
-from holdfast.errors import BadOption, EngineClosed, StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUnavailable
+from holdfast.errors import (
+    BadOption,
+    CodecMismatch,
+    EngineClosed,
+    KeyMissing,
+    StoreBusy,
+    StoreFull,
+    StoreGone,
+    StoreReadOnly,
+    StoreSealed,
+    StoreUnavailable,
+)
 from holdfast.store.contract import Hints, Store, Transition
 
 log = logging.getLogger("holdfast")
@@ -34,7 +45,10 @@ are through sooner right here, where what they are about is in the processor's m
 IN_A_ROW = 0.002
 """For how many seconds one commit follows another in one turn of the loop: then it looks again what else there is."""
 
-PASSING = (StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUnavailable)
+ENCRYPTED_SINCE = (CodecMismatch, KeyMissing)
+"""What an engine without keys meets when the database has become encrypted since it was opened."""
+
+PASSING = (CodecMismatch, StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUnavailable)
 """Trouble of the store that says nothing about the run that met it, and that may be over soon or with the next process."""
 
 

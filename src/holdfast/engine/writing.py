@@ -63,6 +63,8 @@ class Writing(Happening):
                         continue  # a portion of its children was asked to stop before the run ends
                     return answer
                 except StoreError as error:
+                    if self.host.is_shut_out(error):
+                        raise
                     log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 5.0)

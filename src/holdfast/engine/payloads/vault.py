@@ -7,6 +7,7 @@ and not encrypted passes untouched, and costs one comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from holdfast.core.records import PRIVATE, Child, Event, Fetch, Kind, NewRun, Pa
 from holdfast.core.sealed import APART, is_sealed, size_of, split
 from holdfast.core.status import Status
 from holdfast.core.subscriptions import RunEvent
+from holdfast.engine.payloads.again import Rereading, opened_again
 from holdfast.engine.payloads.codecs import Cipher, Packing
 from holdfast.engine.payloads.signing import SigningSecrets
 from holdfast.engine.payloads.values import HEAVY, LARGE, Values
@@ -28,6 +30,9 @@ Signalling = TypeVar("Signalling", c.SignalRun, c.DeliverSignal, c.ReleaseWait)
 
 RELEASE = "release"
 """The name of the signal by which a person lets a wait go."""
+
+Reread = Callable[[bytes], bytes]
+"""Returns what is stored now in the place of a value."""
 
 UNREADABLE = "Unreadable"
 """The type of an error that stands for one that cannot be read here."""
@@ -42,6 +47,7 @@ class Vault:
     ) -> None:  # fmt: skip
         self.values = Values(store, cipher, packing, large, json=json, locked=locked)
         self.secrets = SigningSecrets(self.values)
+        self._stored = Rereading(store)
 
     @property
     def cipher(self) -> Cipher | None:
@@ -81,7 +87,11 @@ class Vault:
         if not is_sealed(old) and not is_sealed(run.input):
             return old == run.input
         try:
-            before = self.values.opened(old, what, fetch, places.run_input(old_id))
+            before = opened_again(
+                old,
+                lambda data: self.values.opened(data, what, fetch, places.run_input(old_id)),
+                partial(self._stored.input, old_id),
+            )
             return before == self.values.opened(run.input, what, own.get, places.run_input(run.id))
         except BadData:
             return False
@@ -209,6 +219,9 @@ class Vault:
         """Return a run with its values opened. Raises KeyMissing, BadData."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
+        return opened_again(run, self._run_opened, self._stored.run)
+
+    def _run_opened(self, run: Run) -> Run:
         return msgspec.structs.replace(
             run,
             input=self.values.open(run.input, f"the input of run {run.id}", places.run_input(run.id)),
@@ -216,8 +229,27 @@ class Vault:
             error=self.values.maybe(run.error, f"the error of run {run.id}", places.error(run.id)),
         )
 
+    def input(self, run: Run) -> bytes:
+        """Return the input of a run, opened. Raises KeyMissing, BadData."""
+        return opened_again(
+            run.input,
+            lambda data: self.values.open(data, f"the input of run {run.id}", places.run_input(run.id)),
+            partial(self._stored.input, run.id),
+        )
+
+    def result(self, run_id: str, data: bytes, fetch: Fetch, what: str) -> bytes:
+        """Return the result of a run that was read in a transaction, opened. Raises KeyMissing, BadData."""
+        return opened_again(
+            data,
+            lambda stored: self.values.opened(stored, what, fetch, places.run_result(run_id)),
+            partial(self._stored.result, run_id),
+        )
+
     def events(self, run_id: str, events: Sequence[Event]) -> list[Event]:
         """Return events with their values opened. Raises KeyMissing, BadData."""
+        return opened_again(list(events), partial(self._events_opened, run_id), partial(self._stored.events, run_id))
+
+    def _events_opened(self, run_id: str, events: Sequence[Event]) -> list[Event]:
         return [self._opened(run_id, event) if _is_closed(event) else event for event in events]
 
     def _opened(self, run_id: str, event: Event) -> Event:
@@ -232,11 +264,19 @@ class Vault:
         Raises KeyMissing, BadData."""
         if not (is_sealed(event.data) or is_sealed(event.error)):
             return event
-        what, fetch = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " "), fetch or self.values.fetch
+        return opened_again(event, partial(self._told, fetch=fetch or self.values.fetch), self._stored.event)
+
+    def _told(self, event: RunEvent, fetch: Fetch) -> RunEvent:
+        what = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
+
+        def now(old: bytes, *, error: bool) -> bytes:
+            current = self._stored.event(event)
+            return (current.error if error else current.data) or old
 
         def see(data: bytes | None, place: bytes, *, error: bool) -> bytes | None:
             if data is None or self.values.locked:
-                return None if data is None else self._seen(data, place, large=True, error=error)
+                found: bytes | None = self._seen(data, place, partial(now, error=error), large=True, error=error)
+                return found
             return self.values.opened(data, what, fetch, place)
 
         return msgspec.structs.replace(
@@ -247,19 +287,26 @@ class Vault:
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """Return signals with their payloads opened. Raises KeyMissing, BadData."""
+        return opened_again(list(signals), partial(self._signals_opened, run_id), partial(self._stored.signals, run_id))
+
+    def _signals_opened(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         return [
-            msgspec.structs.replace(signal, payload=self.signal(run_id, signal)) if is_sealed(signal.payload) else signal
+            msgspec.structs.replace(signal, payload=self._signal_opened(run_id, signal)) if is_sealed(signal.payload) else signal
             for signal in signals
         ]
 
     def signal(self, run_id: str, signal: Signal) -> bytes:
         """Return the payload of a signal, opened. Raises KeyMissing, BadData."""
-        if not is_sealed(signal.payload):
-            return signal.payload
+        return self.signals(run_id, [signal])[0].payload if is_sealed(signal.payload) else signal.payload
+
+    def _signal_opened(self, run_id: str, signal: Signal) -> bytes:
         return self.values.open(signal.payload, f"signal {signal.name!r} to run {run_id}", places.of_signal(run_id, signal))
 
     def children(self, children: Iterable[Child]) -> list[Child]:
         """Return children with what they came to opened. Raises KeyMissing, BadData."""
+        return opened_again(list(children), self._children_opened, self._stored.children)
+
+    def _children_opened(self, children: Iterable[Child]) -> list[Child]:
         return [
             msgspec.structs.replace(
                 child,
@@ -278,68 +325,76 @@ class Vault:
         The others stay as they are stored. Never raises."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
+        now = partial(self._stored.value, run)
         see = partial(self._readable, large=large)
         return msgspec.structs.replace(
             run,
-            input=see(run.input, places.run_input(run.id)) or b"",
-            result=see(run.result, places.run_result(run.id)),
-            error=see(run.error, places.error(run.id)),
+            input=see(run.input, places.run_input(run.id), partial(now, "input")) or b"",
+            result=see(run.result, places.run_result(run.id), partial(now, "result")),
+            error=see(run.error, places.error(run.id), partial(now, "error")),
         )
 
-    def _readable(self, data: bytes | None, place: bytes, *, large: bool) -> bytes | None:
+    def _readable(self, data: bytes | None, place: bytes, now: Reread, *, large: bool) -> bytes | None:
         if data is None or not is_sealed(data):
             return data
         try:
-            return data if split(data).form == APART and not large else self.values.open(data, "value", place)
+            return data if split(data).form == APART and not large else self._open_again(data, place, now)
         except HoldfastError:
             return data
+
+    def _open_again(self, data: bytes, place: bytes, now: Reread) -> bytes:
+        return opened_again(data, lambda stored: self.values.open(stored, "value", place), now)
 
     def shown(self, run: Run, *, large: bool = False) -> Run:
         """The same, with words instead of what could not be opened."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
-        error = None if run.error is None else self._seen(run.error, places.error(run.id), large=large, error=True)
-        result = None if run.result is None else self._seen(run.result, places.run_result(run.id), large=large)
-        given = self._seen(run.input, places.run_input(run.id), large=large)
-        return msgspec.structs.replace(run, input=given, result=result, error=error)
+        now = partial(self._stored.value, run)
+        see = partial(self._seen, large=large)
+        return msgspec.structs.replace(
+            run,
+            input=see(run.input, places.run_input(run.id), partial(now, "input")) or b"",
+            result=see(run.result, places.run_result(run.id), partial(now, "result")),
+            error=see(run.error, places.error(run.id), partial(now, "error"), error=True),
+        )
 
     def shown_events(self, run_id: str, events: Sequence[Event], *, large: bool = False) -> list[Event]:
         """The same for events."""
-        return [
-            msgspec.structs.replace(
-                event,
-                data=None
-                if event.data is None
-                else self._seen(event.data, places.event(run_id, event.kind, event.step), large=large),
-                error=None
-                if event.error is None
-                else self._seen(event.error, places.error(run_id, event.step), large=large, error=True),
-            )
-            if _is_closed(event)
-            else event
-            for event in events
-        ]
+        if large:
+            with suppress(HoldfastError):  # else those that can be opened are shown
+                return self.events(run_id, events)
+        return [self._shown_event(run_id, event, large=large) if _is_closed(event) else event for event in events]
+
+    def _shown_event(self, run_id: str, event: Event, *, large: bool) -> Event:
+        now = partial(self._stored.value_of_event, run_id, event)
+        data = self._seen(event.data, places.event(run_id, event.kind, event.step), partial(now, "data"), large=large)
+        error = self._seen(event.error, places.error(run_id, event.step), partial(now, "error"), large=large, error=True)
+        return msgspec.structs.replace(event, data=data, error=error)
 
     def signals_shown(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """The same for signals."""
-        return [
-            msgspec.structs.replace(signal, payload=self._seen(signal.payload, places.of_signal(run_id, signal), large=False))
-            if is_sealed(signal.payload)
-            else signal
-            for signal in signals
-        ]
+        return [self._shown_signal(run_id, signal) if is_sealed(signal.payload) else signal for signal in signals]
 
-    def _seen(self, data: bytes, place: bytes, *, large: bool, error: bool = False) -> bytes:
-        if not is_sealed(data):
+    def _shown_signal(self, run_id: str, signal: Signal) -> Signal:
+        payload = self._seen(signal.payload, places.of_signal(run_id, signal), _unchanged, large=False)
+        return msgspec.structs.replace(signal, payload=payload)
+
+    def _seen(self, data: bytes | None, place: bytes, now: Reread, *, large: bool, error: bool = False) -> Any:
+        if data is None or not is_sealed(data):
             return data
         try:
             found = split(data)
             if found.form == APART and not large and not error:
                 return msgspec.json.encode(f"<{size_of(data)} bytes, kept apart>")
-            return self.values.open(data, "value", place)
+            return self._open_again(data, place, now)
         except HoldfastError as unreadable:
             told = f"<{_why(unreadable)}>"
             return msgspec.json.encode({"type": UNREADABLE, "message": told} if error else told)
+
+
+def _unchanged(data: bytes) -> bytes:
+    """Read nothing again: only what stands in its row is shown."""
+    return data
 
 
 def _why(error: HoldfastError) -> str:

@@ -76,6 +76,7 @@ from holdfast.store.contract.payloads import (
     Change,
     CopyPayloads,
     Doomed,
+    EncryptStore,
     EndUpkeep,
     Forget,
     RemoveRetention,
@@ -174,6 +175,7 @@ RunTransition = (
     | CopyRuns
     | EndCopy
     | SealStore
+    | EncryptStore
     | UnsealStore
 )
 BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
@@ -299,6 +301,7 @@ __all__ = [
     "Delivered",
     "Delivery",
     "Doomed",
+    "EncryptStore",
     "EndCopy",
     "EndSession",
     "EndUpkeep",

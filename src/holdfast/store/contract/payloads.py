@@ -74,6 +74,11 @@ class EndUpkeep(msgspec.Struct):
     pause: int
 
 
+class EncryptStore(msgspec.Struct):
+    """Note that the database is encrypted, and refuse values in clear from now on with CodecMismatch, whichever process writes
+    them. Answers whether they are refused: the owner of the tables alone can see to that."""
+
+
 ENCRYPTION, HALF_COPIED, SEALED = "encryption", "half_copied", "sealed"
 """The settings of a database that is encrypted, of one into which a copy has not come to its end, and of one that takes no
 writes."""

@@ -196,6 +196,9 @@ class BorrowedTransaction:
     def unseal(self) -> None:
         raise BadOption(option="connection", why=_OURS)
 
+    def refuse_clear_values(self) -> bool:
+        raise BadOption(option="connection", why=_OURS)
+
     def _do(self, call: Callable[..., T], *arguments: Any) -> T:
         try:
             return call(*arguments)

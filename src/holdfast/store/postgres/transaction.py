@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.records import Route, Seal
 from holdfast.errors import RowDamaged
 from holdfast.store import contract as c
-from holdfast.store.postgres import sealing
+from holdfast.store.postgres import clear_values, sealing
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
 from holdfast.store.postgres.sql import SQL, as_list
@@ -226,6 +226,9 @@ class PostgresTransaction:
 
     def unseal(self) -> None:
         sealing.unseal(self._db)
+
+    def refuse_clear_values(self) -> bool:
+        return clear_values.refuse_clear_values(self._db)
 
 
 class Later:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -19,8 +20,7 @@ from holdfast.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from holdfast.store import words
-from holdfast.store.sealing import refused
+from holdfast.store import clear_values, sealing, words
 
 
 class Lost(Exception):
@@ -51,6 +51,11 @@ OUR_SCHEMA = "holdfast"
 _UNIQUE = "23505"
 SEALED = "HF001"
 """What the triggers of a sealed database raise."""
+
+ENCRYPTED = "HF002"
+"""What the triggers of an encrypted database raise."""
+
+_REFUSED: dict[str, Callable[[str, str], StoreError | None]] = {SEALED: sealing.refused, ENCRYPTED: clear_values.refused}
 
 _AGAIN = frozenset({"40001", "40P01"})
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "26000"})
@@ -100,9 +105,9 @@ def translated(error: Exception, shown: str) -> Exception:
     reason = first_line(error)
     if code in _AGAIN:
         return Again(reason)
-    sealed = refused(str(error), shown) if code == SEALED else None
-    if sealed is not None:
-        return sealed
+    refused = _REFUSED[code](str(error), shown) if code in _REFUSED else None
+    if refused is not None:
+        return refused
     if code == _UNIQUE and _schema_of(error) == OUR_SCHEMA:
         return Conflict(reason)
     if code in _MEANING:

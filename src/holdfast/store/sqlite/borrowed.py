@@ -95,6 +95,9 @@ class BorrowedTransaction:
     def unseal(self) -> None:
         raise BadOption(option="connection", why=_OURS)
 
+    def refuse_clear_values(self) -> bool:
+        raise BadOption(option="connection", why=_OURS)
+
     def _total_changes(self) -> int:
         found: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]
         return found

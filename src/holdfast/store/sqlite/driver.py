@@ -25,7 +25,7 @@ from holdfast.errors import (
     StoreUnavailable,
     WriteConflict,
 )
-from holdfast.store.sealing import refused
+from holdfast.store import clear_values, sealing
 from holdfast.store.sqlite.lent import ApswLentConnection, LentConnection, Loan, code_of, extended_code
 
 try:
@@ -72,9 +72,9 @@ def translate(error: Exception, path: str) -> NoReturn:
     code = code_of(error)
     if code in (_BUSY, _LOCKED, _PROTOCOL):
         raise Busy from error
-    sealed = refused(str(error), path)
-    if sealed is not None:
-        raise sealed from error
+    refused = sealing.refused(str(error), path) or clear_values.refused(str(error), path)
+    if refused is not None:
+        raise refused from error
     if extended_code(error) in _UNIQUE:
         raise WriteConflict(path=path, reason=str(error)) from error
     if code in _MEANING:

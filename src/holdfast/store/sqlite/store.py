@@ -24,7 +24,7 @@ from holdfast.store.instants import newest
 from holdfast.store.reading import route_values
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
-from holdfast.store.sqlite import library, migrate, sealing
+from holdfast.store.sqlite import clear_values, library, migrate, sealing
 from holdfast.store.sqlite.borrowed import BorrowedTransaction
 from holdfast.store.sqlite.driver import COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO, SAVEPOINT, Busy, Connection, Values, translate
 from holdfast.store.sqlite.lent import LoanBroken
@@ -131,6 +131,10 @@ class SqliteTransaction:
 
     def unseal(self) -> None:
         sealing.unseal(self._db)
+
+    def refuse_clear_values(self) -> bool:
+        clear_values.refuse_clear_values(self._db)
+        return True
 
 
 class SqliteStore(SqliteReader):

@@ -24,6 +24,7 @@ from holdfast.store.transitions.advancing import (
     news_of,
 )
 from holdfast.store.transitions.claiming import claim
+from holdfast.store.transitions.clear_values import encrypt_store
 from holdfast.store.transitions.copying import (
     begin_copy,
     begin_import,
@@ -137,6 +138,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.CopyRuns: copy_runs,
     c.EndCopy: end_copy,
     c.SealStore: seal_store,
+    c.EncryptStore: encrypt_store,
     c.UnsealStore: unseal_store,
     c.ClaimLeases: claim_leases,
     c.RenewLeases: renew_leases,
@@ -207,6 +209,7 @@ _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
         c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.ReplayRuns, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
+        c.EncryptStore,
     }
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StoreInUse, StoreNotEmpty
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
+from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.operating import set_lane
 from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
@@ -32,7 +33,8 @@ def import_run(tx: Transaction, op: c.ImportRun) -> None:
     below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
     one = Dossier(run, op.tags, events, list(op.signals), below=below)
-    _write(tx, [one])
+    with clear_values_accepted(tx):
+        _write(tx, [one])
     for payload in op.payloads:
         insert_payload(tx, payload)
     if not refer(tx, op.run.id, _referred(one)):
@@ -55,7 +57,8 @@ def _referred(one: Dossier) -> set[bytes]:
 
 def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
     """Write runs as they stand elsewhere."""
-    _write(tx, op.runs)
+    with clear_values_accepted(tx):
+        _write(tx, op.runs)
 
 
 def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:

@@ -63,10 +63,11 @@ def digests_used(tx: Transaction, run_id: str) -> list[bytes]:
 
 def fetch(ask: Ask, digest: bytes) -> Payload | None:
     """Return a payload with all its parts."""
+    parts = ask("payload_parts", digest=digest)  # first: if it is deleted before the next query, all of it is gone
     found = ask("payload", digest=digest)
     if not found:
         return None
-    row, parts = found[0], ask("payload_parts", digest=digest)
+    row = found[0]
     return Payload(bytes(row["digest"]), row["key"], row["form"], row["size"], [bytes(part["data"]) for part in parts])
 
 

@@ -16,6 +16,7 @@ from holdfast.core.schedules.record import CALL, CODE, GONE, Schedule, Tick, key
 from holdfast.errors import BadSchedule, RunExists, RunFinished, RunNotFound, ScheduleBusy, ScheduleNotFound
 from holdfast.store import contract as c
 from holdfast.store.soundness import damaged
+from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import request_cancel
 from holdfast.store.transitions.transaction import Row, Transaction
@@ -231,7 +232,8 @@ def _start(tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind:
     if kind != "backfill":
         schedule.last_at = tick if schedule.last_at is None else max(tick, schedule.last_at)
     try:
-        (answer,) = start_runs(tx, c.StartRuns([new]))
+        with clear_values_accepted(tx):  # the arguments of a schedule are stored in clear
+            (answer,) = start_runs(tx, c.StartRuns([new]))
     except RunExists:  # it was started with other input; the schedule has changed since
         return None
     if not answer.created:

@@ -65,6 +65,9 @@ class Transaction(Protocol):
     def unseal(self) -> None:
         """Let the database accept writes again."""
 
+    def refuse_clear_values(self) -> bool:
+        """Let the database refuse values in clear with CodecMismatch, whichever process writes them; return whether it does."""
+
 
 def load(tx: Transaction, run_id: str) -> Row:
     """Return what decides about a run. Raises RunNotFound."""

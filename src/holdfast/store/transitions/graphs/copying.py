@@ -7,6 +7,7 @@ import msgspec
 from holdfast.core.graphs.records import MemberState
 from holdfast.errors import GraphExists
 from holdfast.store import contract as c
+from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.graphs.rows import group_row
 from holdfast.store.transitions.graphs.work import START
 from holdfast.store.transitions.touching import leave_news
@@ -19,9 +20,9 @@ def import_graph(tx: Transaction, op: c.ImportGraph) -> None:
     if tx.rows("graph", graph_id=whole.graph.id):
         raise GraphExists(graph=whole.graph.id)
     tx.change("copy_graph", **{**msgspec.structs.asdict(whole.graph), "status": whole.graph.status.value})
-    tx.many("copy_graph_member", [
-        {**msgspec.structs.asdict(member), "state": member.state.value} for member in whole.members.values()
-    ])  # fmt: skip
+    members = [{**msgspec.structs.asdict(member), "state": member.state.value} for member in whole.members.values()]
+    with clear_values_accepted(tx):
+        tx.many("copy_graph_member", members)
     tx.many("copy_graph_group", [group_row(group) for group in whole.groups.values()])
     tx.many("copy_graph_edge", [msgspec.structs.asdict(edge) for edge in whole.edges])
     tx.many("copy_graph_event", [msgspec.structs.asdict(event) for event in op.trail])
