@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import msgspec
 import pytest
 
 import holdfast
 from holdfast import Fail, Graph, workflow
 from holdfast.connect.store import open_store
-from holdfast.core.records import NewRun, Route, Session
+from holdfast.core.records import Lane, NewRun, Route, Session
 from holdfast.core.status import Status
 from holdfast.engine import client, graph_stages, graphs, replaying, wants, writing
 from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, RunCancelled, RunFailed, StartIncomplete
@@ -72,6 +73,24 @@ async def fragile(number: int) -> int:
     return number
 
 
+@workflow(name="very_many_planner")
+async def planner(count: int) -> int:
+    return len(await holdfast.grow(added(count)))
+
+
+@workflow(name="very_many_planner_of_several")
+async def planner_of_several(count: int) -> list[int]:
+    several = [added(2, "first"), added(count, "many"), *(added(1, f"last{number}") for number in range(count))]
+    return [len(names) for names in await holdfast.gather(*map(holdfast.grow, several))]
+
+
+def added(count: int, name: str = "x") -> Graph:
+    more = Graph()
+    members = [more.add(leaf, number, name=f"{name}{number}").after(more.member("root")) for number in range(count)]
+    more.add(total, name=f"{name}-total").after(*members, into="numbers")
+    return more
+
+
 @workflow(name="very_many_hear")
 async def hear() -> None:
     await holdfast.wait_signal("go")
@@ -110,6 +129,7 @@ def sizes(engine, monkeypatch):
                 found.append(len(op.runs))
             elif isinstance(op, c.Advance):
                 found.append(len(op.children))
+                found.append(sum(len(growth.patch.members) for growth in op.grows))
             elif isinstance(op, c.StagePart):
                 found.append(len(op.members))
         answers = apply(batch)
@@ -165,6 +185,76 @@ def test_a_graph_grows_by_very_many_members(engine):
     assert run.extend(more, revision=1) == 2
     engine.signal("g::open", "go")
     assert run.result(timeout=60) == {"total": 1, "more": sum(range(20)), "open": None}
+    assert engine.check() == []
+
+
+def planned(count: int, flow=planner) -> Graph:
+    graph = Graph("planned")
+    graph.add(leaf, 0, name="root")
+    graph.add(flow, count, name="planner").after("root")
+    return graph
+
+
+def test_a_member_adds_very_many_members_to_its_own_graph_in_parts(engine, sizes):
+    run = engine.graphs.start(planned(20), id="g")
+
+    assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
+    assert max(sizes) <= 10
+    assert engine.check() == []
+
+
+def test_a_member_adds_to_its_graph_several_times_in_one_turn(engine, sizes):
+    run = engine.graphs.start(planned(12, planner_of_several), id="g")
+
+    results = run.result(timeout=60)
+
+    assert results["planner"] == [3, 13, *[2] * 12]
+    assert results["many-total"] == sum(range(12))
+    assert max(sizes) <= 10
+    assert engine.check() == []
+
+
+def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_written(engine, monkeypatch):
+    store, changes = engine._parts.store, []
+    apply = store.apply
+
+    def change_once(batch):
+        if not changes and any(isinstance(op, c.StagePart) for op in batch):
+            desk = engine.graphs._desk
+            patch, _ = desk._patch(added(1, "other"), "g")
+            op = c.ExtendGraph(graph_id="g", namespace="default", patch=patch, compose=desk._compose)
+            changes.append(apply([op]))
+        return apply(batch)
+
+    monkeypatch.setattr(store, "apply", change_once)
+    run = engine.graphs.start(planned(20), id="g")
+
+    assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20)), "other-total": 0}
+    assert len(changes) == 1
+    assert engine.check() == []
+
+
+def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine):
+    graph = planned(20)
+    graph.add(leaf, 0, name="x7")
+
+    with pytest.raises(GraphFailed):
+        engine.graphs.start(graph, id="g").result(timeout=60)
+
+    assert engine.run("g::planner").record.status is Status.FAILED
+    assert b"MemberExists" in engine.run("g::planner").record.error
+    assert "graph_stage" not in engine._parts.store.standing()
+
+
+def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(engine):
+    stage_id = graph_stages.own_stage_id("g", "g::planner", "of other code")
+    members = [("g", member) for member in members_of(engine, fan(2)) if member.name == "root"]
+    left = [msgspec.structs.replace(member, name="x1") for _, member in members]
+    engine._parts.store.apply(
+        [c.StagePart(stage_id=stage_id, namespace="default", members=[("g", member) for member in left], written=0)]
+    )
+
+    assert engine.graphs.start(planned(20), id="g").result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
     assert engine.check() == []
 
 
@@ -247,7 +337,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
         parts.extend(op for op in batch if isinstance(op, c.StartRuns))
         if len(parts) == 2 and any(isinstance(op, c.StartRuns) for op in batch):
             monkeypatch.setattr(store, "apply", apply)
-            engine.lane("default", draining=True)
+            apply([c.SetLane(Lane(name="default", draining=True))])  # by another process: this one is about to commit
         return apply(batch)
 
     with pytest.raises(LaneDraining):
@@ -257,6 +347,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
     with pytest.raises(StartIncomplete) as caught:
         engine.start_many(leaf, range(10))
 
+    assert isinstance(caught.value.__cause__, LaneDraining)
     assert caught.value.facts["started"] == len(caught.value.run_ids) == 4
     assert caught.value.facts["left"] == 6
     assert [engine.run(run_id).result(timeout=60) for run_id in caught.value.run_ids] == [0, 1, 2, 3]
