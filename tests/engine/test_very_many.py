@@ -8,12 +8,22 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Fail, Graph, workflow
+from holdfast import Fail, Graph, step, workflow
 from holdfast.connect.store import open_store
 from holdfast.core.records import Lane, NewRun, Route, Session
 from holdfast.core.status import Status
-from holdfast.engine import client, graph_stages, graphs, replaying, wants, writing
-from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, RunCancelled, RunFailed, StartIncomplete
+from holdfast.engine import client, forking, graph_stages, graphs, replaying, wants, writing
+from holdfast.errors import (
+    GraphBusy,
+    GraphExists,
+    GraphFailed,
+    LaneDraining,
+    RunCancelled,
+    RunExists,
+    RunFailed,
+    StageGone,
+    StartIncomplete,
+)
 from holdfast.store import contract as c
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
@@ -71,6 +81,22 @@ async def fragile(number: int) -> int:
     if not mended:
         raise Fail("not yet")
     return number
+
+
+@workflow(name="very_many_steps")
+async def many_steps(count: int) -> int:
+    numbers = await holdfast.gather(*(weigh(number) for number in range(count)))
+    return await add_up(numbers)
+
+
+@step
+async def weigh(number: int) -> int:
+    return number
+
+
+@step
+async def add_up(numbers: list) -> int:
+    return sum(numbers)
 
 
 @workflow(name="very_many_planner")
@@ -407,6 +433,77 @@ def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, even
 
     assert run.result(timeout=60) == sum(range(20))
     assert max(events) <= 3 + 1 + 1
+
+
+def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    written = []
+    apply = engine._parts.store.apply
+
+    def counted(batch):
+        written.extend(len(op.events) for op in batch if isinstance(op, c.ImportRun | c.StageEvents))
+        return apply(batch)
+
+    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    fork = engine.fork(run.id, from_step="add_up")
+
+    assert fork.result(timeout=60) == sum(range(20))
+    assert written == [4, 4, 4, 4, 4, 1]
+    kinds = [event.kind for event in fork.history()]
+    assert kinds == ["step_completed"] * 20 + ["run_forked", "step_completed", "run_completed"]
+    assert "graph_stage" not in engine._parts.store.standing()
+    assert engine.check() == []
+
+
+def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch):
+    monkeypatch.setattr(forking, "BYTES", 3)
+    run = engine.start(many_steps, 12)
+    run.result(timeout=60)
+
+    fork = engine.fork(run.id, from_step="add_up")
+
+    assert fork.result(timeout=60) == sum(range(12))
+    assert engine.check() == []
+
+
+def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    apply = engine._parts.store.apply
+
+    def give_up_at_the_end(batch):
+        for op in batch:
+            if isinstance(op, c.ImportRun):
+                apply([c.SweepStages(op.staged.stage_id, give_up=True)])
+        return apply(batch)
+
+    monkeypatch.setattr(engine._parts.store, "apply", give_up_at_the_end)
+    with pytest.raises(StageGone):
+        engine.fork(run.id, from_step="add_up", id="fork")
+
+    assert "graph_stage" not in engine._parts.store.standing()
+    assert engine._parts.store.counts() == {"completed": 1}
+    assert engine.check() == []
+
+
+def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    fork = engine.fork(run.id, from_step="add_up", id="fork")
+
+    assert engine.fork(run.id, from_step="add_up", id="fork").id == fork.id == "fork"
+    assert fork.result(timeout=60) == sum(range(20))
+    assert engine.fork(run.id, from_step="add_up", id="fork").id == "fork"
+    for source, from_step in ((run.id, None), (fork.id, "add_up")):
+        with pytest.raises(RunExists):
+            engine.fork(source, from_step=from_step, id="fork")
+    with pytest.raises(RunExists):
+        engine.fork(run.id, from_step="add_up", id=run.id)
+    assert engine._parts.store.counts() == {"completed": 2}
 
 
 def test_very_many_children_are_replayed_in_portions_before_their_parent(engine, monkeypatch):

@@ -114,6 +114,8 @@ from holdfast.store.contract.runs import (
     SetAside,
     SetLane,
     SignalRun,
+    StagedEvents,
+    StageEvents,
     Started,
     StartRuns,
     UnsealStore,
@@ -168,6 +170,7 @@ RunTransition = (
     | Prune
     | SetLane
     | SetAside
+    | StageEvents
     | ImportRun
     | BeginCopy
     | BeginImport
@@ -383,9 +386,11 @@ __all__ = [
     "SpendBudget",
     "Spent",
     "Stage",
+    "StageEvents",
     "StageGraphs",
     "StagePart",
     "Staged",
+    "StagedEvents",
     "StartRuns",
     "Started",
     "Store",

@@ -31,6 +31,7 @@ from holdfast.store.transitions.copying import (
     end_copy,
     import_run,
     seal_store,
+    stage_events,
     unseal_store,
 )
 from holdfast.store.transitions.damage import set_aside
@@ -131,6 +132,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.Prune: prune,
     c.SetLane: set_lane,
     c.SetAside: set_aside,
+    c.StageEvents: stage_events,
     c.ImportRun: import_run,
     c.BeginCopy: begin_copy,
     c.BeginImport: begin_import,
@@ -207,6 +209,7 @@ _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
         c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.ReplayRuns, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
+        c.StageEvents,
     }
 )  # fmt: skip
 
