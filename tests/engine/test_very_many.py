@@ -25,6 +25,8 @@ from holdfast.errors import (
     StartIncomplete,
 )
 from holdfast.store import contract as c
+from holdfast.store import transitions
+from holdfast.store.postgres import writing as postgres_writing
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
 from tests.engine.databases import execute
@@ -524,6 +526,55 @@ def test_very_many_children_are_replayed_in_portions_before_their_parent(engine,
 
     assert run.result(timeout=60) == sum(range(10))
     assert parts == [3, 3, 3, 1]
+    assert engine.check() == []
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """How many statements each replay takes."""
+    found = []
+
+    def counting(apply):
+        def counted(tx, op):
+            counter = StatementCounter(tx)
+            answer = apply(counter, op)
+            found.append(counter.statements)
+            return answer
+
+        return counted
+
+    for applied in (transitions.APPLY, postgres_writing._APPLY):
+        for kind in (c.ReplayRuns, c.ReplayRun):
+            monkeypatch.setitem(applied, kind, counting(applied[kind]))
+    return found
+
+
+class StatementCounter:
+    """A transaction that counts its calls."""
+
+    def __init__(self, tx):
+        self._tx = tx
+        self.statements = 0
+
+    def __getattr__(self, name):
+        self.statements += name in ("rows", "change", "many")
+        return getattr(self._tx, name)
+
+
+@pytest.mark.parametrize("portion", [8, 100])
+def test_a_portion_is_replayed_with_few_statements(engine, monkeypatch, statements, portion):
+    monkeypatch.setattr(replaying, "PORTION", portion)
+    mended.clear()
+    run = engine.start(fragile_map, 16)
+    with pytest.raises(RunFailed):
+        run.result(timeout=60)
+
+    mended.append(True)
+    engine.replay(run.id)
+
+    assert run.result(timeout=60) == sum(range(16))
+    assert statements
+    assert max(statements) <= 16
     assert engine.check() == []
 
 

@@ -54,6 +54,15 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     return after(Status(state["status"]), Move.REPLAY)
 
 
+def replay_each(tx: Transaction, ops: Sequence[c.ReplayRun]) -> None:
+    """Put finished runs back to work, each with its failed children. Raises what `replay_run` raises."""
+    states = _states(tx, ops)
+    for op in ops:
+        if states[op.run_id]["finished_at"] is None:
+            raise RunNotFinished(run=op.run_id, status=states[op.run_id]["status"])
+    _put_back(tx, ops, states)
+
+
 def replay_runs(tx: Transaction, op: c.ReplayRuns) -> None:
     """Put finished runs back to work before the run that they are below."""
     _replay_children(tx, op.replays)
@@ -62,14 +71,10 @@ def replay_runs(tx: Transaction, op: c.ReplayRuns) -> None:
 def _replay_children(tx: Transaction, ops: Sequence[c.ReplayRun]) -> list[str]:
     """Replay children with their parent, unless they are at work already; return those that are replayed. One that is stopping
     would fail its parent once more."""
-    if not ops:
-        return []
-    states = {state["id"]: state for state in tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops)))}
+    states = _states(tx, ops)
     ended: list[c.ReplayRun] = []
     for op in ops:
-        state = states.get(op.run_id)
-        if state is None:
-            raise RunNotFound(run=op.run_id)
+        state = states[op.run_id]
         if state["finished_at"] is not None:
             ended.append(op)
         elif state["status"] == Status.CANCELLING:
@@ -78,8 +83,20 @@ def _replay_children(tx: Transaction, ops: Sequence[c.ReplayRun]) -> list[str]:
     return [op.run_id for op in ended]
 
 
+def _states(tx: Transaction, ops: Sequence[c.ReplayRun]) -> dict[str, Row]:
+    """Lock runs and return their states. Raises RunNotFound."""
+    found = tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops))) if ops else []
+    states = {state["id"]: state for state in found}
+    for op in ops:
+        if op.run_id not in states:
+            raise RunNotFound(run=op.run_id)
+    return states
+
+
 def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, Row]) -> None:
     """Put finished runs back to work, whose states are locked: with few statements, however many they are."""
+    if not ops:
+        return
     lasts = last_seqs(tx, [op.run_id for op in ops])
     for op in ops:
         if op.seen is not None and lasts[op.run_id] != op.seen:
@@ -102,7 +119,7 @@ def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, 
     tx.many("replay_run", rows)
     tx.many("reopen_waits", [{"run_id": op.run_id} for op in ops])
     _count_up(tx, [states[op.run_id] for op in ops])
-    tx.hints.ready |= bool(ops)
+    tx.hints.ready = True
 
 
 def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
@@ -126,7 +143,7 @@ def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
 
 def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
     """What was agreed when a task was started limits how often it is replayed."""
-    for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)) if run_ids else []:
+    for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
         if facts["policy"] is None:
             continue
         limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
