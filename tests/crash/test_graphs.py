@@ -58,8 +58,17 @@ async def planner() -> int:
     return len(await holdfast.grow(more))
 
 
+@workflow(name="crash_graph_large_planner")
+async def large_planner() -> int:
+    more = Graph()
+    for number in range(5):
+        more.add(add, number, name=f"x{number}").after(more.member("top"))
+    more.add(add, 1, name="last").after("x0", "x1", "x2")
+    return len(await holdfast.grow(more))
+
+
 OURS = (c.StagePart, c.SweepStages, c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
-WORKFLOWS = [add, listen, fickle, planner]
+WORKFLOWS = [add, listen, fickle, planner, large_planner]
 
 
 def start(lab: Lab) -> None:
@@ -141,6 +150,13 @@ def extend_large(lab: Lab) -> None:
         lab.engine.graphs.extend("g", more)
 
 
+def start_to_grow(lab: Lab) -> None:
+    graph = Graph("grown in parts")
+    graph.add(add, 1, name="top")
+    graph.add(large_planner, name="planner")
+    lab.engine.graphs.start(graph, id="g")
+
+
 def hold_large(lab: Lab) -> None:
     graph = Graph()
     graph.add(listen, name="x")
@@ -171,6 +187,7 @@ def replay_lost(lab: Lab) -> None:
 LARGE: dict[str, list[Act]] = {
     "replay": [start_lost, replay_lost],
     "start and extend": [start_large, extend_large],
+    "grow from inside": [start_to_grow],
     "cancel all": [hold_large, cancel("all")],
     "cancel the graph": [hold_large, cancel("graph"), release],
 }

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Fail, Graph, workflow
+from holdfast import Fail, Graph, step, workflow
 from holdfast.core.records import NewRun, Route
-from holdfast.engine import client, graph_stages, replaying, writing
+from holdfast.engine import client, forking, graph_stages, replaying, writing
 from holdfast.errors import RunFinished, StartIncomplete
 from holdfast.store import contract as c
 from holdfast.store.transitions import advancing, sessions, stopping, trees
@@ -70,14 +70,31 @@ async def fragile_map(count: int) -> int:
     return sum(await holdfast.map(fragile, range(count), min_success=count))
 
 
+@workflow(name="crash_many_steps")
+async def many_steps(count: int) -> int:
+    numbers = await holdfast.gather(*(weigh(number) for number in range(count)))
+    return await add_up(numbers)
+
+
+@step
+async def weigh(number: int) -> int:
+    return number
+
+
+@step
+async def add_up(numbers: list) -> int:
+    return sum(numbers)
+
+
 mended: list[bool] = []
-WORKFLOWS = [leaf, family, gathered, sleeper, left_behind, waiting, fragile, fragile_map]
+WORKFLOWS = [leaf, family, gathered, sleeper, left_behind, waiting, fragile, fragile_map, many_steps]
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     monkeypatch.setattr(client, "PART", 2)
     monkeypatch.setattr(graph_stages, "PART", 4)
+    monkeypatch.setattr(forking, "PART", 2)
     monkeypatch.setattr(pruning, "ROWS", 3)
     monkeypatch.setattr(sweeping, "PORTION", 2)
     monkeypatch.setattr(trees, "RUNS", 2)
@@ -151,6 +168,30 @@ def replay(lab: Lab) -> None:
         lab.engine.replay("parent")
 
 
+def take_steps(lab: Lab) -> None:
+    lab.engine.start(many_steps, 5, id="steps")
+
+
+def fork_steps(lab: Lab) -> None:
+    lab.engine.fork("steps", from_step="add_up", id="fork")
+
+
+def sweep(lab: Lab) -> None:
+    lab.advance("1h")
+    graph_stages.sweep_all(lab.engine._do)
+
+
+def all_are_forked(store: c.Store, ledger: Ledger) -> None:
+    """There is one fork, with the whole history, and nothing else."""
+    fork = store.run("fork")
+    assert fork is not None
+    assert fork.result == b"10"
+    kinds = [event.kind for event in store.history("fork") if event.kind != "lease_lost"]
+    assert kinds == ["step_completed"] * 5 + ["run_forked", "step_completed", "run_completed"]
+    assert store.counts() == {"completed": 2}
+    assert "graph_stage" not in store.standing()
+
+
 def lose_a_worker(lab: Lab) -> None:
     """Let a worker elsewhere hold runs and die, and end its session."""
     store = lab.engine._parts.store
@@ -207,7 +248,9 @@ def parts_are_whole(store: c.Store, ledger: Ledger) -> None:
 
 Check = Callable[[c.Store, Ledger], None]
 
-SCRIPTS: dict[str, tuple[list[Act], type, Check]] = {
+FORKING = (c.StageEvents, c.ImportRun, c.SweepStages)
+
+SCRIPTS: dict[str, tuple[list[Act], type | tuple[type, ...], Check]] = {
     "a graph is pruned": ([start_graph, prune_graphs], c.SweepStages, only_runs_are_left),
     "a graph is pruned with its runs": ([start_graph, prune_runs], c.SweepStages, nothing_is_left),
     "a tree is pruned": ([start_family, prune_runs], c.Prune, nothing_is_left),
@@ -217,6 +260,7 @@ SCRIPTS: dict[str, tuple[list[Act], type, Check]] = {
     "a tree is cancelled": ([start_waiting, cancel], c.RequestCancel, all_are_cancelled),
     "a tree is cancelled by force": ([start_waiting, cancel_by_force], c.RequestCancel, all_are_cancelled),
     "a worker dies that held many": ([lose_a_worker], c.EndSession, all_were_taken_over),
+    "a long history is forked": ([take_steps, fork_steps, sweep], FORKING, all_are_forked),
     "many children are replayed": ([fail, replay], c.ReplayRuns, all_are_summed),
 }
 """What is done, what is done in parts in it, and what is true at the end."""

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import msgspec
 import pytest
 
 import holdfast
-from holdfast import Fail, Graph, workflow
+from holdfast import Fail, Graph, step, workflow
 from holdfast.connect.store import open_store
-from holdfast.core.records import NewRun, Route, Session
+from holdfast.core.records import Lane, NewRun, Route, Session
 from holdfast.core.status import Status
-from holdfast.engine import client, graph_stages, graphs, replaying, wants, writing
-from holdfast.errors import GraphBusy, GraphExists, GraphFailed, LaneDraining, RunCancelled, RunFailed, StartIncomplete
+from holdfast.engine import client, forking, graph_stages, graphs, replaying, wants, writing
+from holdfast.errors import (
+    GraphBusy,
+    GraphExists,
+    GraphFailed,
+    LaneDraining,
+    RunCancelled,
+    RunExists,
+    RunFailed,
+    StageGone,
+    StartIncomplete,
+)
 from holdfast.store import contract as c
+from holdfast.store import transitions
+from holdfast.store.postgres import writing as postgres_writing
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
 from tests.engine.databases import execute
@@ -72,6 +85,40 @@ async def fragile(number: int) -> int:
     return number
 
 
+@workflow(name="very_many_steps")
+async def many_steps(count: int) -> int:
+    numbers = await holdfast.gather(*(weigh(number) for number in range(count)))
+    return await add_up(numbers)
+
+
+@step
+async def weigh(number: int) -> int:
+    return number
+
+
+@step
+async def add_up(numbers: list) -> int:
+    return sum(numbers)
+
+
+@workflow(name="very_many_planner")
+async def planner(count: int) -> int:
+    return len(await holdfast.grow(added(count)))
+
+
+@workflow(name="very_many_planner_of_several")
+async def planner_of_several(count: int) -> list[int]:
+    several = [added(2, "first"), added(count, "many"), *(added(1, f"last{number}") for number in range(count))]
+    return [len(names) for names in await holdfast.gather(*map(holdfast.grow, several))]
+
+
+def added(count: int, name: str = "x") -> Graph:
+    more = Graph()
+    members = [more.add(leaf, number, name=f"{name}{number}").after(more.member("root")) for number in range(count)]
+    more.add(total, name=f"{name}-total").after(*members, into="numbers")
+    return more
+
+
 @workflow(name="very_many_hear")
 async def hear() -> None:
     await holdfast.wait_signal("go")
@@ -110,6 +157,7 @@ def sizes(engine, monkeypatch):
                 found.append(len(op.runs))
             elif isinstance(op, c.Advance):
                 found.append(len(op.children))
+                found.append(sum(len(growth.patch.members) for growth in op.grows))
             elif isinstance(op, c.StagePart):
                 found.append(len(op.members))
         answers = apply(batch)
@@ -165,6 +213,76 @@ def test_a_graph_grows_by_very_many_members(engine):
     assert run.extend(more, revision=1) == 2
     engine.signal("g::open", "go")
     assert run.result(timeout=60) == {"total": 1, "more": sum(range(20)), "open": None}
+    assert engine.check() == []
+
+
+def planned(count: int, flow=planner) -> Graph:
+    graph = Graph("planned")
+    graph.add(leaf, 0, name="root")
+    graph.add(flow, count, name="planner").after("root")
+    return graph
+
+
+def test_a_member_adds_very_many_members_to_its_own_graph_in_parts(engine, sizes):
+    run = engine.graphs.start(planned(20), id="g")
+
+    assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
+    assert max(sizes) <= 10
+    assert engine.check() == []
+
+
+def test_a_member_adds_to_its_graph_several_times_in_one_turn(engine, sizes):
+    run = engine.graphs.start(planned(12, planner_of_several), id="g")
+
+    results = run.result(timeout=60)
+
+    assert results["planner"] == [3, 13, *[2] * 12]
+    assert results["many-total"] == sum(range(12))
+    assert max(sizes) <= 10
+    assert engine.check() == []
+
+
+def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_written(engine, monkeypatch):
+    store, changes = engine._parts.store, []
+    apply = store.apply
+
+    def change_once(batch):
+        if not changes and any(isinstance(op, c.StagePart) for op in batch):
+            desk = engine.graphs._desk
+            patch, _ = desk._patch(added(1, "other"), "g")
+            op = c.ExtendGraph(graph_id="g", namespace="default", patch=patch, compose=desk._compose)
+            changes.append(apply([op]))
+        return apply(batch)
+
+    monkeypatch.setattr(store, "apply", change_once)
+    run = engine.graphs.start(planned(20), id="g")
+
+    assert run.result(timeout=60) == {"planner": 21, "x-total": sum(range(20)), "other-total": 0}
+    assert len(changes) == 1
+    assert engine.check() == []
+
+
+def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine):
+    graph = planned(20)
+    graph.add(leaf, 0, name="x7")
+
+    with pytest.raises(GraphFailed):
+        engine.graphs.start(graph, id="g").result(timeout=60)
+
+    assert engine.run("g::planner").record.status is Status.FAILED
+    assert b"MemberExists" in engine.run("g::planner").record.error
+    assert "graph_stage" not in engine._parts.store.standing()
+
+
+def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(engine):
+    stage_id = graph_stages.own_stage_id("g", "g::planner", "of other code")
+    members = [("g", member) for member in members_of(engine, fan(2)) if member.name == "root"]
+    left = [msgspec.structs.replace(member, name="x1") for _, member in members]
+    engine._parts.store.apply(
+        [c.StagePart(stage_id=stage_id, namespace="default", members=[("g", member) for member in left], written=0)]
+    )
+
+    assert engine.graphs.start(planned(20), id="g").result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
     assert engine.check() == []
 
 
@@ -247,7 +365,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
         parts.extend(op for op in batch if isinstance(op, c.StartRuns))
         if len(parts) == 2 and any(isinstance(op, c.StartRuns) for op in batch):
             monkeypatch.setattr(store, "apply", apply)
-            engine.lane("default", draining=True)
+            apply([c.SetLane(Lane(name="default", draining=True))])  # by another process: this one is about to commit
         return apply(batch)
 
     with pytest.raises(LaneDraining):
@@ -257,6 +375,7 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
     with pytest.raises(StartIncomplete) as caught:
         engine.start_many(leaf, range(10))
 
+    assert isinstance(caught.value.__cause__, LaneDraining)
     assert caught.value.facts["started"] == len(caught.value.run_ids) == 4
     assert caught.value.facts["left"] == 6
     assert [engine.run(run_id).result(timeout=60) for run_id in caught.value.run_ids] == [0, 1, 2, 3]
@@ -318,6 +437,77 @@ def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, even
     assert max(events) <= 3 + 1 + 1
 
 
+def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    written = []
+    apply = engine._parts.store.apply
+
+    def counted(batch):
+        written.extend(len(op.events) for op in batch if isinstance(op, c.ImportRun | c.StageEvents))
+        return apply(batch)
+
+    monkeypatch.setattr(engine._parts.store, "apply", counted)
+    fork = engine.fork(run.id, from_step="add_up")
+
+    assert fork.result(timeout=60) == sum(range(20))
+    assert written == [4, 4, 4, 4, 4, 1]
+    kinds = [event.kind for event in fork.history()]
+    assert kinds == ["step_completed"] * 20 + ["run_forked", "step_completed", "run_completed"]
+    assert "graph_stage" not in engine._parts.store.standing()
+    assert engine.check() == []
+
+
+def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch):
+    monkeypatch.setattr(forking, "BYTES", 3)
+    run = engine.start(many_steps, 12)
+    run.result(timeout=60)
+
+    fork = engine.fork(run.id, from_step="add_up")
+
+    assert fork.result(timeout=60) == sum(range(12))
+    assert engine.check() == []
+
+
+def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    apply = engine._parts.store.apply
+
+    def give_up_at_the_end(batch):
+        for op in batch:
+            if isinstance(op, c.ImportRun):
+                apply([c.SweepStages(op.staged.stage_id, give_up=True)])
+        return apply(batch)
+
+    monkeypatch.setattr(engine._parts.store, "apply", give_up_at_the_end)
+    with pytest.raises(StageGone):
+        engine.fork(run.id, from_step="add_up", id="fork")
+
+    assert "graph_stage" not in engine._parts.store.standing()
+    assert engine._parts.store.counts() == {"completed": 1}
+    assert engine.check() == []
+
+
+def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
+    monkeypatch.setattr(forking, "PART", 4)
+    run = engine.start(many_steps, 20)
+    run.result(timeout=60)
+    fork = engine.fork(run.id, from_step="add_up", id="fork")
+
+    assert engine.fork(run.id, from_step="add_up", id="fork").id == fork.id == "fork"
+    assert fork.result(timeout=60) == sum(range(20))
+    assert engine.fork(run.id, from_step="add_up", id="fork").id == "fork"
+    for source, from_step in ((run.id, None), (fork.id, "add_up")):
+        with pytest.raises(RunExists):
+            engine.fork(source, from_step=from_step, id="fork")
+    with pytest.raises(RunExists):
+        engine.fork(run.id, from_step="add_up", id=run.id)
+    assert engine._parts.store.counts() == {"completed": 2}
+
+
 def test_very_many_children_are_replayed_in_portions_before_their_parent(engine, monkeypatch):
     mended.clear()
     run = engine.start(fragile_map, 10)
@@ -336,6 +526,55 @@ def test_very_many_children_are_replayed_in_portions_before_their_parent(engine,
 
     assert run.result(timeout=60) == sum(range(10))
     assert parts == [3, 3, 3, 1]
+    assert engine.check() == []
+
+
+@pytest.fixture
+def statements(monkeypatch):
+    """How many statements each replay takes."""
+    found = []
+
+    def counting(apply):
+        def counted(tx, op):
+            counter = StatementCounter(tx)
+            answer = apply(counter, op)
+            found.append(counter.statements)
+            return answer
+
+        return counted
+
+    for applied in (transitions.APPLY, postgres_writing._APPLY):
+        for kind in (c.ReplayRuns, c.ReplayRun):
+            monkeypatch.setitem(applied, kind, counting(applied[kind]))
+    return found
+
+
+class StatementCounter:
+    """A transaction that counts its calls."""
+
+    def __init__(self, tx):
+        self._tx = tx
+        self.statements = 0
+
+    def __getattr__(self, name):
+        self.statements += name in ("rows", "change", "many")
+        return getattr(self._tx, name)
+
+
+@pytest.mark.parametrize("portion", [8, 100])
+def test_a_portion_is_replayed_with_few_statements(engine, monkeypatch, statements, portion):
+    monkeypatch.setattr(replaying, "PORTION", portion)
+    mended.clear()
+    run = engine.start(fragile_map, 16)
+    with pytest.raises(RunFailed):
+        run.result(timeout=60)
+
+    mended.append(True)
+    engine.replay(run.id)
+
+    assert run.result(timeout=60) == sum(range(16))
+    assert statements
+    assert max(statements) <= 16
     assert engine.check() == []
 
 

@@ -126,10 +126,11 @@ def _replayed_with(store: Store, run_id: str) -> list[str]:
 @click.command(short_help="Start a new run from the history of another.", epilog="Example: holdfast fork last --from pack")
 @click.argument("run", metavar="RUN")
 @click.option("--from", "step", metavar="STEP", help="Keep the history before this step; default: keep none. E.g. --from pack")
+@click.option("--id", "wanted", metavar="ID", help="The id of the new run: the same command again makes no other run.")
 @printing
-def fork(run: str, step: str | None) -> None:
+def fork(run: str, step: str | None, wanted: str | None) -> None:
     """Start a new run with the same input, and the same history up to a step; print its id."""
     with desk().opened() as office:
         found = office.find(run)
-        made = office.engine.fork(found.id, from_step=step)
+        made = office.engine.fork(found.id, from_step=step, id=wanted)
         _tell(made.id, id=made.id, forked_from=found.id, status=made.status.value)

@@ -271,9 +271,9 @@ class AsyncEngine(
         """Put a finished run back to work, and its children that did not complete."""
         return await self._call(Engine.replay, run_id, from_step=from_step)
 
-    async def fork(self, run_id: str, *, from_step: str | None = None) -> AsyncRun[Any]:
+    async def fork(self, run_id: str, *, from_step: str | None = None, id: str | None = None) -> AsyncRun[Any]:
         """Start a new run with the same input and the same history up to *from_step*."""
-        return AsyncRun(self, (await self._call(Engine.fork, run_id, from_step=from_step)).id)
+        return AsyncRun(self, (await self._call(Engine.fork, run_id, from_step=from_step, id=id)).id)
 
     async def why(self, run_id: str) -> Why:
         """Say what a run waits for, who holds it up, and what would make it go on."""

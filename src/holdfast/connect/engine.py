@@ -31,7 +31,7 @@ from holdfast.core.options import checked_call
 from holdfast.core.records import Event, Lane, Session
 from holdfast.core.records import Run as Record
 from holdfast.core.status import Status
-from holdfast.engine import export
+from holdfast.engine import export, forking
 from holdfast.engine.client import Moment, Request, refuse_gathering, run_named
 from holdfast.engine.graph_stages import sweep_all
 from holdfast.engine.program_loop import ProgramLoop
@@ -305,12 +305,13 @@ class Engine(LeaseCalls, Keys, Gates, ScheduleCalls, Waits, Streams, Subscriptio
             status = self._change_finished(request)
         return Status(status)
 
-    def fork(self, run_id: str, *, from_step: str | None = None) -> Run[Any]:
-        """Start a new run with the same input and the same history up to *from_step*, which it does itself."""
+    def fork(self, run_id: str, *, from_step: str | None = None, id: str | None = None) -> Run[Any]:
+        """Start a new run with the same input and the same history up to *from_step*, which it does itself. With the *id* of a
+        fork of the same run from the same step, that fork is returned."""
         try:
-            fork_id = self._do(self._parts.client.fork(run_id, from_step))
+            fork_id = forking.fork(self._parts.client, run_id, from_step, id, self._do)
         except RunNotFound:  # unless the run is gone, rekey has replaced a value of it that the fork was to refer to
-            fork_id = self._do(self._parts.client.fork(run_id, from_step))
+            fork_id = forking.fork(self._parts.client, run_id, from_step, id, self._do)
         return Run(self, fork_id)
 
     def why(self, run_id: str) -> Why:

@@ -174,6 +174,8 @@ class GrowGraph(msgspec.Struct):
     graph_id: str
     patch: Patch
     workflows: Sequence[Any] = ()
+    fingerprint: str = ""
+    """The same for the same members, whatever seal their inputs are in."""
 
 
 class Spend(msgspec.Struct):

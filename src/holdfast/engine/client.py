@@ -30,18 +30,16 @@ from holdfast.core.options import (
     priority_of,
 )
 from holdfast.core.rate import parse_rate
-from holdfast.core.records import DEFAULT_NAMESPACE, Event, Fetch, Kind, Lane, NewRun, Payload, Route, Run
+from holdfast.core.records import DEFAULT_NAMESPACE, Event, Fetch, Lane, NewRun, Payload, Route, Run
 from holdfast.core.shares import checked_weights
 from holdfast.core.status import FINAL, Status
-from holdfast.core.stored import object_of
 from holdfast.core.texts import is_one_of, is_storable, plain_text
-from holdfast.engine import past
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.retention import checked_rule, checked_statuses
 from holdfast.engine.payloads.vault import Vault
-from holdfast.engine.replaying import in_parts, plan_replay, whole_history
+from holdfast.engine.replaying import in_parts, plan_replay
 from holdfast.engine.result_value import result_value
-from holdfast.errors import BadDuration, BadOption, NamespaceBound, RunNotFinished, RunNotFound, StepNotFound, UnknownWorkflow
+from holdfast.errors import BadDuration, BadOption, NamespaceBound, RunNotFinished, RunNotFound, UnknownWorkflow
 from holdfast.errors.base import shown
 from holdfast.store import contract as c
 
@@ -246,59 +244,6 @@ class Client:
             raise RunNotFinished(run=run_id, status=run.status.value)
         return [Request(part, lambda answer: answer) for part in in_parts(plan_replay(self.store, run_id, from_step))]
 
-    def fork(self, run_id: str, from_step: str | None) -> Request:
-        """Make a new run with the history of another up to, and without, a step."""
-        from_step = checked_string("from_step", from_step)
-        run = self.get(self.mine(run_id))
-        events = past.valid(self.whole_history(run_id))
-        if from_step is not None:
-            cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
-            if cut is None:
-                raise StepNotFound(run=run_id, step=from_step)
-            events = [] if past.was_undone(events) else events[:cut]
-        else:
-            events = []
-        kept = without_open_gates(self._without_open_waits(self._without_open_children(events)))
-        kept.append(Event(Kind.RUN_FORKED, data=msgspec.json.encode({"run": run_id, "step": from_step}), at=self.store.now()))
-        past.renumber(kept)
-        fork_id = new_id()
-        given, kept = self.vault.forked(run, kept, fork_id)
-        fork = Run(
-            id=fork_id, namespace=run.namespace, workflow=run.workflow, version=run.version, lane=run.lane,
-            capabilities=run.capabilities, status=Status.PENDING, priority=run.priority, input=given, generation=0,
-            revision=0, crashes=0, created_at=self.store.now(), forked_from=run_id, started_at=run.started_at,
-            budgets=tuple(name for name in run.budgets if not name.startswith(budgets.TREE)), share=run.share,
-        )  # fmt: skip
-        return Request(c.ImportRun(fork, self.store.tags(run_id), kept), lambda answer: fork.id)
-
-    def whole_history(self, run_id: str) -> list[Event]:
-        """Return the events of a run, sealed. Raises HistoryGone."""
-        return whole_history(self.store, run_id)
-
-    def _without_open_children(self, events: list[Event]) -> list[Event]:
-        """Leave out the starts of children that the fork starts itself: those that have not ended, and those that did not
-        complete and whose end is not part of the history. The children of a map tell their own parent of their ends."""
-        ends = {event.step for event in events if event.kind in (Kind.CHILD_ENDED, Kind.MAP_ENDED)}
-        return [event for event in events if not self._starts_again(event, ends)]
-
-    def _starts_again(self, event: Event, ends: set[str | None]) -> bool:
-        if event.kind == Kind.MAP_STARTED:
-            return event.step not in ends
-        if event.kind != Kind.CHILD_STARTED:
-            return False
-        child = self.store.run(object_of(event.data, "the history").get("run", ""))
-        if child is None or child.status not in FINAL:
-            return True
-        return child.status is not Status.COMPLETED and f"{event.step} end" not in ends
-
-    def _without_open_waits(self, events: list[Event]) -> list[Event]:
-        """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its own."""
-        return [event for event in events if event.kind != Kind.WAIT_CREATED or self._has_closed(event)]
-
-    def _has_closed(self, event: Event) -> bool:
-        wait = self.store.wait(object_of(event.data, "the history").get("id", ""))
-        return wait is None or wait.closed_at is not None
-
     # Looking
 
     def get(self, run_id: str) -> Run:
@@ -445,15 +390,6 @@ def gathering_from(options: Options) -> Gathering:
         )
     within = duration.parse(options["within"])
     return Gathering(key, within, within, size)
-
-
-def without_open_gates(events: list[Event]) -> list[Event]:
-    """A gate that is not closed asks for another run: the fork asks for itself."""
-    closed = {event.step for event in events if event.kind == Kind.GATE_CLOSED}
-    return [event for event in events if event.kind not in _OF_OPEN_GATES or event.step in closed]
-
-
-_OF_OPEN_GATES = {Kind.GATE_OPENED, Kind.GATE_REMINDED, Kind.GATE_ESCALATED, Kind.GATE_WITHDRAWN}
 
 
 def run_named(run_id: Any) -> str:

@@ -13,6 +13,7 @@ from holdfast.core.records import Event, Fanout, Kind, NewRun
 from holdfast.core.streams import Reason
 from holdfast.engine.gates import open_gate, withdraw
 from holdfast.engine.graphs import composer, sealed
+from holdfast.engine.growing import with_stage
 from holdfast.engine.held import Held
 from holdfast.engine.ids import new_id
 from holdfast.engine.listening import Listening
@@ -177,13 +178,12 @@ def _grow_graph(held: Held, command: p.GrowGraph) -> Event:
     host = held.host
     for workflow in command.workflows:
         host.learn(workflow)
-    held.batch.grows.append(
-        ExtendGraph(
-            graph_id=command.graph_id, namespace=held.run.namespace,
-            patch=sealed(command.patch, command.graph_id, host.vault),
-            compose=composer(host.vault, host.codec), lease=host.lease_member,
-        )
+    op = ExtendGraph(
+        graph_id=command.graph_id, namespace=held.run.namespace,
+        patch=sealed(command.patch, command.graph_id, host.vault),
+        compose=composer(host.vault, host.codec), lease=host.lease_member,
     )  # fmt: skip
+    held.batch.grows.append(with_stage(op, held.run.id, command.fingerprint))
     names = [member.name for member in command.patch.members]
     return Event(Kind.GRAPH_GROWN, command.id, msgspec.json.encode({"graph": command.graph_id, "members": names}))
 

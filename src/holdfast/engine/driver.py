@@ -27,6 +27,7 @@ from holdfast.engine import gates, past, writing
 from holdfast.engine.attempts import attempt, begin_remotely, body_of
 from holdfast.engine.commands import begins_one_step, handle
 from holdfast.engine.failure import as_data
+from holdfast.engine.growing import is_large_growth, write_growth
 from holdfast.engine.held import LISTS, Batch
 from holdfast.engine.host import Host
 from holdfast.engine.keys import offered
@@ -35,24 +36,18 @@ from holdfast.engine.payloads.aside import opened
 from holdfast.engine.strand import Pause
 from holdfast.engine.wants import Paying, Step
 from holdfast.engine.writer import PASSING
-from holdfast.engine.writing import Writing
+from holdfast.engine.writing import REFUSALS, Writing
 from holdfast.errors import (
-    BudgetNotFound,
     Diverged,
     EngineClosed,
-    GraphRefused,
     HoldfastError,
-    LaneDraining,
     LeaseLost,
-    RunExists,
     StoreError,
     WriteConflict,
 )
 from holdfast.store.contract import Advance, Advanced, Changed, NeedKey, Refused
 
 log = logging.getLogger("holdfast")
-REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
-"""What a write of a run is refused with when what it wants cannot be."""
 
 PAUSE = 0.5
 """Seconds until somebody tries to read again what could not be read."""
@@ -185,11 +180,15 @@ class Driver(Writing):
         answers: list[Event] = []
         recorded = 0
         for command in commands:
+            if self.batch.more and self.batch.grows and is_large_growth(command):
+                recorded = await self._record_part(answers, recorded)  # it is checked against what is in the graph
             event = handle(self, command)
             if event is not None:
                 answers.append(event)
-                if self.batch.more and len(self.batch.children) >= writing.PORTION and self.batch.finish is None:
+                if self.batch.more and self.is_portion() and self.batch.finish is None:
                     recorded = await self._record_part(answers, recorded)
+            if self._over:
+                break
         if self.batch.finish is not None or not answers or self._over:
             return []
         self._note_answers(answers[recorded:])
@@ -198,8 +197,8 @@ class Driver(Writing):
         return await self._program.feed(answers)
 
     async def _record_part(self, answers: list[Event], recorded: int) -> int:
-        """Commit the children that are started so far, and the answers but the first *recorded*: of thousands that are started in
-        one turn each commit has a portion. After a crash the program starts the others. Return how many answers are recorded."""
+        """Commit what is started or added to a graph so far, and the answers but the first *recorded*: of thousands in one turn
+        each commit has a portion. After a crash the program wants the others. Return how many answers are recorded."""
         self._note_answers(answers[recorded:])
         await self._commit(rest=False)
         return len(answers)
@@ -317,7 +316,7 @@ class Driver(Writing):
                     return answer
                 except StoreError as error:
                     log.warning("run %s cannot be written now, will try again: %s", self.run.id, error)
-            answer = await self._persist(op)
+            answer = await (write_growth(self, op, self._persist) if op.grows else self._persist(op))
             return answer
         except REFUSALS as error:
             return await self._fail(op, error)

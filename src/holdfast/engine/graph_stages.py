@@ -6,13 +6,14 @@ While a transaction writes, nobody else can: heartbeats and steps wait for it. S
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from holdfast.core.graphs import records as r
+from holdfast.core.graphs.structure import check_patch
 from holdfast.engine.client import Request
-from holdfast.errors import GraphBusy, GraphChanged, HoldfastError, UsageError
+from holdfast.errors import GraphBusy, GraphChanged, GraphFinished, GraphNotFound, HoldfastError, UsageError
 from holdfast.store import contract as c
 
 PART = 2000
@@ -43,10 +44,61 @@ def stage_id_of(owner: str, marks: Sequence[str]) -> str:
     return f"{owner}{r.MARK}{digest}"
 
 
+def own_stage_id(graph_id: str, run_id: str, fingerprint: str) -> str:
+    """Return the id of the stage in which a member adds to its own graph: all stages of one member begin alike, so that its next
+    holder recognises what an earlier one has left behind."""
+    return f"{graph_id}{r.MARK}{_own(run_id)}{fingerprint[:16]}"
+
+
+def is_own_stage(stage_id: str, run_id: str) -> bool:
+    """Return whether a member has written this stage."""
+    return stage_id.startswith(f"{r.graph_of(run_id)}{r.MARK}{_own(run_id)}")
+
+
+def _own(run_id: str) -> str:
+    return hashlib.sha256(run_id.encode()).hexdigest()[:16]
+
+
+def checked_revision(store: c.Store, op: c.ExtendGraph) -> int:
+    """Return the revision of a graph that the new members fit. Raises GraphNotFound, GraphFinished, GraphChanged, and what
+    check_patch raises."""
+    whole = store.whole_graph(op.graph_id)
+    if whole is None or whole.graph.namespace != op.namespace:
+        raise GraphNotFound(graph=op.graph_id)
+    graph = whole.graph
+    if graph.status is not r.GraphStatus.RUNNING:
+        raise GraphFinished(graph=op.graph_id, status=graph.status.value)
+    if op.revision is not None and op.revision != graph.revision:
+        raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=graph.revision)
+    there = dict.fromkeys((member.name for member in whole.members.values()), graph.namespace)
+    edges = [r.Edge(r.name_of(edge.upstream), r.name_of(edge.dependent), edge.number) for edge in whole.edges]
+    check_patch(op.graph_id, op.namespace, op.patch, there, edges if op.patch.groups else ())
+    return graph.revision
+
+
 def write_stage(
     do: Do, stage_id: str, members: Sequence[Owned], *, namespace: str, extends: str | None = None
 ) -> c.Prepared:  # fmt: skip
     """Write members that nobody sees yet. Raises GraphBusy when another process is writing the same ones."""
+    parts = stage_parts(stage_id, members, namespace=namespace, extends=extends)
+    part = next(parts, None)
+    while part is not None:
+        part = next_part(parts, do(Request(part, as_answered)))
+    return prepared_stage(stage_id, members)
+
+
+def next_part(parts: Generator[c.StagePart, int, None], written: int) -> c.StagePart | None:
+    """Return the part of a stage that follows so many members, None when there is none."""
+    try:
+        return parts.send(written)
+    except StopIteration:
+        return None
+
+
+def stage_parts(
+    stage_id: str, members: Sequence[Owned], *, namespace: str, extends: str | None = None
+) -> Generator[c.StagePart, int, None]:  # fmt: skip
+    """Yield the parts of a stage; the answer to each says how many members are written."""
     inside = {member.name for _, member in members} if extends is not None else set()
     written = 0
     while written < len(members):
@@ -55,8 +107,7 @@ def write_stage(
         op = c.StagePart(
             stage_id=stage_id, namespace=namespace, members=part, written=written, extends=extends, outside=sorted(outside)
         )
-        written = do(Request(op, as_answered))
-    return _prepared(stage_id, members)
+        written = yield op
 
 
 def _fitting(members: Sequence[Owned], first: int) -> int:
@@ -76,7 +127,8 @@ def _upstreams(part: Sequence[Owned]) -> Iterator[str]:
             yield from group.upstreams
 
 
-def _prepared(stage_id: str, members: Sequence[Owned]) -> c.Prepared:
+def prepared_stage(stage_id: str, members: Sequence[Owned]) -> c.Prepared:
+    """Return what makes the members of a stage visible once they are written."""
     sizes: dict[str, int] = {}
     lanes: set[str] = set()
     budgets: set[str] = set()

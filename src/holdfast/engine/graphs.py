@@ -19,16 +19,24 @@ from holdfast.core.status import Status
 from holdfast.core.stored import decoded
 from holdfast.core.texts import is_one_of
 from holdfast.engine.client import Client, Moment, Request, moment
-from holdfast.engine.graph_stages import Do, Owned, as_answered, is_large, stage_id_of, staged, unhindered, write_stage
+from holdfast.engine.graph_stages import (
+    Do,
+    Owned,
+    as_answered,
+    checked_revision,
+    is_large,
+    stage_id_of,
+    staged,
+    unhindered,
+    write_stage,
+)
 from holdfast.engine.ids import new_id
 from holdfast.engine.payloads.vault import Vault
 from holdfast.engine.replaying import plan_replay
 from holdfast.errors import (
     BadOption,
     GraphCancelled,
-    GraphChanged,
     GraphFailed,
-    GraphFinished,
     GraphNotFound,
     MemberNotFound,
     RunNotFound,
@@ -204,16 +212,9 @@ class GraphDesk:
         stage_id = stage_id_of(op.graph_id, [fingerprint])
 
         def extend() -> c.Staged:
-            whole = self._whole(op.graph_id)
-            if whole.graph.status is not r.GraphStatus.RUNNING:
-                raise GraphFinished(graph=op.graph_id, status=whole.graph.status.value)
-            if op.revision is not None and op.revision != whole.graph.revision:
-                raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=whole.graph.revision)
-            there = dict.fromkeys((member.name for member in whole.members.values()), whole.graph.namespace)
-            edges = [r.Edge(r.name_of(edge.upstream), r.name_of(edge.dependent), edge.number) for edge in whole.edges]
-            check_patch(op.graph_id, op.namespace, op.patch, there, edges if op.patch.groups else ())
+            revision = checked_revision(self._store, op)
             stage = write_stage(do, stage_id, members, namespace=op.namespace, extends=op.graph_id)
-            last = msgspec.structs.replace(op, patch=r.Patch((), op.patch.groups), revision=whole.graph.revision, prepared=stage)
+            last = msgspec.structs.replace(op, patch=r.Patch((), op.patch.groups), revision=revision, prepared=stage)
             answer: c.Staged = do(Request(last, as_answered))
             return answer
 

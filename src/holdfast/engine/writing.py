@@ -12,14 +12,18 @@ import msgspec
 from holdfast.core.graphs.records import MARK
 from holdfast.core.records import Breach, Event, Run
 from holdfast.core.status import FINAL, Status
+from holdfast.engine.growing import fills_a_commit
 from holdfast.engine.happening import Happening
 from holdfast.engine.held import Batch
 from holdfast.engine.host import Host
 from holdfast.engine.payloads.aside import sealed
-from holdfast.errors import StoreError
+from holdfast.errors import BudgetNotFound, GraphRefused, LaneDraining, RunExists, StoreError
 from holdfast.store.contract import Advance, Advanced, AppendFrames, Refused, Transition
 
 log = logging.getLogger("holdfast")
+
+REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
+"""What a write of a run is refused with when what it wants cannot be."""
 
 PORTION = 500
 """How many children one commit starts or cancels at most, and how many outcomes it records: other writers wait meanwhile."""
@@ -75,6 +79,10 @@ class Writing(Happening):
     def _note_answers(self, answers: list[Event]) -> None:
         self.stamp(answers)
         self.batch.events.extend(answers)
+
+    def is_portion(self) -> bool:
+        """Return whether the children and new members of a graph that the next commit has are enough for one."""
+        return len(self.batch.children) >= PORTION or (bool(self.batch.grows) and fills_a_commit(self.batch))
 
     async def _cancel_first(self, batch: Batch) -> None:
         """Ask most of thousands of runs to stop before the commit that says why: after a crash in between, the next holder is led

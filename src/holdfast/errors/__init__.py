@@ -17,6 +17,7 @@ HoldfastError
 │   ├── RunFinished            the run has ended
 │   ├── RunNotFinished         the run has not ended
 │   ├── RunChanged             the run was replayed by another call meanwhile
+│   ├── StageGone              what was written for a new run was deleted before all of it was there
 │   ├── StepNotFound           the run has no such step
 │   ├── BadLease               this is no proof of a lease
 │   ├── BadWait                a task cannot wait in the past, nor beyond the horizon
@@ -138,6 +139,7 @@ from holdfast.errors.graphs import MemberExists as MemberExists
 from holdfast.errors.graphs import MemberNotFound as MemberNotFound
 from holdfast.errors.graphs import MemberStarted as MemberStarted
 from holdfast.errors.graphs import SelfEdge as SelfEdge
+from holdfast.errors.graphs import StageGone as StageGone
 from holdfast.errors.store import BadData as BadData
 from holdfast.errors.store import BadUrl as BadUrl
 from holdfast.errors.store import CodecMismatch as CodecMismatch

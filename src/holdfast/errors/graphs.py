@@ -66,6 +66,10 @@ class BadGraph(GraphRefused):
     """This graph makes no sense."""
 
 
+class StageGone(UsageError):
+    """What was written for a new run was deleted before all of it was there, because nothing was added for long: try again."""
+
+
 class GraphFailed(HoldfastError):
     """The graph did not complete: `holdfast graphs show` tells which members failed or were skipped."""
 

@@ -45,14 +45,14 @@ def growing(program: CodeProgram, graph: Graph) -> Wish:
     def unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
         return encoded_unchecked(program.codec, _known(workflow), args, kwargs)
 
-    patch, _ = Drafting(route, encode, unchecked).patch(graph, graph_id)
+    patch, fingerprint = Drafting(route, encode, unchecked).patch(graph, graph_id)
 
     def understand(event: Event) -> dict[str, str]:
         names = msgspec.json.decode(event.data or b"{}").get("members", [])
         return {name: run_of(graph_id, name) for name in names}
 
     workflows = [_known(member.workflow) for member in graph.members.values()]
-    return Wish(GrowGraph(program.identify("grow"), graph_id, patch, workflows), understand)
+    return Wish(GrowGraph(program.identify("grow"), graph_id, patch, workflows, fingerprint), understand)
 
 
 def _known(workflow: Any) -> Any:

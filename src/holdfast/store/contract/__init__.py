@@ -115,6 +115,8 @@ from holdfast.store.contract.runs import (
     SetAside,
     SetLane,
     SignalRun,
+    StagedEvents,
+    StageEvents,
     Started,
     StartRuns,
     UnsealStore,
@@ -169,6 +171,7 @@ RunTransition = (
     | Prune
     | SetLane
     | SetAside
+    | StageEvents
     | ImportRun
     | BeginCopy
     | BeginImport
@@ -386,9 +389,11 @@ __all__ = [
     "SpendBudget",
     "Spent",
     "Stage",
+    "StageEvents",
     "StageGraphs",
     "StagePart",
     "Staged",
+    "StagedEvents",
     "StartRuns",
     "Started",
     "Store",

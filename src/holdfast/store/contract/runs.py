@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -292,8 +292,26 @@ class SetAside(msgspec.Struct):
     damages: Sequence[RowDamaged]
 
 
+class StageEvents(msgspec.Struct):
+    """Write the next events of a stage, which no reader sees before ImportRun copies them to a run. Answers None; events that are
+    there already are not written again. Raises StageGone when the stage was given up."""
+
+    stage_id: str
+    events: Sequence[Event]
+
+
+class StagedEvents(msgspec.Struct):
+    """The first events of a history, which earlier transactions have written: how many they are, and the digests of their values
+    that are kept apart."""
+
+    stage_id: str
+    count: int
+    digests: Collection[bytes] = ()
+
+
 class ImportRun(msgspec.Struct):
-    """Write a run and its history as they were elsewhere. Answers None. Raises RunExists."""
+    """Write a run and its history as they were elsewhere. Answers None. Raises RunExists, RunNotFound when a payload is gone, and
+    StageGone when the staged events are not whole."""
 
     run: Run
     tags: dict[str, str]
@@ -303,6 +321,8 @@ class ImportRun(msgspec.Struct):
     payloads: Sequence[Payload] = ()
     touched: bool = False
     """Whether something has reached the run elsewhere that its holder had not looked at: here somebody must look."""
+    staged: StagedEvents | None = None
+    """The events before ``events``, where all of them are too many for one transaction."""
 
 
 class BeginCopy(msgspec.Struct):

@@ -32,6 +32,7 @@ from holdfast.store.transitions.copying import (
     end_copy,
     import_run,
     seal_store,
+    stage_events,
     unseal_store,
 )
 from holdfast.store.transitions.damage import set_aside
@@ -132,6 +133,7 @@ APPLY: dict[type, Callable[[Any, Any], Any]] = {
     c.Prune: prune,
     c.SetLane: set_lane,
     c.SetAside: set_aside,
+    c.StageEvents: stage_events,
     c.ImportRun: import_run,
     c.BeginCopy: begin_copy,
     c.BeginImport: begin_import,
@@ -209,7 +211,7 @@ _LATE = frozenset(
     {
         c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
         c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.ReplayRuns, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
-        c.EncryptStore,
+        c.EncryptStore, c.StageEvents,
     }
 )  # fmt: skip
 

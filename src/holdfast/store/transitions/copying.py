@@ -10,14 +10,15 @@ from holdfast.core import claims
 from holdfast.core.records import Cell, Dossier, Route, Run, Seal
 from holdfast.core.sealed import digests_of
 from holdfast.core.status import CLAIMABLE, Move, Status, after
-from holdfast.errors import RunExists, RunNotFound, StoreInUse, StoreNotEmpty
+from holdfast.errors import RunExists, RunNotFound, StageGone, StoreInUse, StoreNotEmpty
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS, STANDING, Table
 from holdfast.store.transitions.clear_values import clear_values_accepted
+from holdfast.store.transitions.graphs.sweeping import STALE
 from holdfast.store.transitions.operating import set_lane
 from holdfast.store.transitions.payloads import insert_payload, refer
 from holdfast.store.transitions.starting import stored_key
-from holdfast.store.transitions.transaction import Row, Transaction
+from holdfast.store.transitions.transaction import Row, Transaction, append_each, last_seq
 
 _EMPTY = (
     "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
@@ -33,12 +34,35 @@ def import_run(tx: Transaction, op: c.ImportRun) -> None:
     below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
     one = Dossier(run, op.tags, events, list(op.signals), below=below)
+    staged = op.staged
     with clear_values_accepted(tx):
+        if staged is not None:
+            _take_staged(tx, run.id, staged)  # before the other events: they are read in the order in which they are written
         _write(tx, [one])
     for payload in op.payloads:
         insert_payload(tx, payload)
-    if not refer(tx, op.run.id, _referred(one)):
+    if not refer(tx, op.run.id, _referred(one).union(staged.digests if staged is not None else ())):
         raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
+
+
+def stage_events(tx: Transaction, op: c.StageEvents) -> None:
+    """Write events that belong to no run yet."""
+    tx.change("insert_stage", id=op.stage_id, due_at=tx.now + STALE)
+    stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
+    if stage["discarded"]:
+        raise StageGone(stage=op.stage_id)
+    last = last_seq(tx, op.stage_id)
+    with clear_values_accepted(tx):
+        append_each(tx, [(op.stage_id, event) for event in op.events if event.seq > last])
+    tx.change("move_stage", id=op.stage_id, written=0, due_at=tx.now + STALE)
+
+
+def _take_staged(tx: Transaction, run_id: str, staged: c.StagedEvents) -> None:
+    """Copy the events of a stage to a run, and give the stage up."""
+    stages = tx.rows("stage_to_change", stage_id=staged.stage_id)
+    if not stages or stages[0]["discarded"] or tx.change("take_events", run_id=run_id, stage_id=staged.stage_id) != staged.count:
+        raise StageGone(stage=staged.stage_id)
+    tx.change("discard_stage", id=staged.stage_id)
 
 
 def _woken(run: Run) -> Run:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from holdfast.core import claims, leases
 from holdfast.core.records import Event, Kind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import IllegalMove, NotReclaimable, RunChanged, RunFinished, RunNotFinished
+from holdfast.errors import IllegalMove, NotReclaimable, RunChanged, RunFinished, RunNotFinished, RunNotFound
 from holdfast.store import contract as c
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.admitting import apply_new_rate
 from holdfast.store.transitions.payloads import collect, digests_used, forget_history
-from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq, load
+from holdfast.store.transitions.transaction import (
+    Row,
+    Transaction,
+    append_each,
+    append_from_outside,
+    last_seq,
+    last_seqs,
+    load,
+)
 from holdfast.store.transitions.trees import cut, sizes_of
 
 
@@ -39,39 +50,83 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     state = load(tx, op.run_id)
     if state["finished_at"] is None:
         raise RunNotFinished(run=op.run_id, status=state["status"])
-    last = last_seq(tx, op.run_id)
-    if op.seen is not None and last != op.seen:
-        raise RunChanged(run=op.run_id, events=last, seen=op.seen)
-    status = after(Status(state["status"]), Move.REPLAY)
-    _check_replays(tx, op.run_id)
-    for step in op.detach:
-        _detach(tx, op.run_id, step, last + 1)
-    again = [*op.replayed, *(child.run_id for child in op.children if _replay_child(tx, child))]
-    data: dict[str, object] = {"void": list(op.void)}
-    if again:
-        data["children"] = again
-    _note(tx, op.run_id, Kind.RUN_REPLAYED, data)
-    tx.change("replay_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
-    tx.change("reopen_waits", run_id=op.run_id)
-    if state["parent_index"] is not None:
-        tx.change("count_up", run_id=state["parent_id"], step=state["parent_step"])
-    tx.hints.ready = True
-    return status
+    _put_back(tx, [op], {op.run_id: state})
+    return after(Status(state["status"]), Move.REPLAY)
+
+
+def replay_each(tx: Transaction, ops: Sequence[c.ReplayRun]) -> None:
+    """Put finished runs back to work, each with its failed children. Raises what `replay_run` raises."""
+    states = _states(tx, ops)
+    for op in ops:
+        if states[op.run_id]["finished_at"] is None:
+            raise RunNotFinished(run=op.run_id, status=states[op.run_id]["status"])
+    _put_back(tx, ops, states)
 
 
 def replay_runs(tx: Transaction, op: c.ReplayRuns) -> None:
     """Put finished runs back to work before the run that they are below."""
-    for replay in op.replays:
-        _replay_child(tx, replay)
+    _replay_children(tx, op.replays)
 
 
-def _replay_child(tx: Transaction, op: c.ReplayRun) -> bool:
-    """Replay a child with its parent, unless it is at work already. One that is stopping would fail its parent once more."""
-    state = load(tx, op.run_id)
-    if state["finished_at"] is None and state["status"] != Status.CANCELLING:
-        return False
-    replay_run(tx, op)
-    return True
+def _replay_children(tx: Transaction, ops: Sequence[c.ReplayRun]) -> list[str]:
+    """Replay children with their parent, unless they are at work already; return those that are replayed. One that is stopping
+    would fail its parent once more."""
+    states = _states(tx, ops)
+    ended: list[c.ReplayRun] = []
+    for op in ops:
+        state = states[op.run_id]
+        if state["finished_at"] is not None:
+            ended.append(op)
+        elif state["status"] == Status.CANCELLING:
+            raise RunNotFinished(run=op.run_id, status=state["status"])
+    _put_back(tx, ended, states)
+    return [op.run_id for op in ended]
+
+
+def _states(tx: Transaction, ops: Sequence[c.ReplayRun]) -> dict[str, Row]:
+    """Lock runs and return their states. Raises RunNotFound."""
+    found = tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops))) if ops else []
+    states = {state["id"]: state for state in found}
+    for op in ops:
+        if op.run_id not in states:
+            raise RunNotFound(run=op.run_id)
+    return states
+
+
+def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, Row]) -> None:
+    """Put finished runs back to work, whose states are locked: with few statements, however many they are."""
+    if not ops:
+        return
+    lasts = last_seqs(tx, [op.run_id for op in ops])
+    for op in ops:
+        if op.seen is not None and lasts[op.run_id] != op.seen:
+            raise RunChanged(run=op.run_id, events=lasts[op.run_id], seen=op.seen)
+    _check_replays(tx, [op.run_id for op in ops])
+    lines: list[tuple[str, Event]] = []
+    rows: list[dict[str, object]] = []
+    for op in ops:
+        state, seq = states[op.run_id], lasts[op.run_id] + 1
+        for step in op.detach:
+            _detach(tx, op.run_id, step, seq)
+        data: dict[str, object] = {"void": list(op.void)}
+        again = [*op.replayed, *_replay_children(tx, op.children)]
+        if again:
+            data["children"] = again
+        lines.append((op.run_id, Event(kind=Kind.RUN_REPLAYED, seq=seq, data=msgspec.json.encode(data))))
+        status = after(Status(state["status"]), Move.REPLAY)
+        rows.append({"run_id": op.run_id, "status": status, "rank": claims.rank(tx.now, state["priority"])})
+    append_each(tx, lines)
+    tx.many("replay_run", rows)
+    tx.many("reopen_waits", [{"run_id": op.run_id} for op in ops])
+    _count_up(tx, [states[op.run_id] for op in ops])
+    tx.hints.ready = True
+
+
+def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
+    """Count children of maps that are at work again."""
+    maps = Counter((state["parent_id"], state["parent_step"]) for state in states if state["parent_index"] is not None)
+    for (parent_id, step), more in sorted(maps.items()):
+        tx.change("count_up", run_id=parent_id, step=step, more=more)
 
 
 def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
@@ -86,15 +141,16 @@ def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
     tx.change("delete_fanout", run_id=run_id, step=step)
 
 
-def _check_replays(tx: Transaction, run_id: str) -> None:
+def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
     """What was agreed when a task was started limits how often it is replayed."""
-    (facts,) = tx.rows("lease_facts", ids=tx.as_list([run_id]))
-    if facts["policy"] is None:
-        return
-    limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
-    history = [Event(kind=row["kind"]) for row in tx.rows("history", run_id=run_id, after=0)]
-    if leases.replays_in(history) >= limit:
-        raise NotReclaimable(run=run_id, why=f"it was replayed {limit} times, and no more was agreed: start it anew")
+    for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
+        if facts["policy"] is None:
+            continue
+        limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
+        history = [Event(kind=row["kind"]) for row in tx.rows("history", run_id=facts["run_id"], after=0)]
+        if leases.replays_in(history) >= limit:
+            why = f"it was replayed {limit} times, and no more was agreed: start it anew"
+            raise NotReclaimable(run=facts["run_id"], why=why)
 
 
 def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:

@@ -9,18 +9,21 @@ import pytest
 
 from holdfast.core.records import Dossier, Event, Fanout, Kind, Lane, Route, Run, Signal
 from holdfast.core.status import Status
+from holdfast.core.subscriptions import BEGINNING, Which
 from holdfast.errors import (
     IllegalMove,
     RunExists,
     RunFinished,
     RunNotFinished,
     RunNotFound,
+    StageGone,
     StoreHalfCopied,
     StoreInUse,
     StoreNotEmpty,
 )
 from holdfast.store import contract as c
 from holdfast.store.transitions import trees
+from holdfast.store.transitions.graphs import sweeping
 from holdfast.testing.conformance.bench import MINUTE, ROUTE, STUCK, WAITS, Bench, HandClock, OpenStore
 
 
@@ -136,6 +139,53 @@ class Operating(Bench):
 
         assert (self.status(store, "left"), self.status(store, "touched")) == (Status.WAITING, Status.PENDING)
         assert self.claimed(store, "s2") == ["touched"]
+
+    def test_nobody_sees_staged_events_before_a_run_has_them(self, store: c.Store) -> None:
+        events = [Event(Kind.MARKED, "a", b"1", started_at=6, at=7, seq=seq) for seq in (1, 2, 3)]
+        for part in (events[:2], events[:2], events[2:]):  # the same part again is not written again
+            self.do(store, c.StageEvents("r1::(stage)", part))
+        assert store.check() == []
+        seen, edge = store.events(store.place(BEGINNING), Which())
+        assert (seen, store.run("r1::(stage)"), store.counts()) == ([], None, {})
+
+        forked = Event(Kind.RUN_FORKED, at=8, seq=4)
+        op = c.ImportRun(self.foreign(Status.PENDING), {}, [forked], staged=c.StagedEvents("r1::(stage)", 3))
+        self.do(store, op)
+
+        assert store.history("r1") == [*events, forked]
+        assert [event.seq for event in store.events(edge, Which())[0]] == [1, 2, 3, 4]
+        assert store.check() == []
+        self.sweep(store)
+
+    def sweep(self, store: c.Store) -> None:
+        """Delete what is left of stages."""
+        while self.do(store, c.SweepStages("r1::(stage)")):
+            assert store.check() == []
+        assert store.history("r1::(stage)") == []
+        assert "graph_stage" not in store.standing()
+
+    def test_staged_events_that_are_not_whole_are_no_history(self, store: c.Store) -> None:
+        self.do(store, c.StageEvents("r1::(stage)", [Event(Kind.MARKED, at=7, seq=1)]))
+
+        for stage, count in (("r1::(stage)", 2), ("r1::(other)", 1)):
+            with pytest.raises(StageGone):
+                self.do(store, c.ImportRun(self.foreign(Status.PENDING), {}, [], staged=c.StagedEvents(stage, count)))
+            assert (store.run("r1"), store.history("r1")) == (None, [])
+
+    def test_a_stage_of_events_that_was_given_up_is_deleted_and_takes_no_more(
+        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sweeping, "PORTION", 1)
+        self.do(store, c.StageEvents("r1::(stage)", [Event(Kind.MARKED, at=7, seq=seq) for seq in (1, 2, 3)]))
+
+        self.do(store, c.SweepStages("r1::(stage)", give_up=True))
+        with pytest.raises(StageGone):
+            self.do(store, c.StageEvents("r1::(stage)", [Event(Kind.MARKED, at=7, seq=4)]))
+        op = c.ImportRun(self.foreign(Status.PENDING), {}, [], staged=c.StagedEvents("r1::(stage)", 2))
+        with pytest.raises(StageGone):
+            self.do(store, op)
+
+        self.sweep(store)
 
     def test_a_snapshot_shows_one_instant(self, store: c.Store) -> None:
         self.start(store)

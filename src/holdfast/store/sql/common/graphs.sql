@@ -247,6 +247,18 @@ DELETE FROM holdfast.graph_event
  WHERE graph_id = :stage_id
    AND seq < (SELECT MIN(seq) FROM holdfast.graph_event WHERE graph_id = :stage_id) + :limit;
 
+-- name: sweep_history
+-- From the end: a history has no gaps while it is deleted.
+DELETE FROM holdfast.event
+ WHERE run_id = :stage_id
+   AND seq > (SELECT MAX(seq) FROM holdfast.event WHERE run_id = :stage_id) - :limit;
+
+-- name: take_events
+-- As new lines: who reads the events of all runs has passed those of the stage.
+INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
+SELECT :run_id, seq, kind, step, attempt, data, error, started_at, at
+  FROM holdfast.event WHERE run_id = :stage_id ORDER BY seq;
+
 -- name: append_each
 -- One line for each of many runs, by one who does not hold them.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)

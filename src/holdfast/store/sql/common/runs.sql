@@ -121,7 +121,7 @@ UPDATE holdfast.fanout SET remaining = remaining - 1 WHERE run_id = :run_id AND 
 RETURNING remaining, eager;
 
 -- name: count_up
-UPDATE holdfast.fanout SET remaining = remaining + 1 WHERE run_id = :run_id AND step = :step;
+UPDATE holdfast.fanout SET remaining = remaining + :more WHERE run_id = :run_id AND step = :step;
 
 -- name: insert_knock
 INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);

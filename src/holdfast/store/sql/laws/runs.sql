@@ -59,8 +59,10 @@ SELECT id FROM holdfast.run AS run
 SELECT run_id FROM holdfast.event WHERE run_id <> '' GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
 
 -- name: an_event_belongs_to_a_run
+-- Or to a stage, until a run has it.
 SELECT DISTINCT run_id FROM holdfast.event AS event
- WHERE run_id <> '' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id);
+ WHERE run_id <> '' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id)
+   AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id);
 
 -- name: a_step_completes_once
 SELECT run_id FROM holdfast.event WHERE kind = 'step_completed'

@@ -57,8 +57,10 @@ UNION ALL SELECT substring(payload FROM 1 FOR 120) FROM holdfast.signal
 SELECT id AS run_id, substring(input FROM 1 FOR 120) AS head FROM holdfast.run WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT id, substring(result FROM 1 FOR 120) FROM holdfast.run WHERE substring(result FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT id, substring(error FROM 1 FOR 120) FROM holdfast.run WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
-UNION ALL SELECT run_id, substring(data FROM 1 FOR 120) FROM holdfast.event WHERE substring(data FROM 1 FOR 1) = decode('00', 'hex')
-UNION ALL SELECT run_id, substring(error FROM 1 FOR 120) FROM holdfast.event WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
+UNION ALL SELECT run_id, substring(data FROM 1 FOR 120) FROM holdfast.event AS event WHERE substring(data FROM 1 FOR 1) = decode('00', 'hex')
+             AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
+UNION ALL SELECT run_id, substring(error FROM 1 FOR 120) FROM holdfast.event AS event WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
+             AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
 UNION ALL SELECT run_id, substring(payload FROM 1 FOR 120) FROM holdfast.signal
            WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex');
 

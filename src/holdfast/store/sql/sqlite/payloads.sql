@@ -42,13 +42,15 @@ UNION ALL SELECT substr(error, 1, 120) FROM holdfast.event WHERE run_id = :run_i
 UNION ALL SELECT substr(payload, 1, 120) FROM holdfast.signal WHERE run_id = :run_id AND substr(payload, 1, 1) = x'00';
 
 -- name: all_sealed
--- The same of all runs, for whoever checks that every reference is noted.
+-- The same of all runs, for whoever checks that every reference is noted. What is staged belongs to no run yet.
 SELECT id AS run_id, substr(input, 1, 120) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
 UNION ALL SELECT run_id, substr(input, 1, 120) FROM holdfast.large_input WHERE substr(input, 1, 1) = x'00'
 UNION ALL SELECT id, substr(result, 1, 120) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
 UNION ALL SELECT id, substr(error, 1, 120) FROM holdfast.run WHERE substr(error, 1, 1) = x'00'
-UNION ALL SELECT run_id, substr(data, 1, 120) FROM holdfast.event WHERE substr(data, 1, 1) = x'00'
-UNION ALL SELECT run_id, substr(error, 1, 120) FROM holdfast.event WHERE substr(error, 1, 1) = x'00'
+UNION ALL SELECT run_id, substr(data, 1, 120) FROM holdfast.event AS event WHERE substr(data, 1, 1) = x'00'
+             AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
+UNION ALL SELECT run_id, substr(error, 1, 120) FROM holdfast.event AS event WHERE substr(error, 1, 1) = x'00'
+             AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id)
 UNION ALL SELECT run_id, substr(payload, 1, 120) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00';
 
 -- name: nth_newest

@@ -9,7 +9,7 @@ from holdfast.store.transitions.graphs.reopening import Reopening, TakenBack
 from holdfast.store.transitions.graphs.rows import load_graph, member_from
 from holdfast.store.transitions.graphs.settling import go_on, settle_news
 from holdfast.store.transitions.graphs.work import REPLAY, START, Work
-from holdfast.store.transitions.operating import replay_run
+from holdfast.store.transitions.operating import replay_each
 from holdfast.store.transitions.transaction import Transaction
 
 
@@ -55,12 +55,9 @@ def _roots(tx: Transaction, op: c.ReplayMember, graph: Graph) -> list[Member]:
 
 def _reopen(work: Work, graph: Graph, roots: list[Member], op: c.ReplayMember) -> None:
     """Put the runs that have ended back to work; a root that was never started waits again."""
-    states: dict[str, MemberState] = {}
-    for root in roots:
-        ran = root.started_at is not None
-        if ran:
-            replay_run(work.tx, op.replays[root.run_id])
-        states[root.run_id] = MemberState.STARTED if ran else MemberState.WAITING
+    ran = [root.run_id for root in roots if root.started_at is not None]
+    replay_each(work.tx, [op.replays[run_id] for run_id in ran])
+    states = dict.fromkeys((root.run_id for root in roots), MemberState.WAITING) | dict.fromkeys(ran, MemberState.STARTED)
     reopening = Reopening(work, graph)
     reopening.reopen(states)
     reopening.take_back([TakenBack(root.run_id, root.state) for root in roots])

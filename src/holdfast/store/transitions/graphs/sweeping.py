@@ -22,6 +22,13 @@ def sweep_stages(tx: Transaction, op: c.SweepStages) -> bool:
     members = tx.rows("members_to_sweep", stage_id=stage_id, limit=PORTION)
     for query in ("delete_edges_above", "delete_groups_of", "delete_members"):
         tx.many(query, [{"run_id": row["run_id"]} for row in members])
-    if len(members) < PORTION and not tx.change("sweep_events", stage_id=stage_id, limit=PORTION):
+    if len(members) < PORTION and not _sweep_events(tx, stage_id):
         tx.change("delete_stage", id=stage_id)
     return True
+
+
+def _sweep_events(tx: Transaction, stage_id: str) -> int:
+    """Delete some events of a graph that was pruned, or of a history that was staged; return how many."""
+    return tx.change("sweep_events", stage_id=stage_id, limit=PORTION) or tx.change(
+        "sweep_history", stage_id=stage_id, limit=PORTION
+    )
