@@ -53,7 +53,12 @@ async def attempt(held: Spender, want: Step) -> None:
     value, error = None, None
     purse = want.purse = held.new_purse(command.id, command.under)
     try:
-        value = await _call(held, command, want.attempt, purse)
+        current_purse.set(purse)
+        info = _info(held, command, want.attempt)
+        if command.is_async:
+            value = await command.call(info, None)
+        else:
+            value = await host.threads.run(partial(command.call, info, None))
     except BaseException as raised:  # whatever it is: a step must not take its worker along
         if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
             return
@@ -66,12 +71,6 @@ async def attempt(held: Spender, want: Step) -> None:
     if limit is not None and limit.passed:
         error = _timeout(command)
     held.ended(command.id, value, error, want.started_at, purse)
-
-
-async def _call(held: Spender, command: RunStep, number: int, purse: HandPurse) -> Any:
-    current_purse.set(purse)
-    call = partial(command.call, _info(held, command, number), None)
-    return await (call() if command.is_async else held.host.threads.run(call))
 
 
 class RemoteAttempt:

@@ -41,9 +41,6 @@ PASSING = (StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreSealed, StoreUna
 class Capacity(Protocol):
     """What limits how many runs a batch leases to the worker of this process."""
 
-    @property
-    def has_promised(self) -> bool: ...
-
     def before(self, ops: Sequence[Transition]) -> bool:
         """Limit what these may lease; return whether they may lease anything."""
 
@@ -308,9 +305,9 @@ class Writer:
     def _commit(self, most: int = LARGEST) -> list[_Entry]:
         """Commit what is queued and return those who are still to be told."""
         queue = self._queue
-        batch = [queue.popleft() for _ in range(min(len(queue), most))]
-        if not batch:
-            return batch
+        if not queue:
+            return []
+        batch = [queue.popleft()] if len(queue) == 1 else [queue.popleft() for _ in range(min(len(queue), most))]
         self._company = len(batch)
         ops = [entry.op for entry in batch]
         for call in self.closing:
@@ -334,7 +331,7 @@ class Writer:
             raise
         finally:
             self._committing = 0
-        if capacity is not None and (leases or capacity.has_promised):
+        if capacity is not None and leases:
             capacity.after(ops, answers)
         waiting = _answered(batch, answers)
         self._tell(self.store.hints())
