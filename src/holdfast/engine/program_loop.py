@@ -44,7 +44,7 @@ CLOSED = "the event loop of the program is closed"
 class Mailbox:
     """Calls that another thread asks a loop to make, in order."""
 
-    __slots__ = ("_calls", "_context", "_seconds", "_waker", "_woken", "after", "before", "draining", "loop")
+    __slots__ = ("_calls", "_context", "_is_held", "_seconds", "_waker", "_woken", "after", "before", "draining", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop = loop
@@ -53,6 +53,7 @@ class Mailbox:
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._context = Context()
         self._woken = False
+        self._is_held = False
         self.draining = False
         """Whether the loop makes calls at this moment."""
         self.before: Callable[[], None] = lambda: None
@@ -79,10 +80,21 @@ class Mailbox:
         self._calls.extend(calls)
         self._wake()
 
+    def hold(self) -> None:
+        """Let the loop sleep on until ``release``, for what is posted meanwhile. A loop that is woken while the thread that posts
+        has the GIL, and keeps it for a while, wakes up only to wait for the GIL."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Wake the loop for what was posted. Raises RuntimeError when the loop is closed."""
+        self._is_held = False
+        if self._calls:
+            self._wake()
+
     def _wake(self) -> None:
         if self.loop.is_closed():  # it may have been woken, and closed before it has made the calls
             raise RuntimeError(CLOSED)
-        if not self._woken:
+        if not self._woken and not self._is_held:
             self._woken = True
             if self._waker is None or not self._waker.wake():
                 self.loop.call_soon_threadsafe(self._drain, context=self._context)
@@ -126,6 +138,7 @@ class ProgramLoop:
         self._calls.after = self._send
         self._held_back: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._answers: Mailbox
+        self._resolve: Callable[[list[Any]], None]
         self._worker_loop: asyncio.AbstractEventLoop
         self._watch: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -138,6 +151,8 @@ class ProgramLoop:
         self._answers.open_waker()
         self._answers.before = writer.hold_back
         self._answers.after = writer.release
+        self._resolve = writer.answer
+        writer.answer = self._resolve_together
         self._look()
 
     def close(self) -> None:
@@ -151,6 +166,17 @@ class ProgramLoop:
             self.post(self._calls.close)
         except EngineClosed:
             self._calls.close()
+
+    def _resolve_together(self, entries: list[Any]) -> None:
+        """Let those go on whose writes are committed; what all of them ask of the program's loop wakes it once, at the end."""
+        self._calls.hold()
+        try:
+            self._resolve(entries)
+        finally:
+            try:
+                self._calls.release()
+            except RuntimeError:
+                self._lose()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Ask the program's loop for a call. Raises EngineClosed when that loop is closed."""

@@ -100,6 +100,8 @@ class Writer:
         """Limits what a batch may lease to the worker of this process, while there is one."""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
+        self.answer: Callable[[list[_Entry]], None] = _resolve
+        """Called on the loop to answer what was committed there."""
         self._interrupted = False
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
@@ -299,7 +301,7 @@ class Writer:
         self._interrupted = False  # nobody calls from here: asyncio has its own way with Ctrl-C
         if self._line:
             self._hand_on()
-        _resolve(done)  # with no lock: those who waited go on right here
+        self.answer(done)  # with no lock: those who waited go on right here
         return True
 
     def _commit(self, most: int = LARGEST) -> list[_Entry]:
