@@ -102,14 +102,16 @@ def test_what_is_posted_while_a_mailbox_is_held_is_called_when_it_is_released():
         mailbox.hold()
         mailbox.post(called.append, "first")
         mailbox.post(called.append, "second")
-        for _ in range(5):
-            await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        turned, done = loop.create_future(), loop.create_future()
+        mailbox.post(done.set_result, None)
+        loop.call_soon_threadsafe(loop.call_soon, turned.set_result, None)
+        await turned
         assert called == []
 
         mailbox.release()
 
-        while len(called) < 2:
-            await asyncio.sleep(0)
+        await done
         assert called == ["first", "second"]
 
     asyncio.run(main())

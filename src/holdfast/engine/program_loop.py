@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.program import Command, Program
 from holdfast.core.records import Event
@@ -39,6 +39,19 @@ WATCH = 1.0
 """Seconds between two checks whether the program's loop is closed."""
 
 CLOSED = "the event loop of the program is closed"
+
+
+class Begun(Protocol):
+    """An attempt at a step that begins before the worker hears that the step is wanted."""
+
+    def begin(self) -> None:
+        """Begin it. On the program's loop."""
+
+    def cancel_unless_adopted(self) -> None:
+        """Cancel it if its run has left memory meanwhile. On the worker's loop."""
+
+
+Begin = Callable[[Sequence[Command]], Begun | None]
 
 
 class Mailbox:
@@ -138,7 +151,7 @@ class ProgramLoop:
         self._calls.after = self._send
         self._held_back: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._answers: Mailbox
-        self._resolve: Callable[[list[Any]], None]
+        self._resolve: Callable[[list[Any], Sequence[Callable[[], None]]], None]
         self._worker_loop: asyncio.AbstractEventLoop
         self._watch: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -167,11 +180,11 @@ class ProgramLoop:
         except EngineClosed:
             self._calls.close()
 
-    def _resolve_together(self, entries: list[Any]) -> None:
+    def _resolve_together(self, entries: list[Any], after: Sequence[Callable[[], None]] = ()) -> None:
         """Let those go on whose writes are committed; what all of them ask of the program's loop wakes it once, at the end."""
         self._calls.hold()
         try:
-            self._resolve(entries)
+            self._resolve(entries, after)
         finally:
             try:
                 self._calls.release()
@@ -228,6 +241,27 @@ class ProgramLoop:
             self.answer(pause.set_exception, error)
             _raise_exit(error)
 
+    def drive_and_begin(
+        self, call: Callable[[Sequence[Event]], Coroutine[Any, Any, list[Command]]], events: Sequence[Event], begin: Begin
+    ) -> Pause:
+        """Let the code take *events*, and *begin* what it wants then; the pause has the commands and what has begun."""
+        pause = Pause()
+        self.post(self._drive_and_begin, copy_context(), call, events, begin, pause)
+        return pause
+
+    def _drive_and_begin(
+        self, context: Context, call: Callable[..., Any], events: Sequence[Event], begin: Begin, pause: Pause
+    ) -> None:
+        commands, error = run_code(context, call, events)
+        if error is not None:
+            self.answer(pause.set_exception, error)
+            _raise_exit(error)
+            return
+        begun = begin(commands)
+        self.answer(_hand_over, pause, commands, begun)
+        if begun is not None:
+            begun.begin()  # after the answer: the worker hears of the step before it hears of its end
+
     # What the program's loop asks of the worker
 
     async def ask(self, submit: Callable[[], asyncio.Future[Any]]) -> Any:
@@ -261,6 +295,12 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         future.set_exception(error)
     else:
         future.set_result(value)
+
+
+def _hand_over(pause: Pause, commands: list[Command], begun: Begun | None) -> None:
+    pause.set_result((commands, begun))
+    if begun is not None:
+        begun.cancel_unless_adopted()
 
 
 def run_code(context: Context, call: Callable[..., Any], events: Sequence[Event]) -> tuple[list[Command], BaseException | None]:
@@ -305,6 +345,11 @@ class Placed:
     async def feed(self, events: Sequence[Event]) -> list[Command]:
         commands: list[Command] = await self._loop.drive(self._program.feed, events)
         return commands
+
+    async def feed_and_begin(self, events: Sequence[Event], begin: Begin) -> tuple[list[Command], Any]:
+        """Feed the program, and begin what it wants then before the worker hears of it."""
+        answer: tuple[list[Command], Any] = await self._loop.drive_and_begin(self._program.feed, events, begin)
+        return answer
 
     def feed_ahead(self) -> FeedAhead:
         """Return the right to feed the program on its own loop."""

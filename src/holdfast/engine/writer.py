@@ -100,8 +100,11 @@ class Writer:
         """Limits what a batch may lease to the worker of this process, while there is one."""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
-        self.answer: Callable[[list[_Entry]], None] = _resolve
-        """Called on the loop to answer what was committed there."""
+        self.answer: Callable[[list[_Entry], Sequence[Callable[[], None]]], None] = _resolve
+        """Called on the loop to answer what was committed there, and then to make the calls of ``call_after``."""
+        self._after: list[Callable[[], None]] = []
+        self._commits_here = False
+        """Whether the loop's thread commits at this moment."""
         self._interrupted = False
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
@@ -293,7 +296,11 @@ class Writer:
         done: list[_Entry] = []
         try:
             with self._lock:
-                done = self._commit()
+                self._commits_here = True
+                try:
+                    done = self._commit()
+                finally:
+                    self._commits_here = False
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
@@ -301,8 +308,18 @@ class Writer:
         self._interrupted = False  # nobody calls from here: asyncio has its own way with Ctrl-C
         if self._line:
             self._hand_on()
-        self.answer(done)  # with no lock: those who waited go on right here
+        after: Sequence[Callable[[], None]] = ()
+        if self._after:
+            after, self._after = tuple(self._after), []
+        self.answer(done, after)  # with no lock: those who waited go on right here
         return True
+
+    def call_after(self, call: Callable[[], None]) -> bool:
+        """Make a call in this turn of the loop, when what is being committed is answered. Return False, and do nothing, if it is
+        not the loop's thread that commits. For listeners."""
+        if self._commits_here:
+            self._after.append(call)
+        return self._commits_here
 
     def _commit(self, most: int = LARGEST) -> list[_Entry]:
         """Commit what is queued and return those who are still to be told."""
@@ -368,7 +385,7 @@ def _answered(batch: list[_Entry], answers: list[Any]) -> list[_Entry]:
     return [entry for entry in batch if entry.future is not None]
 
 
-def _resolve(entries: list[_Entry]) -> None:
+def _resolve(entries: list[_Entry], after: Sequence[Callable[[], None]] = ()) -> None:
     for entry in entries:
         future = entry.future
         if future is None or future.done():
@@ -377,3 +394,8 @@ def _resolve(entries: list[_Entry]) -> None:
             future.set_exception(entry.answer)
         else:
             future.set_result(entry.answer)
+    for call in after:
+        try:
+            call()
+        except Exception:
+            log.exception("somebody could not be told what was committed")
