@@ -93,3 +93,36 @@ def test_a_loop_without_readers_has_no_waker():
     loop = WithoutReaders()
     assert Waker.of(loop, lambda: None) is None
     loop.close()
+
+
+def test_what_is_posted_while_a_mailbox_is_held_is_called_when_it_is_released():
+    async def main() -> None:
+        called: list[str] = []
+        mailbox = Mailbox(asyncio.get_running_loop(), 1.0)
+        mailbox.hold()
+        mailbox.post(called.append, "first")
+        mailbox.post(called.append, "second")
+        loop = asyncio.get_running_loop()
+        turned, done = loop.create_future(), loop.create_future()
+        mailbox.post(done.set_result, None)
+        loop.call_soon_threadsafe(loop.call_soon, turned.set_result, None)
+        await turned
+        assert called == []
+
+        mailbox.release()
+
+        await done
+        assert called == ["first", "second"]
+
+    asyncio.run(main())
+
+
+def test_a_mailbox_whose_loop_is_closed_while_it_is_held_says_so():
+    loop = asyncio.new_event_loop()
+    mailbox = Mailbox(loop, 1.0)
+    mailbox.hold()
+    mailbox.post(print)
+    loop.close()
+
+    with pytest.raises(RuntimeError):
+        mailbox.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
@@ -11,12 +11,12 @@ from typing import Any
 
 from holdfast.core import duration
 from holdfast.core.exits import as_exception
-from holdfast.core.program import Command, RunStep, StepInfo
+from holdfast.core.program import Command, Program, RunStep, StepInfo
 from holdfast.core.purse import current_purse
 from holdfast.core.records import Event
 from holdfast.engine.alarms import Alarm
 from holdfast.engine.outcomes import completed, encoded
-from holdfast.engine.program_loop import ProgramLoop
+from holdfast.engine.program_loop import FeedAhead, ProgramLoop
 from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import Step
 from holdfast.errors import EngineClosed, StepTimeout
@@ -53,7 +53,12 @@ async def attempt(held: Spender, want: Step) -> None:
     value, error = None, None
     purse = want.purse = held.new_purse(command.id, command.under)
     try:
-        value = await _call(held, command, want.attempt, purse)
+        current_purse.set(purse)
+        info = _info(held, command, want.attempt)
+        if command.is_async:
+            value = await command.call(info, None)
+        else:
+            value = await host.threads.run(partial(command.call, info, None))
     except BaseException as raised:  # whatever it is: a step must not take its worker along
         if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
             return
@@ -68,12 +73,6 @@ async def attempt(held: Spender, want: Step) -> None:
     held.ended(command.id, value, error, want.started_at, purse)
 
 
-async def _call(held: Spender, command: RunStep, number: int, purse: HandPurse) -> Any:
-    current_purse.set(purse)
-    call = partial(command.call, _info(held, command, number), None)
-    return await (call() if command.is_async else held.host.threads.run(call))
-
-
 class RemoteAttempt:
     """One try at an ``async def`` step on the program's loop. It takes no task on the worker's loop.
 
@@ -83,7 +82,7 @@ class RemoteAttempt:
 
     __slots__ = ("_ahead", "_alarm", "_call", "_context", "_expired", "_held", "_loop", "_purse", "_stopping", "_task", "_want")
 
-    def __init__(self, held: Spender, want: Step, loop: ProgramLoop) -> None:
+    def __init__(self, held: Spender, want: Step, loop: ProgramLoop, ahead: FeedAhead | None) -> None:
         host = held.host
         command = want.command
         started_at = host.store.now()
@@ -94,7 +93,7 @@ class RemoteAttempt:
         self._expired = False
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
-        self._ahead = held.feed_ahead()
+        self._ahead = ahead
         self._purse = want.purse = held.new_purse(command.id, command.under)
         self._context = Context()
         self._context.run(current_purse.set, self._purse)
@@ -102,9 +101,25 @@ class RemoteAttempt:
         self._alarm: Alarm | None = None
         if command.timeout is not None:
             self._alarm = host.alarms.at(started_at + command.timeout, self._expire)
-        loop.post(self._begin)
 
     # On the worker's loop
+
+    def post(self) -> None:
+        """Let the program's loop begin. Raises EngineClosed."""
+        self._loop.post(self.begin)
+
+    def adopt(self) -> None:
+        """Let the run wait for an attempt that has begun on the program's loop already."""
+        held, want = self._held, self._want
+        want.task = self
+        held.wants[want.command.id] = want
+        assert want.started_at is not None
+        held.host.long_steps.begin(held, want, want.started_at)
+
+    def cancel_unless_adopted(self) -> None:
+        """Cancel it if its run has left memory meanwhile."""
+        if self._want.task is not self:
+            self.cancel()
 
     def cancel(self) -> None:
         """Ask the step to stop. It has ended when its code has."""
@@ -138,7 +153,8 @@ class RemoteAttempt:
 
     # On the program's loop
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin the step. On the program's loop."""
         self._task = self._loop.hands.start(self._run(), self._context)
 
     def _cancel(self) -> None:
@@ -183,7 +199,9 @@ def begin_remotely(held: Spender, want: Step) -> asyncio.Task[None] | RemoteAtte
     host, program_loop = held.host, held.host.program_loop
     assert program_loop is not None
     if host.is_sure():
-        return RemoteAttempt(held, want, program_loop)
+        remote = RemoteAttempt(held, want, program_loop, held.feed_ahead())
+        remote.post()
+        return remote
     return host.hands.start(_begin_when_sure(held, want, program_loop))
 
 
@@ -193,7 +211,34 @@ async def _begin_when_sure(held: Spender, want: Step, program_loop: ProgramLoop)
     except EngineClosed:
         return
     if held.expects(want):
-        want.task = RemoteAttempt(held, want, program_loop)
+        want.task = remote = RemoteAttempt(held, want, program_loop, held.feed_ahead())
+        remote.post()
+
+
+class BeginAhead:
+    """The right to begin, on the program's loop, the one plain step that follows from a signal.
+
+    The signal is committed already and leads to the same step after a crash, so the step need not wait until the worker has heard
+    of it and has recorded the signal. That saves a journey to the worker and back."""
+
+    __slots__ = ("_held", "_loop", "_program")
+
+    def __init__(self, held: Spender, program: Program, loop: ProgramLoop) -> None:
+        self._held = held
+        self._program = program
+        self._loop = loop
+
+    def __call__(self, commands: Sequence[Command]) -> RemoteAttempt | None:
+        """Return the attempt, if these commands are such a step. The worker waits for the answer meanwhile, and touches nothing
+        that is read here."""
+        held = self._held
+        command = commands[0] if len(commands) == 1 else None
+        if not isinstance(command, RunStep) or not command.is_async or command.timeout is not None or command.own:
+            return None
+        was_tried = command.id in held.progress.attempts
+        if was_tried or self._program.asked_time or not held.host.is_sure():
+            return None
+        return RemoteAttempt(held, Step(command, 1, None), self._loop, None)
 
 
 def _info(held: Spender, command: RunStep, number: int) -> StepInfo:

@@ -31,7 +31,8 @@ from holdfast.store.contract import (
     Transition,
 )
 
-_GRAPHS = frozenset({ExtendGraph, ReplayMember, SettleGraphs, StageGraphs})
+_LEASING = frozenset({StartRuns, Claim, ExtendGraph, ReplayMember, SettleGraphs, StageGraphs})
+"""Transitions that may lease runs whatever they say."""
 
 
 class Holder(Protocol):
@@ -112,30 +113,25 @@ class Capacity:
 
     def before(self, ops: Sequence[Transition]) -> bool:
         """Limit the births and claims of a batch to the places that are free; return whether it has any."""
+        if not any(map(_may_lease, ops)):
+            return False
         with self._lock:
-            return self._share(ops)
+            self._share(ops)
+        return True
 
-    def _share(self, ops: Sequence[Transition]) -> bool:
+    def _share(self, ops: Sequence[Transition]) -> None:
         self._places = self.room()
         self._promised = 0
         self._free_threads = None
         if self._leases:
             self._leases.clear()
-        found = False
         for op in ops:
             if type(op) is Advance:
-                if op.children:
-                    self._admit(op.children)
-                found = found or bool(op.children or op.grows)
+                self._admit(op.children)
             elif type(op) is StartRuns:
                 self._admit(op.runs)
-                found = True
             elif type(op) is Claim:
                 self._limit(op)
-                found = True
-            elif type(op) in _GRAPHS:
-                found = True
-        return found
 
     def _admit(self, runs: Iterable[NewRun]) -> None:
         for run in runs:
@@ -200,11 +196,6 @@ class Capacity:
             self._arriving.update(arriving)
             self._promised = 0
 
-    @property
-    def has_promised(self) -> bool:
-        """Return whether a batch has leased members of graphs that its transitions did not name."""
-        return self._promised > 0
-
     def has(self, run_id: str) -> bool:
         """Return whether the worker holds a run, or is about to. May be called by any thread."""
         return run_id in self._drivers or run_id in self._arriving
@@ -221,6 +212,11 @@ class Capacity:
             self.arrived(run_id)
         self._late = set(self._arriving)
         return bool(lost)
+
+
+def _may_lease(op: Transition) -> bool:
+    """Return whether a transition may lease runs. Most record a step, which leases none."""
+    return bool(op.children or op.grows) if type(op) is Advance else type(op) in _LEASING
 
 
 def _leased(op: Transition, answer: Any) -> list[tuple[str, str]]:

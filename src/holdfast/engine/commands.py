@@ -41,9 +41,9 @@ def _run_step(held: Held, command: p.RunStep) -> None:
     again_at = held.progress.until.pop(command.id, None) if attempts else None
     want = Step(command, attempts + 1, again_at if again_at is not None and again_at > held.now() else None)
     held.wants[command.id] = want
-    if not want.running:
+    if want.again_at is not None:
         held.let_try(want)
-    if not want.running:
+    if want.again_at is not None:
         held.due_at(want.again_at)
     elif not command.own:
         held.launches.append(want)

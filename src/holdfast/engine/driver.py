@@ -141,6 +141,8 @@ class Driver(Writing):
         self.follows = self.follows_from_a_signal(events)
         if self._keys is not None:
             self.refresh_keys()
+        if self.follows and self.may_begin_ahead():
+            return await self.tell_and_begin(outcomes)
         if self.ahead is None:
             return await self._program.feed(outcomes) if outcomes else ()
         commands = self.take_ahead(outcomes)

@@ -10,14 +10,17 @@ from heapq import heappop
 import msgspec
 
 from holdfast.core.gates.records import OPEN
+from holdfast.core.program import Command
 from holdfast.core.records import Child, Event, Kind, Run, as_child
 from holdfast.core.status import FINAL, Status
 from holdfast.engine import gates
+from holdfast.engine.attempts import BeginAhead
 from holdfast.engine.commands import start_more
 from holdfast.engine.findings import FACT, TIME
 from holdfast.engine.held import LISTS
 from holdfast.engine.host import Host
 from holdfast.engine.past import DEADLINE
+from holdfast.engine.program_loop import Placed
 from holdfast.engine.spending import HandPurse, Spender
 from holdfast.engine.wants import ChildEnd, ChildrenEnd, Conditional, Gated, MapEnd, Signalled, Step, Timer, Want, ended_at, until
 from holdfast.errors import LeaseLost, RowDamaged, StoreError
@@ -277,6 +280,28 @@ class Happening(Spender):
         plain = all(isinstance(want, Step) and not want.command.transactional for want in self.launches)
         timeless = self._program is not None and not self._program.asked_time
         return plain and timeless and self.breach is None and not self.host.stopping
+
+    def may_begin_ahead(self) -> bool:
+        """Return whether a step that follows from a signal may begin on the program's loop before the worker hears that it is
+        wanted. A run that has waited takes a place."""
+        if not isinstance(self._program, Placed) or self.ahead is not None or self.run.budgets:
+            return False
+        if self.findings or self.gate_is_over or self._inbox or self.opening or self._must_seek() or self.is_about_to_stop():
+            return False
+        return self.wants_steps_only() and self.host.is_sure() and self.may_go_on()
+
+    async def tell_and_begin(self, outcomes: list[Event]) -> Sequence[Command]:
+        """Tell the program on its own loop, and let the step that follows begin there. Return what else it wants."""
+        program, program_loop = self._program, self.host.program_loop
+        assert isinstance(program, Placed) and program_loop is not None
+        commands, begun = await program.feed_and_begin(outcomes, BeginAhead(self, program, program_loop))
+        if begun is not None:
+            self.follows = False
+            begun.adopt()
+            return ()
+        if self.waiting:
+            self.host.capacity.rests(self)  # the place is not needed
+        return commands
 
     def is_displaced(self) -> bool:
         """Return whether the place of the run was given to another one while it waited: it is claimed when one is free."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.program import Command, Program
 from holdfast.core.records import Event
@@ -41,10 +41,23 @@ WATCH = 1.0
 CLOSED = "the event loop of the program is closed"
 
 
+class Begun(Protocol):
+    """An attempt at a step that begins before the worker hears that the step is wanted."""
+
+    def begin(self) -> None:
+        """Begin it. On the program's loop."""
+
+    def cancel_unless_adopted(self) -> None:
+        """Cancel it if its run has left memory meanwhile. On the worker's loop."""
+
+
+Begin = Callable[[Sequence[Command]], Begun | None]
+
+
 class Mailbox:
     """Calls that another thread asks a loop to make, in order."""
 
-    __slots__ = ("_calls", "_context", "_seconds", "_waker", "_woken", "after", "before", "draining", "loop")
+    __slots__ = ("_calls", "_context", "_is_held", "_seconds", "_waker", "_woken", "after", "before", "draining", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.loop = loop
@@ -53,6 +66,7 @@ class Mailbox:
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._context = Context()
         self._woken = False
+        self._is_held = False
         self.draining = False
         """Whether the loop makes calls at this moment."""
         self.before: Callable[[], None] = lambda: None
@@ -79,10 +93,21 @@ class Mailbox:
         self._calls.extend(calls)
         self._wake()
 
+    def hold(self) -> None:
+        """Let the loop sleep on until ``release``, for what is posted meanwhile. A loop that is woken while the thread that posts
+        has the GIL, and keeps it for a while, wakes up only to wait for the GIL."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Wake the loop for what was posted. Raises RuntimeError when the loop is closed."""
+        self._is_held = False
+        if self._calls:
+            self._wake()
+
     def _wake(self) -> None:
         if self.loop.is_closed():  # it may have been woken, and closed before it has made the calls
             raise RuntimeError(CLOSED)
-        if not self._woken:
+        if not self._woken and not self._is_held:
             self._woken = True
             if self._waker is None or not self._waker.wake():
                 self.loop.call_soon_threadsafe(self._drain, context=self._context)
@@ -126,6 +151,7 @@ class ProgramLoop:
         self._calls.after = self._send
         self._held_back: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._answers: Mailbox
+        self._resolve: Callable[[list[Any], Sequence[Callable[[], None]]], None]
         self._worker_loop: asyncio.AbstractEventLoop
         self._watch: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -138,6 +164,8 @@ class ProgramLoop:
         self._answers.open_waker()
         self._answers.before = writer.hold_back
         self._answers.after = writer.release
+        self._resolve = writer.answer
+        writer.answer = self._resolve_together
         self._look()
 
     def close(self) -> None:
@@ -151,6 +179,17 @@ class ProgramLoop:
             self.post(self._calls.close)
         except EngineClosed:
             self._calls.close()
+
+    def _resolve_together(self, entries: list[Any], after: Sequence[Callable[[], None]] = ()) -> None:
+        """Let those go on whose writes are committed; what all of them ask of the program's loop wakes it once, at the end."""
+        self._calls.hold()
+        try:
+            self._resolve(entries, after)
+        finally:
+            try:
+                self._calls.release()
+            except RuntimeError:
+                self._lose()
 
     def post(self, call: Callable[..., None], *args: Any) -> None:
         """Ask the program's loop for a call. Raises EngineClosed when that loop is closed."""
@@ -202,6 +241,27 @@ class ProgramLoop:
             self.answer(pause.set_exception, error)
             _raise_exit(error)
 
+    def drive_and_begin(
+        self, call: Callable[[Sequence[Event]], Coroutine[Any, Any, list[Command]]], events: Sequence[Event], begin: Begin
+    ) -> Pause:
+        """Let the code take *events*, and *begin* what it wants then; the pause has the commands and what has begun."""
+        pause = Pause()
+        self.post(self._drive_and_begin, copy_context(), call, events, begin, pause)
+        return pause
+
+    def _drive_and_begin(
+        self, context: Context, call: Callable[..., Any], events: Sequence[Event], begin: Begin, pause: Pause
+    ) -> None:
+        commands, error = run_code(context, call, events)
+        if error is not None:
+            self.answer(pause.set_exception, error)
+            _raise_exit(error)
+            return
+        begun = begin(commands)
+        self.answer(_hand_over, pause, commands, begun)
+        if begun is not None:
+            begun.begin()  # after the answer: the worker hears of the step before it hears of its end
+
     # What the program's loop asks of the worker
 
     async def ask(self, submit: Callable[[], asyncio.Future[Any]]) -> Any:
@@ -235,6 +295,12 @@ def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None
         future.set_exception(error)
     else:
         future.set_result(value)
+
+
+def _hand_over(pause: Pause, commands: list[Command], begun: Begun | None) -> None:
+    pause.set_result((commands, begun))
+    if begun is not None:
+        begun.cancel_unless_adopted()
 
 
 def run_code(context: Context, call: Callable[..., Any], events: Sequence[Event]) -> tuple[list[Command], BaseException | None]:
@@ -279,6 +345,11 @@ class Placed:
     async def feed(self, events: Sequence[Event]) -> list[Command]:
         commands: list[Command] = await self._loop.drive(self._program.feed, events)
         return commands
+
+    async def feed_and_begin(self, events: Sequence[Event], begin: Begin) -> tuple[list[Command], Any]:
+        """Feed the program, and begin what it wants then before the worker hears of it."""
+        answer: tuple[list[Command], Any] = await self._loop.drive_and_begin(self._program.feed, events, begin)
+        return answer
 
     def feed_ahead(self) -> FeedAhead:
         """Return the right to feed the program on its own loop."""

@@ -92,6 +92,8 @@ class Results:
 
     def hinted(self, hints: Hints) -> None:
         """A commit of this process ended some runs. May come from any thread."""
+        if not hints.finished:
+            return
         if self._expected:
             with self._guard:
                 self._ended.update(dict.fromkeys(run_id for run_id in hints.finished if run_id in self._expected))

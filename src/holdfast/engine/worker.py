@@ -259,7 +259,9 @@ class Worker:
             for wanted, look in ((hints.graphs, self.settler.look), (hints.subscriptions, self.couriers.look)):
                 if wanted:
                     self.loop.call_soon_threadsafe(look)
-            self.loop.call_soon_threadsafe(self._look, hints.ready, list(hints.runs), hints.delivered)
+            look = partial(self._look, hints.ready, list(hints.runs), hints.delivered)
+            if not self.writer.call_after(look):
+                self.loop.call_soon_threadsafe(look)
 
     def _look(self, ready: bool, runs: Iterable[str], delivered: Iterable[Delivered] = ()) -> None:
         if ready:

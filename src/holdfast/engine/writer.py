@@ -55,9 +55,6 @@ PASSING = (CodecMismatch, StoreBusy, StoreFull, StoreGone, StoreReadOnly, StoreS
 class Capacity(Protocol):
     """What limits how many runs a batch leases to the worker of this process."""
 
-    @property
-    def has_promised(self) -> bool: ...
-
     def before(self, ops: Sequence[Transition]) -> bool:
         """Limit what these may lease; return whether they may lease anything."""
 
@@ -117,6 +114,11 @@ class Writer:
         """Limits what a batch may lease to the worker of this process, while there is one."""
         self.troubled = False
         """Whether the store was in trouble: then not everybody who was told so knows what was written all the same."""
+        self.answer: Callable[[list[_Entry], Sequence[Callable[[], None]]], None] = _resolve
+        """Called on the loop to answer what was committed there, and then to make the calls of ``call_after``."""
+        self._after: list[Callable[[], None]] = []
+        self._commits_here = False
+        """Whether the loop's thread commits at this moment."""
         self._interrupted = False
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
@@ -308,7 +310,11 @@ class Writer:
         done: list[_Entry] = []
         try:
             with self._lock:
-                done = self._commit()
+                self._commits_here = True
+                try:
+                    done = self._commit()
+                finally:
+                    self._commits_here = False
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # a simulated crash: whoever asked was told that the engine is gone, and so are those who still ask
@@ -316,15 +322,25 @@ class Writer:
         self._interrupted = False  # nobody calls from here: asyncio has its own way with Ctrl-C
         if self._line:
             self._hand_on()
-        _resolve(done)  # with no lock: those who waited go on right here
+        after: Sequence[Callable[[], None]] = ()
+        if self._after:
+            after, self._after = tuple(self._after), []
+        self.answer(done, after)  # with no lock: those who waited go on right here
         return True
+
+    def call_after(self, call: Callable[[], None]) -> bool:
+        """Make a call in this turn of the loop, when what is being committed is answered. Return False, and do nothing, if it is
+        not the loop's thread that commits. For listeners."""
+        if self._commits_here:
+            self._after.append(call)
+        return self._commits_here
 
     def _commit(self, most: int = LARGEST) -> list[_Entry]:
         """Commit what is queued and return those who are still to be told."""
         queue = self._queue
-        batch = [queue.popleft() for _ in range(min(len(queue), most))]
-        if not batch:
-            return batch
+        if not queue:
+            return []
+        batch = [queue.popleft()] if len(queue) == 1 else [queue.popleft() for _ in range(min(len(queue), most))]
         self._company = len(batch)
         ops = [entry.op for entry in batch]
         for call in self.closing:
@@ -348,7 +364,7 @@ class Writer:
             raise
         finally:
             self._committing = 0
-        if capacity is not None and (leases or capacity.has_promised):
+        if capacity is not None and leases:
             capacity.after(ops, answers)
         waiting = _answered(batch, answers)
         self._tell(self.store.hints())
@@ -383,7 +399,7 @@ def _answered(batch: list[_Entry], answers: list[Any]) -> list[_Entry]:
     return [entry for entry in batch if entry.future is not None]
 
 
-def _resolve(entries: list[_Entry]) -> None:
+def _resolve(entries: list[_Entry], after: Sequence[Callable[[], None]] = ()) -> None:
     for entry in entries:
         future = entry.future
         if future is None or future.done():
@@ -392,3 +408,8 @@ def _resolve(entries: list[_Entry]) -> None:
             future.set_exception(entry.answer)
         else:
             future.set_result(entry.answer)
+    for call in after:
+        try:
+            call()
+        except Exception:
+            log.exception("somebody could not be told what was committed")

@@ -175,7 +175,8 @@ class CodeProgram(ABC):
     # Matching
 
     async def _take(self, event: Event) -> None:
-        self.now = max(self.now, event.at)
+        if event.at > self.now:
+            self.now = event.at
         if event.kind == Kind.CANCEL_REQUESTED:
             await self._cancel(msgspec.json.decode(event.data or b"{}").get("reason", ""))
             self._raise_divergence()
@@ -188,10 +189,14 @@ class CodeProgram(ABC):
             if event.step not in self._dropped:
                 self._left.keep(event)
             return
-        self._check_kind(found[0], event, found[1])
-        self._raise_divergence()
-        await self._answer(found[1], event)
-        self._raise_divergence()
+        command, waiter = found
+        if event.kind not in FAMILY[type(command).__name__]:
+            self._diverge(event, command, waiter)
+        if self._divergence is not None:
+            raise self._divergence
+        await self._answer(waiter, event)
+        if self._divergence is not None:
+            raise self._divergence
 
     def want(self, command: Any, waiter: Any) -> Event | None:
         """Ask for *command*. Returns the outcome if history has it already; else *waiter* will get it."""

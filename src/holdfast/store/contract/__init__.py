@@ -86,7 +86,7 @@ from holdfast.store.contract.payloads import (
     TakeUpkeep,
     Upkeep,
 )
-from holdfast.store.contract.reading import Checked, Delivered, Filter, Glance, Hints, Look, News, Reader
+from holdfast.store.contract.reading import NO_HINTS, Checked, Delivered, Filter, Glance, Hints, Look, News, Reader
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
@@ -269,6 +269,7 @@ __all__ = [
     "ENCRYPTION",
     "HALF_COPIED",
     "MOST_SIGNALS",
+    "NO_HINTS",
     "RELEASABLE",
     "SEALED",
     "WAIT_TOKEN",

@@ -106,6 +106,10 @@ class Hints(msgspec.Struct):
         return Hints(self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered), self.routes)
 
 
+NO_HINTS = Hints()
+"""What a commit touched that touched nothing which another part of this process waits for. It is shared: do not add to it."""
+
+
 class News(msgspec.Struct):
     """The end of a member that its graph has not heard of. With a *place* the graph has begun to hear of it: the dependents up to
     that one, in the order of their ids, are settled."""

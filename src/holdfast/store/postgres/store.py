@@ -89,6 +89,7 @@ class PostgresStore(PostgresReader):
         self._limited: set[str] = set()
         """Lanes in which nothing was born leased at the first try, since others were last heard of."""
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
+        self._has_hints: bool = False
         self._messenger = Messenger(self.address)
         self._doubt: Doubt | None = None
         self._markers = CommitMarkers()
@@ -291,6 +292,7 @@ class PostgresStore(PostgresReader):
     def _hint(self, hints: c.Hints) -> None:
         with self._hints_guard:
             self._hints.add(hints)
+            self._has_hints = True
 
     def _tell(self, hints: c.Hints) -> None:
         if hints.frames or hints.routes or _worth_telling(hints):
@@ -357,8 +359,11 @@ class PostgresStore(PostgresReader):
 
     def hints(self) -> c.Hints:
         """What the commits since the last call touched."""
+        if not self._has_hints:
+            return c.NO_HINTS
         with self._hints_guard:
             hints, self._hints = self._hints, c.Hints()
+            self._has_hints = False
         return hints
 
     def routes(self) -> dict[int, Route]:

@@ -44,12 +44,13 @@ class OpenFiles:
         except OSError:
             return f"the folder {self._folder} is gone"
         state = (folder.st_mtime_ns, folder.st_ino, folder.st_dev)
-        if state == self._sound and not self._is_link:
+        if state == self._sound:
             return None
         loss = self._compare()
         needed = SETTLED_NS if folder.st_mtime_ns % COARSE_NS else COARSELY_SETTLED_NS
         is_settled = time.time_ns() - folder.st_mtime_ns > needed
-        self._sound = state if loss is None and is_settled else None
+        is_sound = loss is None and is_settled and not self._is_link  # a link may be in a folder of its own
+        self._sound = state if is_sound else None
         return loss
 
     def are_replaced(self) -> bool:

@@ -155,6 +155,7 @@ class SqliteStore(SqliteReader):
         """Whether user code has broken the writing connection, and it could not be replaced yet."""
         self._routes: dict[Route, int] = {}
         self._hints, self._hints_guard = c.Hints(), threading.Lock()
+        self._has_hints: bool = False
         try:
             self._db = migrate.open_writer(self._open, self.path, self._begin, codec, create=create)
             self._open_writer = partial(migrate.open_writer, self._open, self.path, self._begin, codec, create=False)
@@ -260,6 +261,7 @@ class SqliteStore(SqliteReader):
         self._routes.update(tx.new_routes)
         with self._hints_guard:
             self._hints.add(tx.hints)
+            self._has_hints = True
         return answers
 
     def _answers(self, tx: SqliteTransaction, batch: Sequence[c.Transition]) -> list[Any]:
@@ -314,7 +316,7 @@ class SqliteStore(SqliteReader):
 
     def _refuse_when_gone(self) -> None:
         """Raise StoreGone if the files are no longer those that were opened. From then on everything is refused."""
-        loss = self._loss or self._files.loss()
+        loss = self._files.loss() if self._loss is None else self._loss
         if loss is not None:
             self._refuse_when_closed()  # closing deletes the WAL: a reader that is late has lost nothing
             self._loss = loss
@@ -325,11 +327,12 @@ class SqliteStore(SqliteReader):
 
     def _lock_patiently(self, db: Connection, sql: str, values: Values = ()) -> int:
         """Take the write lock, with *sql*, by short tries: SQLite's own waiting lets one of two writers starve."""
-        began = time.monotonic()
+        began = 0.0
         while True:
             try:
                 return db.change(sql, values)
             except Busy:
+                began = began or time.monotonic()
                 waited = time.monotonic() - began
                 if waited > LOCK_PATIENCE:
                     raise StoreBusy(path=self.path, waited=f"{LOCK_PATIENCE:g} s") from None
@@ -345,8 +348,11 @@ class SqliteStore(SqliteReader):
 
     def hints(self) -> c.Hints:
         """What the commits since the last call touched."""
+        if not self._has_hints:
+            return c.NO_HINTS
         with self._hints_guard:
             hints, self._hints = self._hints, c.Hints()
+            self._has_hints = False
         return hints
 
     def routes(self) -> dict[int, Route]:
