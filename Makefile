@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev
 
 .DEFAULT_GOAL := help
 ROUNDS ?= 5
-.PHONY: help setup check test ci-tools fix demo bench torture clean
+.PHONY: help setup check test ci-tools fix demo bench measure torture clean
 MINUTES ?= 1
 
 # Hundreds of processes are started by tests and measurements: each would compile the package again.
@@ -43,6 +43,9 @@ bench: $(DEV) ## measure beside peers: SCENARIO=s1 PEER=dbos STORE=sqlite ROUNDS
 	$(BIN)/python -m bench --rounds $(ROUNDS) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(PEER),--peer $(PEER)) \
 	    $(if $(STORE),--store $(STORE)) $(if $(PICTURES),--pictures $(PICTURES)) \
 	    $(if $(BEFORE),--before $(BEFORE))
+
+measure: $(DEV) ## print the sizes, shapes and words of the code base
+	$(BIN)/python tools/measure.py
 
 torture: $(DEV) ## break things for MINUTES: DB=postgres, DATABASES=4 side by side; a SEED repeats the faults
 	$(BIN)/python -m torture.run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(DB),--db $(DB)) \

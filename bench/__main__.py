@@ -22,7 +22,9 @@ from bench.scenario import PEERS, STORES, scenarios
 
 def main() -> int:
     given = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave by the door: the server and the folder go, too
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # leave by the door: the server and the folder go, too
     found = scenarios()
     chosen = [name for name in found if not given.scenario or name in given.scenario]
     if not chosen:
@@ -35,7 +37,11 @@ def main() -> int:
         wanted -= {"before", "before_async"}
     peers = _peers(wanted)
     began = time.monotonic()
-    results = {"machine": _machine(), "versions": {peer: environments.version(peer) for peer in sorted(peers)}, "scenarios": {}}
+    results = {
+        "machine": _machine(),
+        "versions": {peer: environments.version(peer) for peer in sorted(peers)},
+        "scenarios": {},
+    }
     with _ground(given) as (server, folder):
         measuring = Rounds(server, folder, _say)
         for name in chosen:
@@ -56,9 +62,14 @@ def main() -> int:
 
 def _result(scenario: Any, rows: report.Rounds) -> dict[str, Any]:
     return {
-        "title": scenario.title, "metric": scenario.metric, "unit": scenario.unit, "rounds": rows,
-        "medians": report.medians(rows), "targets": report.verdicts(scenario, rows), "table": report.table(scenario, rows),
-    }  # fmt: skip
+        "title": scenario.title,
+        "metric": scenario.metric,
+        "unit": scenario.unit,
+        "rounds": rows,
+        "medians": report.medians(rows),
+        "targets": report.verdicts(scenario, rows),
+        "table": report.table(scenario, rows),
+    }
 
 
 def _write(given: argparse.Namespace, results: dict[str, Any]) -> None:
@@ -90,7 +101,8 @@ def _peers(wanted: set[str]) -> set[str]:
 
 @contextlib.contextmanager
 def _ground(given: argparse.Namespace) -> Any:
-    """Give a folder on the disk that is measured and, if wanted, a PostgreSQL server on the same disk, as durable as it comes."""
+    """Give a folder on the disk that is measured and, if wanted, a PostgreSQL server on the same
+    disk, as durable as it comes."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=given.work))
     tempfile.tempdir = str(folder)
     try:
@@ -124,13 +136,27 @@ def _words(text: str) -> list[str]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--scenario", type=_words, default=[], help="which of them, e.g. s1,s2; all unless given")
-    parser.add_argument("--peer", type=_words, default=[], help="beside whom, e.g. dbos; everybody unless given")
-    parser.add_argument("--before", default="", help="beside an earlier revision of Holdfast as well, e.g. HEAD~1")
-    parser.add_argument("--store", type=_words, default=[], help="sqlite or postgres; both unless given")
+    parser.add_argument(
+        "--scenario", type=_words, default=[], help="which of them, e.g. s1,s2; all unless given"
+    )
+    parser.add_argument(
+        "--peer", type=_words, default=[], help="beside whom, e.g. dbos; everybody unless given"
+    )
+    parser.add_argument(
+        "--before", default="", help="beside an earlier revision of Holdfast as well, e.g. HEAD~1"
+    )
+    parser.add_argument(
+        "--store", type=_words, default=[], help="sqlite or postgres; both unless given"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--size", default="{}", help='JSON that changes the size of the work, e.g. {"n": 100}')
-    parser.add_argument("--work", default=None, help="a folder on the disk to be measured; the temporary one unless given")
+    parser.add_argument(
+        "--size", default="{}", help='JSON that changes the size of the work, e.g. {"n": 100}'
+    )
+    parser.add_argument(
+        "--work",
+        default=None,
+        help="a folder on the disk to be measured; the temporary one unless given",
+    )
     parser.add_argument("--out", default=str(environments.FOLDER / "results.json"))
     parser.add_argument("--pictures", default="", help="draw the pictures into this folder")
     return parser.parse_args()

@@ -1,4 +1,5 @@
-"""A virtual environment for each peer, made once under ``.bench`` by pip and the names of packages."""
+"""A virtual environment for each peer, made once under ``.bench`` by pip and the names of
+packages."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PACKAGES = {
     "default": ("-e", str(ROOT)),
     "before": ("-e", f"{BEFORE}[postgres]"),
 }
-"""What pip is asked for. "default" is Holdfast as it comes, without extras; "before" is an earlier revision."""
+"""What pip is asked for. "default" is Holdfast as it comes, without extras; "before" is an earlier
+revision."""
 
 SHARED = {"async": "holdfast", "before_async": "before"}
 """Whose environment a peer uses, where it is not its own."""
@@ -39,22 +41,36 @@ def check_out(revision: str) -> None:
     """Put an earlier revision of Holdfast where "before" is installed from."""
     shutil.rmtree(BEFORE, ignore_errors=True)
     BEFORE.mkdir(parents=True)
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", revision], capture_output=True, check=False)
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", revision], capture_output=True, check=False
+    )
     if archive.returncode != 0:
         raise RuntimeError(f"{revision} is no revision of Holdfast")
     subprocess.run(["tar", "-x", "-C", str(BEFORE)], input=archive.stdout, check=True)
 
 
 def environment(peer: str) -> pathlib.Path:
-    """Return the Python of a peer's environment, made if need be. Raises RuntimeError when it cannot be."""
+    """Return the Python of a peer's environment, made if need be. Raises RuntimeError when it
+    cannot be."""
     peer = SHARED.get(peer, peer)
     folder = FOLDER / peer
     python = folder / "bin" / "python"
-    stamp = folder / f".made-{hashlib.sha256(repr((PACKAGES[peer], sys.version)).encode()).hexdigest()[:12]}"
+    stamp = (
+        folder
+        / f".made-{hashlib.sha256(repr((PACKAGES[peer], sys.version)).encode()).hexdigest()[:12]}"
+    )
     if stamp.exists():
         return python
     _run(sys.executable, "-m", "venv", "--clear", str(folder))
-    _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[peer])
+    _run(
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        *PACKAGES[peer],
+    )
     stamp.touch()
     return python
 
@@ -62,7 +78,9 @@ def environment(peer: str) -> pathlib.Path:
 def version(peer: str) -> str:
     """Return the version of a peer that is installed in its environment."""
     code = f"import importlib.metadata as m; print(m.version({SHOWN[SHARED.get(peer, peer)]!r}))"
-    return subprocess.run([environment(peer), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [environment(peer), "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def _run(*command: str) -> None:

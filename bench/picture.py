@@ -11,12 +11,16 @@ from xml.sax.saxutils import escape
 from bench.report import number
 
 STYLE = """<style>
-text { font: 13px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 11px } .dim { fill: #59636e }
-.title { font-weight: 600 } .axis { stroke: #8c959f; stroke-width: 1 } .line { fill: none; stroke-width: 2 }
-.ours { fill: #0b7285 } .theirs { fill: #adb5bd } .raw { fill: #e8a33d } .sqlite { stroke: #0b7285 } .postgres { stroke: #e8a33d }
+text { font: 13px system-ui, sans-serif; fill: #1f2328 } .small { font-size: 11px } .dim { fill:
+    #59636e }
+.title { font-weight: 600 } .axis { stroke: #8c959f; stroke-width: 1 } .line { fill: none;
+    stroke-width: 2 }
+.ours { fill: #0b7285 } .theirs { fill: #adb5bd } .raw { fill: #e8a33d } .sqlite { stroke: #0b7285
+    } .postgres { stroke: #e8a33d }
 .dot-sqlite { fill: #0b7285 } .dot-postgres { fill: #e8a33d }
 @media (prefers-color-scheme: dark) {
-text { fill: #e6edf3 } .dim { fill: #9198a1 } .ours { fill: #3bc9db } .theirs { fill: #5c6570 } .sqlite { stroke: #3bc9db }
+text { fill: #e6edf3 } .dim { fill: #9198a1 } .ours { fill: #3bc9db } .theirs { fill: #5c6570 }
+    .sqlite { stroke: #3bc9db }
 .dot-sqlite { fill: #3bc9db } }
 </style>"""
 
@@ -30,7 +34,13 @@ PANELS = (
 )
 """CPU of client and server, because it is steady where time by the clock is not."""
 
-NAMES = {"holdfast": "Holdfast", "raw": "bare driver", "dbos": "DBOS", "absurd": "absurd", "procrastinate": "procrastinate"}
+NAMES = {
+    "holdfast": "Holdfast",
+    "raw": "bare driver",
+    "dbos": "DBOS",
+    "absurd": "absurd",
+    "procrastinate": "procrastinate",
+}
 SERIES = (
     ("runs", "_cpu_ms", "CPU per run, by runs at once", "runs", "ms"),
     ("steps", "_cpu_ms", "CPU per step, by steps of the run", "steps", "ms"),
@@ -54,7 +64,9 @@ def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> 
     drawn, y = [_text(16, 24, "CPU, client and server together; shorter is better", "dim")], 56.0
     for scenario, store, unit, title in panels:
         bars = {
-            name.split("/")[0]: figures[f"cpu_ms_per_{unit}"] + figures.get(f"server_cpu_ms_per_{unit}", 0)
+            name.split("/")[0]: (
+                figures[f"cpu_ms_per_{unit}"] + figures.get(f"server_cpu_ms_per_{unit}", 0)
+            )
             for name, figures in medians[scenario].items()
             if name.endswith(store)
         }
@@ -65,7 +77,10 @@ def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> 
             width = max(440 * value / longest, 2)
             drawn.append(_text(120, y + 1, NAMES[peer], "dim", anchor="end"))
             kind = {"holdfast": "ours", "raw": "raw"}.get(peer, "theirs")
-            drawn.append(f'<rect class="{kind}" x="130" y="{y - 12:.0f}" width="{width:.0f}" height="16" rx="2"/>')
+            drawn.append(
+                f'<rect class="{kind}" x="130" y="{y - 12:.0f}" width="{width:.0f}" height="16"'
+                ' rx="2"/>'
+            )
             drawn.append(_text(138 + width, y + 1, f"{number(value)} ms", "small"))
         y += 38
     return _svg(720, y - 14, drawn)
@@ -74,23 +89,45 @@ def _peers(medians: dict[str, Any], panels: list[tuple[str, str, str, str]]) -> 
 def _growth(found: dict[str, Any]) -> str:
     drawn = []
     for place, (name, suffix, title, unit_x, unit_y) in enumerate(SERIES):
-        lines = {who.split("/")[1]: _points(figures, name, suffix) for who, figures in found.items()}
+        lines = {
+            who.split("/")[1]: _points(figures, name, suffix) for who, figures in found.items()
+        }
         drawn += _chart(16 + place % 2 * 356, 16 + place // 2 * 230, title, unit_x, unit_y, lines)
     for place, store in enumerate(("sqlite", "postgres")):
         drawn.append(f'<circle class="dot-{store}" cx="{290 + place * 90}" cy="470" r="5"/>')
-        drawn.append(_text(300 + place * 90, 474, {"sqlite": "SQLite", "postgres": "PostgreSQL"}[store], "small"))
+        drawn.append(
+            _text(
+                300 + place * 90,
+                474,
+                {"sqlite": "SQLite", "postgres": "PostgreSQL"}[store],
+                "small",
+            )
+        )
     return _svg(720, 486, drawn)
 
 
 def _points(figures: dict[str, float], name: str, suffix: str) -> list[tuple[float, float]]:
-    found = [(key.split("_")[1], value) for key, value in figures.items() if key.startswith(f"{name}_") and key.endswith(suffix)]
+    found = [
+        (key.split("_")[1], value)
+        for key, value in figures.items()
+        if key.startswith(f"{name}_") and key.endswith(suffix)
+    ]
     if suffix == "_ms":
-        found = [(key.split("_")[1], figures[key]) for key in figures if key.startswith(f"{name}_") and key.count("_") == 2]
+        found = [
+            (key.split("_")[1], figures[key])
+            for key in figures
+            if key.startswith(f"{name}_") and key.count("_") == 2
+        ]
     return sorted((float(x), value) for x, value in found)
 
 
 def _chart(
-    left: float, top: float, title: str, unit_x: str, unit_y: str, lines: dict[str, list[tuple[float, float]]]
+    left: float,
+    top: float,
+    title: str,
+    unit_x: str,
+    unit_y: str,
+    lines: dict[str, list[tuple[float, float]]],
 ) -> Iterable[str]:
     width, height = 300.0, 140.0
     points = [point for line in lines.values() for point in line]
@@ -100,10 +137,16 @@ def _chart(
     low, span = min(xs), max(max(xs) - min(xs), 1e-9)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        return left + 40 + (math.log10(x) - low) / span * (width - 40), top + 30 + height - y / highest * height
+        return (
+            left + 40 + (math.log10(x) - low) / span * (width - 40),
+            top + 30 + height - y / highest * height,
+        )
 
     yield _text(left, top + 14, title, "title")
-    yield f'<path class="axis" fill="none" d="M{left + 40} {top + 30} V{top + 30 + height} H{left + width}"/>'
+    yield (
+        f'<path class="axis" fill="none" d="M{left + 40} {top + 30} V{top + 30 + height}'
+        f' H{left + width}"/>'
+    )
     yield _text(left + 36, top + 40, f"{number(highest / 1.15)}", "small dim", anchor="end")
     yield _text(left + 36, top + 54, unit_y, "small dim", anchor="end")
     yield _text(left + 36, top + 30 + height, "0", "small dim", anchor="end")
@@ -111,7 +154,10 @@ def _chart(
         yield _text(at(x, 0)[0], top + 46 + height, _short(x), "small dim", anchor="middle")
     yield _text(left + width + 12, top + 62 + height, unit_x, "small dim", anchor="end")
     for store, line in lines.items():
-        path = " ".join(f"{'L' if place else 'M'}{x:.1f} {y:.1f}" for place, (x, y) in enumerate(at(*point) for point in line))
+        path = " ".join(
+            f"{'L' if place else 'M'}{x:.1f} {y:.1f}"
+            for place, (x, y) in enumerate(at(*point) for point in line)
+        )
         yield f'<path class="line {store}" d="{path}"/>'
         for x, y in (at(*point) for point in line):
             yield f'<circle class="dot-{store}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
@@ -125,11 +171,14 @@ def _short(value: float) -> str:
 
 
 def _text(x: float, y: float, text: str, kind: str = "", *, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
+    return (
+        f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}">{escape(text)}</text>'
+    )
 
 
 def _svg(width: float, height: float, drawn: list[str]) -> str:
     body = "\n".join(drawn)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">\n{STYLE}\n{body}\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}"'
+        f' role="img">\n{STYLE}\n{body}\n</svg>\n'
     )

@@ -1,5 +1,5 @@
-"""What a contestant gets: a database of its own, the size of the work, and a meter. Standard library only: it runs in the
-environment of every peer."""
+"""What a contestant gets: a database of its own, the size of the work, and a meter. Standard
+library only: it runs in the environment of every peer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclasses.dataclass
 class Meter:
-    """How long something took: by the clock, and in CPU seconds of this process and of the database server."""
+    """How long something took: by the clock, and in CPU seconds of this process and of the database
+    server."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -56,13 +57,18 @@ class Place:
 
     def per(self, meter: Meter, count: int, unit: str) -> dict[str, float]:
         """Return what a meter says, for each of *count* units of work."""
-        found = {"rate": count / meter.wall, f"cpu_ms_per_{unit}": meter.cpu / count * 1e3, "seconds": meter.wall}
+        found = {
+            "rate": count / meter.wall,
+            f"cpu_ms_per_{unit}": meter.cpu / count * 1e3,
+            "seconds": meter.wall,
+        }
         if self.server_pid:
             found[f"server_cpu_ms_per_{unit}"] = meter.server / count * 1e3
         return found | {f"all_cpu_ms_per_{unit}": (meter.cpu + meter.server) / count * 1e3}
 
     def spawn(self, function: str, **more: Any) -> Helper:
-        """Start a process of the same contestant that calls *function* of the same scenario; it is gone when this one is."""
+        """Start a process of the same contestant that calls *function* of the same scenario; it is
+        gone when this one is."""
         return Helper(dataclasses.replace(self, contestant=function, size=self.size | more))
 
 
@@ -71,7 +77,9 @@ class Helper:
 
     def __init__(self, place: Place) -> None:
         command = [sys.executable, "-m", "bench.child", json.dumps(dataclasses.asdict(place))]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.listen("ready")
 
     def go(self) -> None:
@@ -110,17 +118,21 @@ def say(word: str) -> None:
 
 
 def ready() -> None:
-    """In a helper: say that it is ready, wait for the word to begin, and end with the process that started it."""
+    """In a helper: say that it is ready, wait for the word to begin, and end with the process that
+    started it."""
     say("ready")
     if not sys.stdin.readline():
         os._exit(0)
     threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
 
 
-def wait_until(count: Any, wanted: int, *, seconds: float = 120.0, pause: float = 0.02, gently: bool = False) -> None:
+def wait_until(
+    count: Any, wanted: int, *, seconds: float = 120.0, pause: float = 0.02, gently: bool = False
+) -> None:
     """Wait until *count* says *wanted*. Raises when it never does.
 
-    *gently*: to count is work for the database, too, so it is asked often only when the end is near, by the rate so far."""
+    *gently*: to count is work for the database, too, so it is asked often only when the end is
+    near, by the rate so far."""
     began = time.monotonic()
     first = found = count()
     while found < wanted:
@@ -135,7 +147,11 @@ def wait_until(count: Any, wanted: int, *, seconds: float = 120.0, pause: float 
 def latencies(seconds: Iterable[float]) -> dict[str, float]:
     """Return percentiles in milliseconds."""
     found = sorted(seconds)
-    return {"p50_ms": percentile(found, 50) * 1e3, "p99_ms": percentile(found, 99) * 1e3, "max_ms": found[-1] * 1e3}
+    return {
+        "p50_ms": percentile(found, 50) * 1e3,
+        "p99_ms": percentile(found, 99) * 1e3,
+        "max_ms": found[-1] * 1e3,
+    }
 
 
 def percentile(found: list[float], share: float) -> float:
@@ -163,7 +179,8 @@ def _own_cpu() -> float:
 
 
 def _cpu_of(pid: int) -> tuple[float, int]:
-    """Return the CPU seconds of a process with those of its ended children, and the pid of its parent."""
+    """Return the CPU seconds of a process with those of its ended children, and the pid of its
+    parent."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()

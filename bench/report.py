@@ -26,7 +26,10 @@ def ratios(rounds: Rounds, target: Target) -> list[float]:
     """Return, for each round in which both took part, the figure that a target is about."""
     found = []
     for one in rounds:
-        ours, theirs = one.get(f"{target.ours}/{target.store}"), one.get(f"{target.peer}/{target.store}")
+        ours, theirs = (
+            one.get(f"{target.ours}/{target.store}"),
+            one.get(f"{target.peer}/{target.store}"),
+        )
         if ours is None or target.metric not in ours:
             continue
         if not target.peer:
@@ -43,10 +46,18 @@ def verdicts(scenario: Scenario, rounds: Rounds) -> list[dict[str, Any]]:
         values = ratios(rounds, target)
         if values:
             value = statistics.median(values)
-            found.append({
-                "store": target.store, "metric": target.metric, "peer": target.peer, "bound": target.bound,
-                "at_most": target.at_most, "median": value, "rounds": values, "holds": target.holds(value),
-            })  # fmt: skip
+            found.append(
+                {
+                    "store": target.store,
+                    "metric": target.metric,
+                    "peer": target.peer,
+                    "bound": target.bound,
+                    "at_most": target.at_most,
+                    "median": value,
+                    "rounds": values,
+                    "holds": target.holds(value),
+                }
+            )
     return found
 
 
@@ -68,7 +79,8 @@ def table(scenario: Scenario, rounds: Rounds) -> list[str]:
         spread = f"[{number(min(one['rounds']))} .. {number(max(one['rounds']))}]"
         mark = "ok  " if one["holds"] else "MISS"
         lines.append(
-            f"  {mark} {one['store']:8s} {what:34s} {number(one['median'])} {spread}  promised {sign} {number(one['bound'])}"
+            f"  {mark} {one['store']:8s} {what:34s} {number(one['median'])} {spread}  promised"
+            f" {sign} {number(one['bound'])}"
         )
     return lines
 

@@ -1,5 +1,5 @@
-"""Rounds: everybody does the same work, one after another, in each round in another order; then again. What is compared was
-measured in the same minute."""
+"""Rounds: everybody does the same work, one after another, in each round in another order; then
+again. What is compared was measured in the same minute."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ class Contestant:
 
 def contestants(module: ModuleType, peers: set[str], stores: set[str]) -> list[Contestant]:
     """Return who takes part in a scenario."""
-    found = [Contestant(peer, store) for peer, able in PEERS.items() if peer in peers for store in able if store in stores]
+    found = [
+        Contestant(peer, store)
+        for peer, able in PEERS.items()
+        if peer in peers
+        for store in able
+        if store in stores
+    ]
     return [one for one in found if function_of(module, one.peer, one.store)]
 
 
@@ -47,10 +53,19 @@ class Rounds:
 
     def __init__(self, server: Any, folder: pathlib.Path, say: Say) -> None:
         self._server, self._folder, self._say = server, folder, say
-        self._server_pid = int((server.data / "postmaster.pid").read_text().split()[0]) if server is not None else 0
+        self._server_pid = (
+            int((server.data / "postmaster.pid").read_text().split()[0])
+            if server is not None
+            else 0
+        )
 
     def run(
-        self, scenario: Scenario, module: ModuleType, who: list[Contestant], rounds: int, size: dict[str, Any]
+        self,
+        scenario: Scenario,
+        module: ModuleType,
+        who: list[Contestant],
+        rounds: int,
+        size: dict[str, Any],
     ) -> list[dict[str, Figures]]:
         """Return, for each round, what everybody came to. Who fails twice is not asked again."""
         found: list[dict[str, Figures]] = []
@@ -67,23 +82,37 @@ class Rounds:
                     continue
                 results[one.name] = figures
                 self._say(
-                    f"  round {number + 1}  {one.name:22s} {figures.get(scenario.metric, float('nan')):>12,.2f} {scenario.unit}"
+                    f"  round {number + 1}  {one.name:22s}"
+                    f" {figures.get(scenario.metric, float('nan')):>12,.2f} {scenario.unit}"
                 )
             found.append(results)
         return found
 
-    def _measure(self, scenario: Scenario, module: ModuleType, one: Contestant, size: dict[str, Any]) -> Figures | None:
+    def _measure(
+        self, scenario: Scenario, module: ModuleType, one: Contestant, size: dict[str, Any]
+    ) -> Figures | None:
         function = function_of(module, one.peer, one.store)
         assert function is not None
         folder = tempfile.mkdtemp(dir=self._folder)
         given = scenario.size | size
         if "n" in given:
             given["n"] = max(int(given["n"] * scenario.share.get(one.peer, 1)), 1)
-        place = Place(scenario.name, function, one.store, self._database(one, folder), folder, given, self._pid(one))
+        place = Place(
+            scenario.name,
+            function,
+            one.store,
+            self._database(one, folder),
+            folder,
+            given,
+            self._pid(one),
+        )
         try:
             return _child(environment(one.peer), place, scenario.timeout)
         except Exception as error:
-            self._say(f"  {one.name} failed: {str(error).strip().splitlines()[-1] if str(error) else type(error).__name__}")
+            self._say(
+                f"  {one.name} failed:"
+                f" {str(error).strip().splitlines()[-1] if str(error) else type(error).__name__}"
+            )
             return None
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -108,9 +137,15 @@ def _child(python: pathlib.Path, place: Place, timeout: float) -> Figures:
     """Measure in a process of its own; it and all that it started are gone afterwards."""
     environ = os.environ | {"PYTHONPATH": str(ROOT), "BENCH_DEFAULT": str(environment("default"))}
     process = subprocess.Popen(
-        [str(python), "-m", "bench.child", json.dumps(dataclasses.asdict(place))], env=environ, cwd=place.folder,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        [str(python), "-m", "bench.child", json.dumps(dataclasses.asdict(place))],
+        env=environ,
+        cwd=place.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

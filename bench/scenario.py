@@ -1,5 +1,6 @@
-"""What a scenario is. Each module of ``bench.scenarios`` has one, called SCENARIO, and one function per contestant; to add one is
-to add a module there. A function is named after its peer, or after peer and store (``raw_sqlite``), and takes a Place."""
+"""What a scenario is. Each module of ``bench.scenarios`` has one, called SCENARIO, and one function
+per contestant; to add one is to add a module there. A function is named after its peer, or after
+peer and store (``raw_sqlite``), and takes a Place."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PEERS = {
     "absurd": ("postgres",),
     "procrastinate": ("postgres",),
 }
-"""Who may take part, and on which stores. "async" is Holdfast's AsyncEngine; "before" is an earlier revision of Holdfast."""
+"""Who may take part, and on which stores. "async" is Holdfast's AsyncEngine; "before" is an earlier
+revision of Holdfast."""
 
 FUNCTIONS = {"async": "holdfast_async", "before": "holdfast", "before_async": "holdfast_async"}
 """Whose functions a peer calls, where they are not its own."""
@@ -59,7 +61,8 @@ class Scenario:
     unit: str
     size: dict[str, Any] = field(default_factory=dict)
     share: dict[str, float] = field(default_factory=dict)
-    """Peers that get only a part of ``size["n"]``, because all of it would take too long; their rates do not depend on it."""
+    """Peers that get only a part of ``size["n"]``, because all of it would take too long; their
+    rates do not depend on it."""
     targets: tuple[Target, ...] = ()
     timeout: float = 180.0
     rounds: int | None = None
@@ -70,7 +73,10 @@ def scenarios() -> dict[str, tuple[Scenario, ModuleType]]:
     """Return every scenario by its name, with its module."""
     import bench.scenarios as folder
 
-    modules = [importlib.import_module(f"bench.scenarios.{found.name}") for found in pkgutil.iter_modules(folder.__path__)]
+    modules = [
+        importlib.import_module(f"bench.scenarios.{found.name}")
+        for found in pkgutil.iter_modules(folder.__path__)
+    ]
     return {module.SCENARIO.name: (module.SCENARIO, module) for module in modules}
 
 
@@ -84,7 +90,9 @@ def kept_speed(scenario: Scenario) -> tuple[Target, ...]:
     """Return what is promised beside an earlier revision: nearly the same figure."""
     is_time = scenario.metric.endswith("_ms")
     return tuple(
-        Target(store, scenario.metric, 1 / kept if is_time else kept, peer, at_most=is_time, ours=ours)
+        Target(
+            store, scenario.metric, 1 / kept if is_time else kept, peer, at_most=is_time, ours=ours
+        )
         for ours, (peer, kept) in KEPT.items()
         for store in STORES
     )

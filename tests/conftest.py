@@ -19,7 +19,9 @@ MISSING = "missing tool: "
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "needs_tool(name): the test needs a program that may be missing")
+    config.addinivalue_line(
+        "markers", "needs_tool(name): the test needs a program that may be missing"
+    )
 
 
 def pytest_runtest_setup(item):

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from holdfast import Engine
-from holdfast.core.records import Event, Run
+from holdfast.core.events import Event
+from holdfast.core.runs import RunRecord
 from torture import workflows
 from torture.ledger import Entry
 
@@ -20,7 +21,15 @@ _EXCUSE = 1.0
 """Seconds after a gap in which a process may end what it had begun before the gap."""
 
 EXPECTED_ERRORS = frozenset(
-    {"StoreFull", "StoreUnavailable", "StoreBusy", "StoreReadOnly", "StoreError", "StoreGone", "EngineClosed"}
+    {
+        "StoreFull",
+        "StoreUnavailable",
+        "StoreBusy",
+        "StoreReadOnly",
+        "StoreError",
+        "StoreGone",
+        "EngineClosed",
+    }
 )
 """Refusals that faults explain: nothing was acknowledged."""
 
@@ -41,11 +50,18 @@ class Evidence:
 
     def started(self) -> dict[str, tuple[str, int]]:
         """Return shape and input of each acknowledged start, by run id."""
-        return {entry.facts["run"]: (entry.facts["shape"], entry.facts["n"]) for entry in self.by_kind["started"]}
+        return {
+            entry.facts["run"]: (entry.facts["shape"], entry.facts["n"])
+            for entry in self.by_kind["started"]
+        }
 
     def is_excused(self, entry: Entry) -> bool:
-        """Return whether the process stood still just before this entry: then it may not yet know that it lost the run."""
-        return any(since <= entry.at and entry.at - until <= _EXCUSE for since, until in self.gaps[entry.pid])
+        """Return whether the process stood still just before this entry: then it may not yet know
+        that it lost the run."""
+        return any(
+            since <= entry.at and entry.at - until <= _EXCUSE
+            for since, until in self.gaps[entry.pid]
+        )
 
 
 def check_all(engine: Engine, evidence: Evidence, entries: list[tuple[Any, ...]]) -> list[str]:
@@ -72,14 +88,22 @@ def check_errors(evidence: Evidence) -> Iterator[str]:
         yield f"{entry.facts['action']} raised {entry.facts['error']}:\n{entry.facts['trace']}"
     for entry in evidence.by_kind["refused"]:
         if entry.facts["error"] not in EXPECTED_ERRORS:
-            yield f"{entry.facts['action']} was refused: {entry.facts['error']}: {entry.facts['message']}"
+            yield (
+                f"{entry.facts['action']} was refused: {entry.facts['error']}:"
+                f" {entry.facts['message']}"
+            )
     for entry in evidence.by_kind["logged"]:
         if entry.facts["trace"]:
             yield f"the engine logged: {entry.facts['message']}\n{entry.facts['trace']}"
 
 
 def check_start(
-    engine: Engine, runs: dict[str, Run], histories: dict[str, list[Event]], run_id: str, shape: str, n: int
+    engine: Engine,
+    runs: dict[str, RunRecord],
+    histories: dict[str, list[Event]],
+    run_id: str,
+    shape: str,
+    n: int,
 ) -> Iterator[str]:
     """Find acknowledged starts that do not exist, or did not come to what they must."""
     if shape == "graph":
@@ -100,7 +124,10 @@ def check_start(
             return
         expected = result(run_id, n)
     if run.status != "completed" or msgspec.json.decode(run.result or b"null") != expected:
-        yield f"{shape} {run_id} is {run.status} with {run.result!r}, not {expected!r}; error: {run.error!r}"
+        yield (
+            f"{shape} {run_id} is {run.status} with {run.result!r}, not {expected!r}; error:"
+            f" {run.error!r}"
+        )
     if shape == "talker":
         yield from check_output(engine, run_id, histories[run_id])
 
@@ -109,7 +136,9 @@ def check_graph(engine: Engine, graph_id: str, n: int) -> Iterator[str]:
     """Find graphs that did not come to what they must."""
     try:
         status = engine.graphs.status(graph_id)
-        result = engine.graphs.result(graph_id, timeout="1s") if str(status) == "completed" else None
+        result = (
+            engine.graphs.result(graph_id, timeout="1s") if str(status) == "completed" else None
+        )
     except Exception as error:
         yield f"graph {graph_id} was acknowledged and cannot be read: {error!r}"
         return
@@ -118,15 +147,18 @@ def check_graph(engine: Engine, graph_id: str, n: int) -> Iterator[str]:
 
 
 def check_history(run_id: str, shape: str, history: list[Event]) -> Iterator[str]:
-    """Find runs whose history lacks steps, or has too many: a step that was done and not recorded is one of them."""
+    """Find runs whose history lacks steps, or has too many: a step that was done and not recorded
+    is one of them."""
     steps = sorted(event.step or "" for event in history if event.kind == "step_completed")
     if steps != workflows.SHAPES[shape].steps:
         yield f"{shape} {run_id} has recorded {steps}"
 
 
-def check_effects(run: Run, history: list[Event], evidence: Evidence) -> Iterator[str]:
+def check_effects(run: RunRecord, history: list[Event], evidence: Evidence) -> Iterator[str]:
     """Find recorded steps that never happened, and steps that happened under another run's name."""
-    done = {(entry.facts["step"], entry.facts["attempt"]) for entry in evidence.effects.get(run.id, [])}
+    done = {
+        (entry.facts["step"], entry.facts["attempt"]) for entry in evidence.effects.get(run.id, [])
+    }
     for event in history:
         is_recorded = event.kind == "step_completed" and not (event.step or "").startswith("insert")
         if is_recorded and (event.step, event.attempt) not in done:
@@ -134,7 +166,8 @@ def check_effects(run: Run, history: list[Event], evidence: Evidence) -> Iterato
 
 
 def check_order(evidence: Evidence) -> Iterator[str]:
-    """Find steps that happened again after a later step of their run began: by then the first one was recorded."""
+    """Find steps that happened again after a later step of their run began: by then the first one
+    was recorded."""
     shapes = evidence.started()
     for run_id, effects in evidence.effects.items():
         shape = shapes.get(run_id, ("", 0))[0]
@@ -147,29 +180,42 @@ def check_order(evidence: Evidence) -> Iterator[str]:
             if place is None:
                 continue
             if latest is not None and place < places[latest.facts["step"]]:
-                if not evidence.is_excused(entry) or entry.facts["generation"] >= latest.facts["generation"]:
+                if (
+                    not evidence.is_excused(entry)
+                    or entry.facts["generation"] >= latest.facts["generation"]
+                ):
                     yield (
-                        f"{shape} {run_id} did {entry.facts['step']} (generation {entry.facts['generation']}, pid {entry.pid}, "
-                        f"at {entry.at:.3f}) after {latest.facts['step']} (generation {latest.facts['generation']}, "
-                        f"pid {latest.pid}, at {latest.at:.3f})"
+                        f"{shape} {run_id} did {entry.facts['step']} (generation"
+                        f" {entry.facts['generation']}, pid {entry.pid}, at {entry.at:.3f}) after"
+                        f" {latest.facts['step']} (generation {latest.facts['generation']}, pid"
+                        f" {latest.pid}, at {latest.at:.3f})"
                     )
             else:
                 latest = entry
 
 
 def check_tokens(histories: dict[str, list[Event]], evidence: Evidence) -> Iterator[str]:
-    """Find outcomes that a later step was given, so that they were recorded, and that are lost or differ now."""
+    """Find outcomes that a later step was given, so that they were recorded, and that are lost or
+    differ now."""
     for run_id, effects in evidence.effects.items():
         history = histories.get(run_id, [])
-        recorded = [msgspec.json.decode(event.data or b"null") for event in history if event.kind == "step_completed"]
+        recorded = [
+            msgspec.json.decode(event.data or b"null")
+            for event in history
+            if event.kind == "step_completed"
+        ]
         for entry in effects:
             known = entry.facts.get("known", [])
             if known != recorded[: len(known)]:
-                yield f"{run_id} {entry.facts['step']} was given {known}, but the history has {recorded}"
+                yield (
+                    f"{run_id} {entry.facts['step']} was given {known}, but the history has"
+                    f" {recorded}"
+                )
 
 
 def check_output(engine: Engine, run_id: str, history: list[Event]) -> Iterator[str]:
-    """Find output with gaps, repetitions or another order: of an attempt that died a beginning is there, of the last one all."""
+    """Find output with gaps, repetitions or another order: of an attempt that died a beginning is
+    there, of the last one all."""
     expected = list(range(workflows.FRAMES))
     streams: dict[tuple[str, int], list[Any]] = defaultdict(list)
     last_of: dict[str, tuple[str, int]] = {}
@@ -187,7 +233,9 @@ def check_output(engine: Engine, run_id: str, history: list[Event]) -> Iterator[
                 yield f"{run_id} {event.step} has completed with the output {values}"
 
 
-def check_entries(histories: dict[str, list[Event]], entries: list[tuple[Any, ...]]) -> Iterator[str]:
+def check_entries(
+    histories: dict[str, list[Event]], entries: list[tuple[Any, ...]]
+) -> Iterator[str]:
     """Find transactional steps that did not take effect exactly once."""
     counts = Counter(entries)
     for run_id, history in histories.items():
@@ -200,11 +248,14 @@ def check_entries(histories: dict[str, list[Event]], entries: list[tuple[Any, ..
         yield f"{run_id} {step} is not recorded and took effect {count} times"
 
 
-def check_leases(runs: dict[str, Run], evidence: Evidence) -> Iterator[str]:
-    """Find tasks that were leased again after their completion was acknowledged, or twice under one generation."""
+def check_leases(runs: dict[str, RunRecord], evidence: Evidence) -> Iterator[str]:
+    """Find tasks that were leased again after their completion was acknowledged, or twice under one
+    generation."""
     completed: dict[str, Entry] = {}
     generations: dict[str, int] = defaultdict(int)
-    events = sorted(evidence.by_kind["leased"] + evidence.by_kind["completed"], key=lambda entry: entry.number)
+    events = sorted(
+        evidence.by_kind["leased"] + evidence.by_kind["completed"], key=lambda entry: entry.number
+    )
     for entry in events:
         run_id = entry.facts["run"]
         if entry.kind == "completed":

@@ -1,6 +1,8 @@
-"""Share two settings with all processes of a round: the offset of the wall clock, and whether clients start new runs.
+"""Share two settings with all processes of a round: the offset of the wall clock, and whether
+clients start new runs.
 
-The offset is how a round jumps the clock of the machine: every process of the round adds it to the time that Python reports.
+The offset is how a round jumps the clock of the machine: every process of the round adds it to the
+time that Python reports.
 """
 
 from __future__ import annotations
@@ -38,14 +40,16 @@ class Controls:
         return bool(_ACCEPTS.unpack_from(self._map, _OFFSET.size)[0])
 
     def set(self, *, clock_offset: int | None = None, accepts_runs: bool | None = None) -> None:
-        """Change the settings that are given. Each is written alone: two threads of a round set one each."""
+        """Change the settings that are given. Each is written alone: two threads of a round set one
+        each."""
         if clock_offset is not None:
             _OFFSET.pack_into(self._map, 0, clock_offset)
         if accepts_runs is not None:
             _ACCEPTS.pack_into(self._map, _OFFSET.size, int(accepts_runs))
 
     def replace_wall_clock(self) -> None:
-        """Let this process see the wall clock of the round. The monotonic clock stays as it is, as on a real machine."""
+        """Let this process see the wall clock of the round. The monotonic clock stays as it is, as
+        on a real machine."""
         real_time_ns = time.time_ns
         time.time_ns = lambda: real_time_ns() + self.clock_offset
         time.time = lambda: time.time_ns() / 1_000_000_000

@@ -1,4 +1,5 @@
-"""The databases of a round: a SQLite file on a small disk, or one of several databases on a PostgreSQL server that crashes."""
+"""The databases of a round: a SQLite file on a small disk, or one of several databases on a
+PostgreSQL server that crashes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ CREATE SCHEMA torture;
 CREATE TABLE torture.clock_offset (nanoseconds BIGINT NOT NULL);
 INSERT INTO torture.clock_offset VALUES (0);
 CREATE FUNCTION torture.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
-    SELECT pg_catalog.clock_timestamp() + nanoseconds / 1000 * INTERVAL '1 microsecond' FROM torture.clock_offset
+    SELECT pg_catalog.clock_timestamp() + nanoseconds / 1000 * INTERVAL '1 microsecond' FROM
+    torture.clock_offset
 $$;
 CREATE TABLE public.{_ENTRIES} (run TEXT NOT NULL, step TEXT NOT NULL);
 """
@@ -44,7 +46,8 @@ class SqliteDatabase:
             db.execute(f"CREATE TABLE {_ENTRIES} (run TEXT NOT NULL, step TEXT NOT NULL)")
 
     def entries(self) -> list[tuple[str, str]]:
-        """Return the rows that transactional steps inserted. No engine of this process may have the file open."""
+        """Return the rows that transactional steps inserted. No engine of this process may have the
+        file open."""
         with contextlib.closing(sqlite3.connect(self.url)) as db:
             return list(db.execute(f"SELECT run, step FROM {_ENTRIES}"))
 
@@ -60,7 +63,8 @@ class PostgresDatabase:
         plain = server.server.new_database()
         server.server.execute(_CLOCK, plain)
         self._plain: str = plain
-        # The function of the schema torture hides the one of the server, so that the clock of the server can jump.
+        # The function of the schema torture hides the one of the server, so that the clock of the
+        # server can jump.
         self.url: str = plain + "&options=-csearch_path%3Dtorture,pg_catalog"
         self.server = DatabaseServer(server, plain)
 
@@ -80,15 +84,19 @@ class DatabaseServer:
     def cut_connections(self) -> None:
         """Cut every connection to this database."""
         self._crashing.try_to_execute(
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name_of(self._url)}'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname ="
+            f" '{name_of(self._url)}'"
         )
 
     def set_clock_offset(self, nanoseconds: int) -> None:
         """Jump the clock of the server as this database sees it."""
-        self._crashing.try_to_execute(f"UPDATE torture.clock_offset SET nanoseconds = {nanoseconds}", self._url)
+        self._crashing.try_to_execute(
+            f"UPDATE torture.clock_offset SET nanoseconds = {nanoseconds}", self._url
+        )
 
     def kill_one(self) -> None:
-        """Kill one process of the server with SIGKILL: all connections end and the server recovers from its log."""
+        """Kill one process of the server with SIGKILL: all connections end and the server recovers
+        from its log."""
         self._crashing.kill_one(name_of(self._url))
 
     def crash(self) -> None:
@@ -127,7 +135,8 @@ class CrashingServer:
     def kill_one(self, database: str) -> None:
         with self._guard:
             pids = self.try_to_execute(
-                f"SELECT pid FROM pg_stat_activity WHERE datname = '{database}' AND pid <> pg_backend_pid()"
+                f"SELECT pid FROM pg_stat_activity WHERE datname = '{database}' AND pid <>"
+                " pg_backend_pid()"
             )
             if pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -140,7 +149,8 @@ class CrashingServer:
             with contextlib.suppress(subprocess.CalledProcessError):
                 self.server.stop("immediate")
             with contextlib.suppress(subprocess.CalledProcessError):
-                self.server.start()  # on a disk that is still full it fails; the next call tries again
+                # on a disk that is still full it fails; the next call tries again
+                self.server.start()
 
 
 @contextlib.contextmanager
@@ -149,7 +159,9 @@ def sqlite_databases(count: int, megabytes: int = 96) -> Iterator[list[SqliteDat
     with contextlib.ExitStack() as stack:
         databases = []
         for _ in range(count):
-            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-")))
+            folder = pathlib.Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-"))
+            )
             disk = folder / "disk"
             disk.mkdir()
             databases.append(SqliteDatabase(stack.enter_context(small_disk(disk, megabytes))))
@@ -157,7 +169,9 @@ def sqlite_databases(count: int, megabytes: int = 96) -> Iterator[list[SqliteDat
 
 
 @contextlib.contextmanager
-def postgres_databases(count: int, seed: int, megabytes: int = 1024) -> Iterator[list[PostgresDatabase]]:
+def postgres_databases(
+    count: int, seed: int, megabytes: int = 1024
+) -> Iterator[list[PostgresDatabase]]:
     """Create databases on one server of their own."""
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torture-")))

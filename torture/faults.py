@@ -56,7 +56,8 @@ class Faults:
         self._coming: list[tuple[str, Callable[[], None]]] = []
 
     def next(self) -> str:
-        """Inject the next fault and return its kind. Faults come in shuffled rounds that hold every kind, so none is left out."""
+        """Inject the next fault and return its kind. Faults come in shuffled rounds that hold every
+        kind, so none is left out."""
         if not self._coming:
             self._coming = self._round()
             self._dice.shuffle(self._coming)
@@ -73,11 +74,17 @@ class Faults:
         faults += [("worker stopped for long", lambda: self._stop("worker", 3.0))]
         faults += [("worker stopped briefly", lambda: self._stop("worker", 0.4))] * 2
         faults += [("task holder stopped", lambda: self._stop("holder", 1.5))]
-        faults += [("clock set forward", lambda: self._move_clock(1)), ("clock set back", lambda: self._move_clock(-1))]
+        faults += [
+            ("clock set forward", lambda: self._move_clock(1)),
+            ("clock set back", lambda: self._move_clock(-1)),
+        ]
         if os.path.ismount(self._folder):
             faults += [("disk full", self._fill_disk)]
         if self._database is not None:
-            faults += [("session file deleted", self._delete_session_file), ("database file moved away", self._move_database)]
+            faults += [
+                ("session file deleted", self._delete_session_file),
+                ("database file moved away", self._move_database),
+            ]
         if self._server is not None:
             faults += [("connections cut", self._server.cut_connections)] * 4
             faults += [("server process killed", self._server.kill_one)] * 2
@@ -163,9 +170,13 @@ def _send(process: Any, number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: pathlib.Path, megabytes: int) -> Any:
-    """Mount a small disk in *folder* for the block; without the right to mount, the folder is an ordinary one."""
+    """Mount a small disk in *folder* for the block; without the right to mount, the folder is an
+    ordinary one."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "torture", str(folder)]
-    mounted = shutil.which("mount") is not None and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    mounted = (
+        shutil.which("mount") is not None
+        and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    )
     try:
         yield folder
     finally:

@@ -1,9 +1,11 @@
 """Record what the outside world saw: effects, acknowledgements, faults.
 
-The ledger is a file that the engine neither reads nor writes. Its checks therefore do not depend on what the engine believes.
+The ledger is a file that the engine neither reads nor writes. Its checks therefore do not depend on
+what the engine believes.
 
 Invariants:
-- One entry is one write to a file opened for appending, so the order of the lines is the order of the writes of all processes.
+- One entry is one write to a file opened for appending, so the order of the lines is the order of
+  the writes of all processes.
 - Entries are dated by the monotonic clock of the machine, which no clock jump moves.
 """
 
@@ -55,7 +57,9 @@ class Ledger:
         """Return whether one of the entries after *position* is of one of these kinds."""
         with self._path.open("rb") as file:
             file.seek(position)
-            return any(line.startswith(tuple(f'["{kind}"'.encode() for kind in kinds)) for line in file)
+            return any(
+                line.startswith(tuple(f'["{kind}"'.encode() for kind in kinds)) for line in file
+            )
 
     def close(self) -> None:
         """Close the file."""

@@ -1,7 +1,8 @@
 """The processes of a round: workers, clients that start runs, and holders of leased tasks.
 
-Each is a real process that faults may kill or stop at any instruction. They are forked from a server that has imported
-everything, because a killed process must be replaced within milliseconds if a round is to have thousands of faults.
+Each is a real process that faults may kill or stop at any instruction. They are forked from a
+server that has imported everything, because a killed process must be replaced within milliseconds
+if a round is to have thousands of faults.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ LEASE_LIFETIME = 1.0
 """Seconds for which a task is leased."""
 
 GAP = 0.3
-"""Seconds of silence of a whole process that the ledger records: it was stopped, or the machine was too busy."""
+"""Seconds of silence of a whole process that the ledger records: it was stopped, or the machine was
+too busy."""
 
 _RETRY_PAUSE = 0.05
 
@@ -57,7 +59,8 @@ def run_worker(place: Place) -> None:
 
 
 def _exit_if_gone(ledger: Ledger, engine: Engine) -> None:
-    """Exit when the files of the database were moved: an engine refuses everything from then on, and a supervisor restarts it."""
+    """Exit when the files of the database were moved: an engine refuses everything from then on,
+    and a supervisor restarts it."""
     try:
         engine.workers()
     except StoreGone as error:
@@ -72,7 +75,9 @@ def _exit(ledger: Ledger, action: str, error: StoreGone) -> NoReturn:
 
 
 def _working_engine(url: str) -> Engine:
-    engine = Engine(url, lifetime=f"{SESSION_LIFETIME}s", linger="50ms", crash_limit=1_000_000, concurrency=200)
+    engine = Engine(
+        url, lifetime=f"{SESSION_LIFETIME}s", linger="50ms", crash_limit=1_000_000, concurrency=200
+    )
     try:
         engine.work()
     except BaseException:
@@ -82,13 +87,15 @@ def _working_engine(url: str) -> Engine:
 
 
 def run_client(place: Place, name: str, seed: int) -> None:
-    """Start runs, graphs and tasks, and send signals, until the process is killed. Half of the clients also work: then the runs
-    that they start are leased to them from the start."""
+    """Start runs, graphs and tasks, and send signals, until the process is killed. Half of the
+    clients also work: then the runs that they start are leased to them from the start."""
     ledger = _prepare(place)
     controls = Controls(place.controls)
     dice = random.Random(seed)
     works = dice.random() < 0.5
-    engine = _until_done(ledger, "open", lambda: _working_engine(place.url) if works else Engine(place.url))
+    engine = _until_done(
+        ledger, "open", lambda: _working_engine(place.url) if works else Engine(place.url)
+    )
     workflows.process.engine = engine
     client = Client(engine, ledger, name, dice)
     ledger.write("ready")
@@ -100,7 +107,8 @@ def run_client(place: Place, name: str, seed: int) -> None:
 
 
 class Client:
-    """Starts one thing after another. What it announced before it was killed, its successor does not know and need not repeat."""
+    """Starts one thing after another. What it announced before it was killed, its successor does
+    not know and need not repeat."""
 
     def __init__(self, engine: Engine, ledger: Ledger, name: str, dice: random.Random) -> None:
         self._engine: Engine = engine
@@ -116,10 +124,15 @@ class Client:
         n = self._dice.randrange(1000)
         kind = self._dice.choice([*workflows.SHAPES, "graph", "task"])
         if kind == "graph":
-            self._acknowledged("start graph", lambda: self._engine.graphs.start(workflows.diamond(n), id=run_id))
+            self._acknowledged(
+                "start graph", lambda: self._engine.graphs.start(workflows.diamond(n), id=run_id)
+            )
         elif kind == "task":
             policy = {"retries": 1000, "delay": "0s", "reclaims": 1_000_000}
-            self._acknowledged("start task", lambda: self._engine.start(workflows.TASK, n, id=run_id, policy=policy))
+            self._acknowledged(
+                "start task",
+                lambda: self._engine.start(workflows.TASK, n, id=run_id, policy=policy),
+            )
         elif kind in workflows.STARTED_TOGETHER and self._dice.random() < 0.3:
             self._start_many(kind, n)
             return
@@ -133,7 +146,9 @@ class Client:
     def _start_many(self, kind: str, n: int) -> None:
         """Start several runs in one commit."""
         shape = workflows.SHAPES[kind]
-        for run in _until_done(self._ledger, "start many", lambda: self._engine.start_many(shape.workflow, [n] * 5)):
+        for run in _until_done(
+            self._ledger, "start many", lambda: self._engine.start_many(shape.workflow, [n] * 5)
+        ):
             self._ledger.write("started", run=run.id, shape=kind, n=n)
 
     def _send_signals(self, run_id: str) -> None:
@@ -154,7 +169,11 @@ def run_holder(place: Place, name: str, seed: int) -> None:
     dice = random.Random(seed)
     engine = _until_done(ledger, "open", lambda: Engine(place.url, crash_limit=1_000_000))
     while True:
-        leases = _until_done(ledger, "leases", lambda: engine.leases(name, workflows=[workflows.TASK], ttl=f"{LEASE_LIFETIME}s"))
+        leases = _until_done(
+            ledger,
+            "leases",
+            lambda: engine.leases(name, workflows=[workflows.TASK], ttl=f"{LEASE_LIFETIME}s"),
+        )
         ledger.write("ready")
         try:
             while True:
@@ -216,7 +235,8 @@ def _record_gaps(ledger: Ledger) -> None:
 
 
 def _until_done(ledger: Ledger, action: str, call: Callable[[], T]) -> T:
-    """Call until the answer is not an error of the store: a full disk, a crashed server. Other errors are found by the checks."""
+    """Call until the answer is not an error of the store: a full disk, a crashed server. Other
+    errors are found by the checks."""
     while True:
         try:
             return call()

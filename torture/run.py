@@ -1,9 +1,11 @@
-"""Torture: break everything around hundreds of runs, then compare the database with what the outside world saw.
+"""Torture: break everything around hundreds of runs, then compare the database with what the
+outside world saw.
 
-A round has workers, clients that start runs, and holders of leased tasks on one database. Faults kill and stop these processes,
-crash the server, cut connections, jump the clock, fill the disk and delete or move files. At the end all runs must have finished
-with the right result, nothing that was acknowledged may be missing, nothing that was recorded may have happened again, and every
-law must hold. The seed repeats which runs start and which faults come in which order.
+A round has workers, clients that start runs, and holders of leased tasks on one database. Faults
+kill and stop these processes, crash the server, cut connections, jump the clock, fill the disk and
+delete or move files. At the end all runs must have finished with the right result, nothing that was
+acknowledged may be missing, nothing that was recorded may have happened again, and every law must
+hold. The seed repeats which runs start and which faults come in which order.
 
 Run it with `make torture MINUTES=5`, or `python -m torture.run --help`.
 """
@@ -49,7 +51,9 @@ PATIENCE = 150.0
 """Seconds within which everything must finish once the faults have ended."""
 
 _FORK_SERVER = multiprocessing.get_context("forkserver")
-_FORK_SERVER.set_forkserver_preload(["torture.processes", "holdfast.connect.engine", "psycopg", "sqlite3"])
+_FORK_SERVER.set_forkserver_preload(
+    ["torture.processes", "holdfast.connect.engine", "psycopg", "sqlite3"]
+)
 
 
 class Round:
@@ -71,7 +75,9 @@ class Round:
         self._dice: random.Random = random.Random(seed)
         self._ledger: Ledger = Ledger(folder / "ledger")
         self._controls: Controls = Controls(folder / "controls")
-        self._place: Place = Place(database.url, str(folder / "ledger"), str(folder / "controls"), database.insert_entry)
+        self._place: Place = Place(
+            database.url, str(folder / "ledger"), str(folder / "controls"), database.insert_entry
+        )
         self._processes: dict[str, list[Any]] = {role: [] for role in WANTED}
         self._count: int = 0
         self._engine: Engine = Engine(database.url)
@@ -104,7 +110,8 @@ class Round:
             watch.join()
 
     def _pause(self) -> None:
-        """Wait for the next fault: briefly, and until something has happened since the last one, so that it hits work."""
+        """Wait for the next fault: briefly, and until something has happened since the last one, so
+        that it hits work."""
         position = self._ledger.size()
         limit = time.monotonic() + STANDSTILL
         time.sleep(self._dice.uniform(0.05, 0.3))
@@ -116,7 +123,8 @@ class Round:
             time.sleep(0.02)
 
     def _limit_open_runs(self, ended: threading.Event) -> None:
-        """Let clients start runs only while few are open. A thread of its own: a count waits as long as the database is away."""
+        """Let clients start runs only while few are open. A thread of its own: a count waits as
+        long as the database is away."""
         while not ended.wait(0.1):
             self._controls.set(accepts_runs=self._open_runs() < self._runs)
 
@@ -129,7 +137,10 @@ class Round:
             self._replace_dead()
             self._send_missing_signals()
             if time.monotonic() - began > PATIENCE:
-                return [f"{run.id} has not ended: {self._engine.why(run.id)}" for run in self._unfinished()]
+                return [
+                    f"{run.id} has not ended: {self._engine.why(run.id)}"
+                    for run in self._unfinished()
+                ]
             time.sleep(0.1)
         self._faults.end_all()
         self.figures["seconds to finish"] = int(time.monotonic() - began)
@@ -163,7 +174,8 @@ class Round:
         self._controls.close()
 
     def _entries(self) -> list[tuple[Any, ...]]:
-        """Read the rows of the transactional steps; on SQLite no other library may have the file open in this process."""
+        """Read the rows of the transactional steps; on SQLite no other library may have the file
+        open in this process."""
         self._engine.close()
         entries = self._database.entries()
         self._engine = Engine(self._database.url)
@@ -194,12 +206,15 @@ class Round:
         else:
             target = run_client if role == "client" else run_holder
             seed = self._dice.randrange(1 << 30)
-            process = _FORK_SERVER.Process(target=target, args=(self._place, name, seed), daemon=True)
+            process = _FORK_SERVER.Process(
+                target=target, args=(self._place, name, seed), daemon=True
+            )
         process.start()
         return process
 
     def _open_runs(self) -> int:
-        """Return how many runs have not ended; while the database cannot be read, too many to start more."""
+        """Return how many runs have not ended; while the database cannot be read, too many to start
+        more."""
         try:
             counts = self._engine._parts.store.counts()
         except StoreGone:  # the file was moved; it may be back
@@ -211,18 +226,27 @@ class Round:
         return sum(count for status, count in counts.items() if status not in FINAL)
 
     def _send_missing_signals(self) -> None:
-        """Send the signals of runs whose client was killed before it sent them all. One that was acknowledged is not sent again:
-        if it is lost, its run does not end. One that was sent and not acknowledged has a key, so it does not count twice."""
-        acknowledged = {(entry.facts["run"], entry.facts["key"]) for entry in self._ledger.entries() if entry.kind == "signalled"}
+        """Send the signals of runs whose client was killed before it sent them all. One that was
+        acknowledged is not sent again: if it is lost, its run does not end. One that was sent and
+        not acknowledged has a key, so it does not count twice."""
+        acknowledged = {
+            (entry.facts["run"], entry.facts["key"])
+            for entry in self._ledger.entries()
+            if entry.kind == "signalled"
+        }
         with contextlib.suppress(StoreError, RunFinished):
-            for run in self._engine.runs(workflow="torture.signalled", status="waiting", limit=1000):
+            for run in self._engine.runs(
+                workflow="torture.signalled", status="waiting", limit=1000
+            ):
                 for key in workflows.SIGNAL_KEYS:
                     if (run.id, key) not in acknowledged:
                         self._engine.signal(run.id, "add", 1, key=key)
 
     def _is_early(self) -> bool:
         """Return whether a client may still be about to start something."""
-        evidence = [entry for entry in self._ledger.entries() if entry.kind in ("started", "signalled")]
+        evidence = [
+            entry for entry in self._ledger.entries() if entry.kind in ("started", "signalled")
+        ]
         return bool(evidence) and time.monotonic() - evidence[-1].at < 1.0
 
     def _unfinished(self) -> list[Any]:
@@ -270,7 +294,9 @@ def torture_all(databases: list[Any], *, seed: int, **options: Any) -> Report:
         try:
             report = torture(database, seed=seed + number, **options)
         except BaseException:
-            total.findings.append(f"seed {seed + number}: the round itself failed:\n{traceback.format_exc()}")
+            total.findings.append(
+                f"seed {seed + number}: the round itself failed:\n{traceback.format_exc()}"
+            )
             return
         total.figures.update(report.figures)
         total.findings.extend(report.findings)
@@ -285,23 +311,39 @@ def torture_all(databases: list[Any], *, seed: int, **options: Any) -> Report:
 
 def main() -> None:
     """Parse the command line, torture, and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=1.0)
-    parser.add_argument("--runs", type=int, default=200, help="how many runs are open at once in each database")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--databases", type=int, default=1, help="how many databases are tortured side by side")
-    parser.add_argument(
-        "--without", action="append", default=[], help="a kind of fault that does not come, as the figures name it"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--keep", type=pathlib.Path, help="a folder for the ledgers of rounds that went wrong")
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument(
+        "--runs", type=int, default=200, help="how many runs are open at once in each database"
+    )
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument(
+        "--databases", type=int, default=1, help="how many databases are tortured side by side"
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        help="a kind of fault that does not come, as the figures name it",
+    )
+    parser.add_argument(
+        "--keep", type=pathlib.Path, help="a folder for the ledgers of rounds that went wrong"
+    )
     parser.add_argument("--db", choices=["sqlite", "postgres"], default="sqlite")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    print(f"seed {options.seed}, {options.minutes:g} minutes, {options.databases} on {options.db}", flush=True)
+    print(
+        f"seed {options.seed}, {options.minutes:g} minutes, {options.databases} on {options.db}",
+        flush=True,
+    )
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         if options.db == "postgres":
-            databases: list[Any] = stack.enter_context(postgres_databases(options.databases, options.seed))
+            databases: list[Any] = stack.enter_context(
+                postgres_databases(options.databases, options.seed)
+            )
         else:
             databases = stack.enter_context(sqlite_databases(options.databases))
         report = torture_all(

@@ -1,7 +1,7 @@
 """Workflows of every shape, whose steps leave an entry in the ledger.
 
-`SHAPES` says for each shape which result a run must have and which steps its history must name, so that a run with an unrecorded
-step is found even if its result is right.
+`SHAPES` says for each shape which result a run must have and which steps its history must name, so
+that a run with an unrecorded step is found even if its result is right.
 """
 
 from __future__ import annotations
@@ -12,7 +12,21 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import holdfast
-from holdfast import Engine, Graph, compensate, emit, first, gather, info, sleep, step, sync, timeout, wait_signal, workflow
+from holdfast import (
+    Engine,
+    Graph,
+    compensate,
+    emit,
+    first,
+    gather,
+    info,
+    sleep,
+    step,
+    sync,
+    timeout,
+    wait_signal,
+    workflow,
+)
 from torture.ledger import Ledger
 
 
@@ -22,7 +36,8 @@ class ProcessContext:
     ledger: Ledger
     engine: Engine
     insert_entry: str
-    """The statement with which a transactional step inserts its row; it depends on the database driver."""
+    """The statement with which a transactional step inserts its row; it depends on the database
+    driver."""
 
 
 process = ProcessContext()
@@ -34,7 +49,14 @@ FRAMES = 5
 def effect(kind: str = "effect", **facts: Any) -> None:
     """Leave an entry in the ledger: this attempt of this step has happened."""
     here = info()
-    process.ledger.write(kind, run=here.run_id, step=here.step, generation=here.generation, attempt=here.attempt, **facts)
+    process.ledger.write(
+        kind,
+        run=here.run_id,
+        step=here.step,
+        generation=here.generation,
+        attempt=here.attempt,
+        **facts,
+    )
 
 
 @step
@@ -51,7 +73,8 @@ def act_plainly(n: int) -> int:
 
 @step
 async def draw(known: list[str]) -> str:
-    """Return a token that no other attempt returns; the ledger keeps those of earlier steps, which are recorded by now."""
+    """Return a token that no other attempt returns; the ledger keeps those of earlier steps, which
+    are recorded by now."""
     effect(known=known)
     return uuid.uuid4().hex
 
@@ -84,7 +107,9 @@ async def talk(n: int) -> int:
     return n + 1
 
 
-@step(retries=1000, delay="20ms", cap="100ms")  # a start inside a step is refused while the disk is full
+@step(
+    retries=1000, delay="20ms", cap="100ms"
+)  # a start inside a step is refused while the disk is full
 async def start_another(n: int) -> str:
     effect()
     next_id = f"{info().run_id}-next"
@@ -93,7 +118,9 @@ async def start_another(n: int) -> str:
     return next_id
 
 
-@step(retries=1000, delay="20ms", cap="100ms")  # a start inside a step is refused while the disk is full
+@step(
+    retries=1000, delay="20ms", cap="100ms"
+)  # a start inside a step is refused while the disk is full
 def start_another_plainly(n: int) -> str:
     effect()
     next_id = f"{info().run_id}-next"
@@ -135,7 +162,9 @@ async def leaf(n: int) -> int:
 
 @workflow(name="torture.fan_out")
 async def fan_out(n: int) -> int:
-    return sum(await holdfast.map(leaf, [n] * 5)) + sum(await holdfast.map(leaf, [n] * 4, max_parallel=2))
+    return sum(await holdfast.map(leaf, [n] * 5)) + sum(
+        await holdfast.map(leaf, [n] * 4, max_parallel=2)
+    )
 
 
 SIGNAL_KEYS = ("0", "1", "2")
@@ -239,7 +268,9 @@ def _calls(name: str, count: int) -> list[str]:
     return [name] + [f"{name}#{number}" for number in range(2, count + 1)]
 
 
-def _shape(workflow: Any, steps: list[str], result: Any, in_sequence: list[str] | None = None) -> Shape:
+def _shape(
+    workflow: Any, steps: list[str], result: Any, in_sequence: list[str] | None = None
+) -> Shape:
     return Shape(workflow, sorted(steps), result, steps if in_sequence is None else in_sequence)
 
 
@@ -258,7 +289,9 @@ SHAPES: dict[str, Shape] = {
     "race": _shape(race, _calls("act", 2), lambda run, n: n + 2),
     "talker": _shape(talker, _calls("talk", 2), lambda run, n: n + 2),
     "starter": _shape(starter, ["act", "start_another"], lambda run, n: f"{run}-next"),
-    "plain_starter": _shape(plain_starter, ["act_plainly", "start_another_plainly"], lambda run, n: f"{run}-next"),
+    "plain_starter": _shape(
+        plain_starter, ["act_plainly", "start_another_plainly"], lambda run, n: f"{run}-next"
+    ),
     "accountant": _shape(accountant, ["insert", "act", "insert#2"], lambda run, n: n + 3, ["act"]),
 }
 """The shapes of runs that clients start."""

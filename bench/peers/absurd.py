@@ -1,4 +1,5 @@
-"""absurd: its SQL comes with its own control tool; four worker threads, claims of ten, polled every 5 ms."""
+"""absurd: its SQL comes with its own control tool; four worker threads, claims of ten, polled every
+5 ms."""
 
 from __future__ import annotations
 
@@ -46,8 +47,15 @@ def connect(place: Place, queue: str = "default") -> Absurd:
 
     @client.register_task("parent", queue="default")
     def parent(given: Any, task: Any) -> int:
-        ids = task.step("spawn", lambda: [str(client.spawn("child", {"number": n})["task_id"]) for n in range(given["count"])])
-        return sum(task.await_task_result(one, queue_name="kids").state == "completed" for one in ids)
+        ids = task.step(
+            "spawn",
+            lambda: [
+                str(client.spawn("child", {"number": n})["task_id"]) for n in range(given["count"])
+            ],
+        )
+        return sum(
+            task.await_task_result(one, queue_name="kids").state == "completed" for one in ids
+        )
 
     @client.register_task("waiter", queue="default")
     def waiter(given: Any, task: Any) -> int:
@@ -70,7 +78,12 @@ def connect(place: Place, queue: str = "default") -> Absurd:
 
 
 def work(
-    place: Place, *, threads: int = THREADS, queue: str = "default", batch: int = BATCH, lease: int = 30
+    place: Place,
+    *,
+    threads: int = THREADS,
+    queue: str = "default",
+    batch: int = BATCH,
+    lease: int = 30,
 ) -> Callable[[], None]:
     """Work in threads, each with a connection of its own; return how to stop."""
     stopping = threading.Event()

@@ -1,4 +1,5 @@
-"""DBOS: its SQLite file switched to WAL (it sets no journal mode itself; FULL sync stays), queues polled every 10 ms."""
+"""DBOS: its SQLite file switched to WAL (it sets no journal mode itself; FULL sync stays), queues
+polled every 10 ms."""
 
 from __future__ import annotations
 
@@ -71,7 +72,13 @@ def launch(place: Place, **more: Any) -> None:
 
         sqlite3.connect(place.url).execute("PRAGMA journal_mode=wal").connection.close()
     listen = more.pop("listen", None)
-    config = {"name": "bench", "system_database_url": url(place), "log_level": "ERROR", "application_version": "1", **more}
+    config = {
+        "name": "bench",
+        "system_database_url": url(place),
+        "log_level": "ERROR",
+        "application_version": "1",
+        **more,
+    }
     DBOS(config=config)  # type: ignore[arg-type]
     if listen is not None:
         DBOS.listen_queues(listen)
@@ -83,7 +90,9 @@ def url(place: Place) -> str:
 
 
 def queue(place: Place) -> None:
-    DBOS.register_queue("q", polling_interval_sec=0.01, worker_concurrency=16 if place.store == "sqlite" else 64)
+    DBOS.register_queue(
+        "q", polling_interval_sec=0.01, worker_concurrency=16 if place.store == "sqlite" else 64
+    )
 
 
 def finished(place: Place) -> Any:
@@ -95,7 +104,10 @@ def finished(place: Place) -> Any:
     def count() -> int:
         with db.connect() as connection:
             return int(
-                connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {table} WHERE status = 'SUCCESS'")).scalar() or 0
+                connection.execute(
+                    sqlalchemy.text(f"SELECT count(*) FROM {table} WHERE status = 'SUCCESS'")
+                ).scalar()
+                or 0
             )
 
     return count

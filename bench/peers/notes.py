@@ -13,6 +13,9 @@ def noted(path: str) -> list[tuple[int, int]]:
     """Return what was executed, in order."""
     try:
         with open(path) as log:
-            return [(int(run), int(number)) for run, number in (line.split() for line in log if line.endswith("\n"))]
+            return [
+                (int(run), int(number))
+                for run, number in (line.split() for line in log if line.endswith("\n"))
+            ]
     except FileNotFoundError:
         return []

@@ -1,5 +1,6 @@
-"""procrastinate: a queue of jobs. A workflow of steps is a chain of jobs, the only durable form that it has. Ten jobs at once;
-polled every 0.1 s besides its notifications, because it can lose one and then waits for the next poll."""
+"""procrastinate: a queue of jobs. A workflow of steps is a chain of jobs, the only durable form
+that it has. Ten jobs at once; polled every 0.1 s besides its notifications, because it can lose one
+and then waits for the next poll."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ done: dict[str, asyncio.Future[None]] = {}
 
 
 def app(place: Place) -> Any:
-    connector = procrastinate.PsycopgConnector(conninfo=place.url, min_size=2, max_size=CONCURRENCY + 10)
+    connector = procrastinate.PsycopgConnector(
+        conninfo=place.url, min_size=2, max_size=CONCURRENCY + 10
+    )
     made: Any = procrastinate.App(connector=connector)
 
     @made.task(name="job", queue="q")
@@ -45,7 +48,10 @@ async def opened(place: Place, *, fresh: bool = True) -> Any:
 def work(made: Any, concurrency: int = CONCURRENCY) -> asyncio.Task[None]:
     return asyncio.create_task(
         made.run_worker_async(
-            concurrency=concurrency, install_signal_handlers=False, listen_notify=True, fetch_job_polling_interval=0.1
+            concurrency=concurrency,
+            install_signal_handlers=False,
+            listen_notify=True,
+            fetch_job_polling_interval=0.1,
         )
     )
 

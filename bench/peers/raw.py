@@ -19,11 +19,19 @@ def connect(place: Place) -> Any:
 
 
 def begin(place: Place, columns: str) -> Any:
-    """Return a connection to a new table ``t`` whose commits are as durable as ours. A BLOB is what the database calls so."""
+    """Return a connection to a new table ``t`` whose commits are as durable as ours. A BLOB is what
+    the database calls so."""
     db = connect(place)
-    for statement in () if place.store == "postgres" else ("PRAGMA journal_mode = wal", "PRAGMA synchronous = full"):
+    for statement in (
+        ()
+        if place.store == "postgres"
+        else ("PRAGMA journal_mode = wal", "PRAGMA synchronous = full")
+    ):
         db.execute(statement)
-    db.execute(f"CREATE TABLE t ({columns.replace('BLOB', 'BYTEA') if place.store == 'postgres' else columns})")
+    db.execute(
+        "CREATE TABLE t"
+        f" ({columns.replace('BLOB', 'BYTEA') if place.store == 'postgres' else columns})"
+    )
     return db
 
 
@@ -38,6 +46,10 @@ def insert(place: Place, db: Any, rows: list[tuple[Any, ...]]) -> None:
 def settle(place: Place) -> None:
     """After a large load: let a database write down and look at what it would in time by itself."""
     db = connect(place)
-    for statement in ("VACUUM ANALYZE", "CHECKPOINT") if place.store == "postgres" else ("PRAGMA wal_checkpoint(TRUNCATE)",):
+    for statement in (
+        ("VACUUM ANALYZE", "CHECKPOINT")
+        if place.store == "postgres"
+        else ("PRAGMA wal_checkpoint(TRUNCATE)",)
+    ):
         db.execute(statement)
     db.close()

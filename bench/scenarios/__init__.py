@@ -1,1 +1,2 @@
-"""The scenarios, one module each. They import nothing but the standard library and ``bench`` before they are called."""
+"""The scenarios, one module each. They import nothing but the standard library and ``bench`` before
+they are called."""

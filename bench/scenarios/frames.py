@@ -1,4 +1,5 @@
-"""Output: fifty runs that put out frames as fast as they can. The raw driver writes rows of the same size, 500 per commit."""
+"""Output: fifty runs that put out frames as fast as they can. The raw driver writes rows of the
+same size, 500 per commit."""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ from bench.place import Place, check
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "frames", "frames of 50 runs", "rate", "frames/s", size={"n": 60_000, "runs": 50},
+    "frames",
+    "frames of 50 runs",
+    "rate",
+    "frames/s",
+    size={"n": 60_000, "runs": 50},
     targets=tuple(Target(store, "rate", 10_000) for store in ("sqlite", "postgres")),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -37,6 +42,9 @@ def raw(place: Place) -> dict[str, float]:
     db = driver.begin(place, "run TEXT, seq INTEGER, data BLOB, PRIMARY KEY (run, seq)")
     with place.meter() as meter:
         for first in range(0, place.n, 500):
-            rows = [(f"r{number % place.runs}", number, b'{"token":1}') for number in range(first, first + 500)]
+            rows = [
+                (f"r{number % place.runs}", number, b'{"token":1}')
+                for number in range(first, first + 500)
+            ]
             driver.insert(place, db, rows)
     return place.per(meter, place.n, "frame")

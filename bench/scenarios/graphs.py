@@ -1,5 +1,5 @@
-"""Graphs: chains of ten that run to their ends, beside as many bare runs, in turn; and how long it takes until the rest of a
-quorum is gone: runs that have not begun, and runs that wait in memory."""
+"""Graphs: chains of ten that run to their ends, beside as many bare runs, in turn; and how long it
+takes until the rest of a quorum is gone: runs that have not begun, and runs that wait in memory."""
 
 from __future__ import annotations
 
@@ -11,28 +11,43 @@ from bench.place import Place, check, wait_until
 from bench.scenario import STORES, Scenario, Target
 
 SCENARIO = Scenario(
-    "graphs", "100 graphs of a chain of 10", "rate", "graphs/s", size={"n": 100, "length": 10, "width": 1000, "turns": 3},
+    "graphs",
+    "100 graphs of a chain of 10",
+    "rate",
+    "graphs/s",
+    size={"n": 100, "length": 10, "width": 1000, "turns": 3},
     targets=tuple(
         target
         for store in STORES
-        for target in (Target(store, "rate", 350), Target(store, "rest_unbegun_s", 0.2, at_most=True))
+        for target in (
+            Target(store, "rate", 350),
+            Target(store, "rest_unbegun_s", 0.2, at_most=True),
+        )
     ),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import ours
     from holdfast import Engine
 
-    with Engine(place.url, workflows=[ours.job, ours.listener], lanes=["default"], linger="1h") as engine:
+    with Engine(
+        place.url, workflows=[ours.job, ours.listener], lanes=["default"], linger="1h"
+    ) as engine:
         _chains(engine, place, 5)
-        turns = [(_chains(engine, place, place.n), _bare(engine, place)) for _ in range(place.turns)]
+        turns = [
+            (_chains(engine, place, place.n), _bare(engine, place)) for _ in range(place.turns)
+        ]
         meter = statistics.median_low([chains.wall for chains, _ in turns])
         best = next(chains for chains, _ in turns if chains.wall == meter)
         return place.per(best, place.n, "graph") | {
             "to_bare_runs": statistics.median(chains.wall / bare.wall for chains, bare in turns),
-            "rest_unbegun_s": statistics.median(_quorum(engine, place, waiting=False) for _ in range(place.turns)),
-            "rest_waiting_s": statistics.median(_quorum(engine, place, waiting=True) for _ in range(place.turns)),
+            "rest_unbegun_s": statistics.median(
+                _quorum(engine, place, waiting=False) for _ in range(place.turns)
+            ),
+            "rest_waiting_s": statistics.median(
+                _quorum(engine, place, waiting=True) for _ in range(place.turns)
+            ),
         }
 
 
@@ -71,7 +86,10 @@ def _quorum(engine: Any, place: Place, *, waiting: bool) -> float:
     graph = Graph("quorum")
     rest: dict[str, Any] = {} if waiting else {"lane": "nobody"}
     first = graph.add(ours.listener, 0, name="first")
-    members = [graph.add(ours.listener, number, name=f"m{number}", **rest) for number in range(1, place.width)]
+    members = [
+        graph.add(ours.listener, number, name=f"m{number}", **rest)
+        for number in range(1, place.width)
+    ]
     graph.add(ours.job, 1, name="last").after(first, *members, need="any", rest="cancel")
     run = engine.graphs.start(graph)
     if waiting:

@@ -1,4 +1,5 @@
-"""How Holdfast's own cost grows: with the number of runs, the steps of a run, the size of a payload, the number of workers."""
+"""How Holdfast's own cost grows: with the number of runs, the steps of a run, the size of a
+payload, the number of workers."""
 
 from __future__ import annotations
 
@@ -13,12 +14,19 @@ from bench.scenarios.s2 import run_at_once
 from bench.scenarios.s3 import DONE
 
 SCENARIO = Scenario(
-    "growth", "how the cost grows", "steps_10000_cpu_ms", "ms CPU per step", rounds=1, timeout=600,
+    "growth",
+    "how the cost grows",
+    "steps_10000_cpu_ms",
+    "ms CPU per step",
+    rounds=1,
+    timeout=600,
     size={
-        "runs": [10, 100, 1000, 10_000], "steps": [10, 100, 1000, 10_000], "bytes": [100, 10_000, 100_000, 1_000_000, 10_000_000],
+        "runs": [10, 100, 1000, 10_000],
+        "steps": [10, 100, 1000, 10_000],
+        "bytes": [100, 10_000, 100_000, 1_000_000, 10_000_000],
         "workers": [1, 2, 4],
     },
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -29,13 +37,27 @@ def holdfast(place: Place) -> dict[str, float]:
     with Engine(place.url) as engine:
         run_at_once(engine, ours.steps, 100, 5)
         for runs in place.size["runs"]:
-            _note(found, place, f"runs_{runs}", runs, lambda runs=runs: run_at_once(engine, ours.steps, runs, 5))
+            _note(
+                found,
+                place,
+                f"runs_{runs}",
+                runs,
+                lambda runs=runs: run_at_once(engine, ours.steps, runs, 5),
+            )
         for steps in place.size["steps"]:
-            work = lambda steps=steps: check(engine.start(ours.steps, steps).result(timeout=120), steps)  # noqa: E731
+            work = lambda steps=steps: check(  # noqa: E731
+                engine.start(ours.steps, steps).result(timeout=120), steps
+            )
             _note(found, place, f"steps_{steps}", steps, work)
         for size in place.size["bytes"]:
             times = max(2, min(50, 2_000_000 // size))
-            _note(found, place, f"bytes_{size}", times, lambda size=size, times=times: _carry(engine, ours.carry, size, times))
+            _note(
+                found,
+                place,
+                f"bytes_{size}",
+                times,
+                lambda size=size, times=times: _carry(engine, ours.carry, size, times),
+            )
     for workers in place.size["workers"]:
         found[f"workers_{workers}_rate"] = _drain(place, workers)
     return found

@@ -1,4 +1,5 @@
-"""A million parked runs in one SQLite file: what each costs, and what it takes to wake those that are due."""
+"""A million parked runs in one SQLite file: what each costs, and what it takes to wake those that
+are due."""
 
 from __future__ import annotations
 
@@ -11,10 +12,15 @@ from bench.scenarios.s3 import DONE
 from bench.scenarios.s7 import multiply
 
 SCENARIO = Scenario(
-    "parked", "a million parked runs", "bytes_per_run", "bytes per run", rounds=1, timeout=420,
+    "parked",
+    "a million parked runs",
+    "bytes_per_run",
+    "bytes per run",
+    rounds=1,
+    timeout=420,
     size={"n": 1_000_000},
     targets=(Target("sqlite", "worker_mb", 300, at_most=True),),
-)  # fmt: skip
+)
 
 SOON = 20
 """Seconds after which one of a hundred is due."""
@@ -26,7 +32,10 @@ def holdfast_sqlite(place: Place) -> dict[str, float]:
 
     with Engine(place.url) as engine:
         engine.start_many(ours.sleeper, [SOON] * 10 + [30 * 86_400] * 990)
-        parked = ours.counter(place, "SELECT count(*) FROM holdfast.run WHERE status = 'waiting' AND session_id IS NULL")
+        parked = ours.counter(
+            place,
+            "SELECT count(*) FROM holdfast.run WHERE status = 'waiting' AND session_id IS NULL",
+        )
         wait_until(parked, 1000)
         parked_at = time.monotonic()
     multiply(place, place.n // 1000)

@@ -1,5 +1,6 @@
-"""What a run of five steps costs a database: rows, transactions, statements, WAL and bytes that stay. The figures of
-ARCHITECTURE.md ("Past one server") come from here. Steps return a small number: what you store comes on top."""
+"""What a run of five steps costs a database: rows, transactions, statements, WAL and bytes that
+stay. The figures of ARCHITECTURE.md ("Past one server") come from here. Steps return a small
+number: what you store comes on top."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from bench.place import Place
 from bench.scenario import Scenario
 from bench.scenarios.s2 import run_at_once
 
-SCENARIO = Scenario("rows", "what a run leaves in the database", "bytes", "bytes per run", size={"n": 2000, "steps": 5}, rounds=1)
+SCENARIO = Scenario(
+    "rows",
+    "what a run leaves in the database",
+    "bytes",
+    "bytes per run",
+    size={"n": 2000, "steps": 5},
+    rounds=1,
+)
 TABLES = ("run", "event", "signal", "tag", "fanout")
 
 
@@ -28,11 +36,19 @@ def holdfast(place: Place) -> dict[str, float]:
                 run_at_once(engine, ours.steps, at_once, place.steps)
             after = _state(place)
             figures = {key: (after[key] - before[key]) / count for key in after}
-            figures |= {"transactions": (store.commits - commits) / count, "statements": counts["all"] / count}
-            found |= {(key if name == "together" else f"{key}_alone"): value for key, value in figures.items()}
+            figures |= {
+                "transactions": (store.commits - commits) / count,
+                "statements": counts["all"] / count,
+            }
+            found |= {
+                (key if name == "together" else f"{key}_alone"): value
+                for key, value in figures.items()
+            }
         if place.store == "postgres":
             before = _state(place)
-            found["wal_to_prune"] = engine.prune("0s") and (_state(place)["wal"] - before["wal"]) / (place.n * 1.1 + 50)
+            found["wal_to_prune"] = engine.prune("0s") and (
+                _state(place)["wal"] - before["wal"]
+            ) / (place.n * 1.1 + 50)
     return found
 
 
@@ -41,7 +57,10 @@ def _state(place: Place) -> dict[str, float]:
 
     db = ours.connect(place)
     try:
-        rows = sum(db.execute(ours.spelled(place, f"SELECT count(*) FROM holdfast.{table}")).fetchone()[0] for table in TABLES)
+        rows = sum(
+            db.execute(ours.spelled(place, f"SELECT count(*) FROM holdfast.{table}")).fetchone()[0]
+            for table in TABLES
+        )
         if place.store == "sqlite":
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return {"rows": rows, "bytes": os.path.getsize(place.url)}

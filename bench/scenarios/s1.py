@@ -1,4 +1,5 @@
-"""S1: workflows of a hundred steps in sequence. Each step is one durable commit; the raw driver commits one row."""
+"""S1: workflows of a hundred steps in sequence. Each step is one durable commit; the raw driver
+commits one row."""
 
 from __future__ import annotations
 
@@ -10,13 +11,19 @@ from bench.place import Place, check
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s1", "steps in sequence", "rate", "steps/s", size={"seconds": 2.0, "steps": 100},
+    "s1",
+    "steps in sequence",
+    "rate",
+    "steps/s",
+    size={"seconds": 2.0, "steps": 100},
     targets=(
-        Target("sqlite", "rate", 0.6, "raw"), Target("sqlite", "rate", 6, "dbos"),
-        Target("postgres", "rate", 0.6, "raw"), Target("postgres", "rate", 1, "absurd"),
+        Target("sqlite", "rate", 0.6, "raw"),
+        Target("sqlite", "rate", 6, "dbos"),
+        Target("postgres", "rate", 0.6, "raw"),
+        Target("postgres", "rate", 1, "absurd"),
         Target("sqlite", "cpu_ms_per_step", 0.25, at_most=True),
     ),
-)  # fmt: skip
+)
 
 PAYLOAD = "x" * 100
 
@@ -37,7 +44,9 @@ def holdfast(place: Place) -> dict[str, float]:
     from holdfast import Engine
 
     with Engine(place.url) as engine:
-        return repeat(place, lambda count: check(engine.start(ours.steps, count).result(), count), place.steps)
+        return repeat(
+            place, lambda count: check(engine.start(ours.steps, count).result(), count), place.steps
+        )
 
 
 def holdfast_async(place: Place) -> dict[str, float]:
@@ -107,7 +116,11 @@ def raw_sqlite(place: Place) -> dict[str, float]:
     import sqlite3
 
     db = sqlite3.connect(place.url, isolation_level=None)
-    for statement in ("PRAGMA journal_mode=wal", "PRAGMA synchronous=full", "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)"):
+    for statement in (
+        "PRAGMA journal_mode=wal",
+        "PRAGMA synchronous=full",
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT)",
+    ):
         db.execute(statement)
 
     def run(count: int) -> None:

@@ -8,14 +8,20 @@ from bench.place import Place, check, wait_until
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s2", "1,000 runs of 5 steps at once", "rate", "runs/s", size={"n": 1000, "steps": 5},
+    "s2",
+    "1,000 runs of 5 steps at once",
+    "rate",
+    "runs/s",
+    size={"n": 1000, "steps": 5},
     share={"dbos": 0.3, "procrastinate": 0.3},
     targets=(
-        Target("sqlite", "rate", 40, "dbos"), Target("sqlite", "cpu_ms_per_run", 0.7, at_most=True),
-        Target("postgres", "rate", 30, "dbos"), Target("postgres", "rate", 6, "absurd"),
+        Target("sqlite", "rate", 40, "dbos"),
+        Target("sqlite", "cpu_ms_per_run", 0.7, at_most=True),
+        Target("postgres", "rate", 30, "dbos"),
+        Target("postgres", "rate", 6, "absurd"),
         Target("postgres", "cpu_ms_per_run", 0.7, at_most=True),
     ),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -90,7 +96,9 @@ def procrastinate(place: Place) -> dict[str, float]:
         made = await peer.opened(place)
         worker = peer.work(made)
         await peer.chain(made, "warm", 10)
-        gate = asyncio.Semaphore(100)  # an unbounded burst exhausts its pool and fails the jobs themselves
+        gate = asyncio.Semaphore(
+            100
+        )  # an unbounded burst exhausts its pool and fails the jobs themselves
 
         async def one(number: int) -> None:
             async with gate:

@@ -1,4 +1,5 @@
-"""S3: ten thousand jobs: started in one call, singly by many callers at once and by one, drained by one process and by two."""
+"""S3: ten thousand jobs: started in one call, singly by many callers at once and by one, drained by
+one process and by two."""
 
 from __future__ import annotations
 
@@ -13,20 +14,29 @@ from bench.place import Place, ready, wait_until
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s3", "10,000 jobs", "drain", "jobs/s", size={"n": 10_000},
+    "s3",
+    "10,000 jobs",
+    "drain",
+    "jobs/s",
+    size={"n": 10_000},
     share={"dbos": 0.1, "procrastinate": 0.2, "absurd": 0.3},
     targets=(
         Target("postgres", "start_in_one_call", 10, "absurd", baseline="start_singly"),
-        Target("postgres", "start_singly", 2, "absurd"), Target("postgres", "drain", 5, "absurd"),
-        Target("postgres", "two_to_one", 1), Target("sqlite", "two_to_one", 1),
+        Target("postgres", "start_singly", 2, "absurd"),
+        Target("postgres", "drain", 5, "absurd"),
+        Target("postgres", "two_to_one", 1),
+        Target("sqlite", "two_to_one", 1),
     ),
-)  # fmt: skip
+)
 
 DONE = "SELECT count(*) FROM holdfast.run WHERE finished_at IS NOT NULL"
 
 
-def drained(place: Place, worker: str, count: Callable[[], int], fill: Callable[[], Any]) -> dict[str, float]:
-    """Let one process drain the jobs, fill up again, let two; return the rates and what two are to one."""
+def drained(
+    place: Place, worker: str, count: Callable[[], int], fill: Callable[[], Any]
+) -> dict[str, float]:
+    """Let one process drain the jobs, fill up again, let two; return the rates and what two are to
+    one."""
     found, finished = {}, 0
     for workers, name in ((1, "drain"), (2, "drain_by_two")):
         if workers == 2:
@@ -57,10 +67,17 @@ def holdfast(place: Place) -> dict[str, float]:
     few = place.n // 10
     found = {"start_singly": asyncio.run(_many_callers(place.url, 2 * few))}
     engine = Engine(place.url)
-    found["start_alone"] = timed(few, lambda: [engine.start(ours.job, number) for number in range(few)])
+    found["start_alone"] = timed(
+        few, lambda: [engine.start(ours.job, number) for number in range(few)]
+    )
     rest = range(3 * few, place.n)
     found["start_in_one_call"] = timed(len(rest), lambda: engine.start_many(ours.job, rest))
-    found |= drained(place, "holdfast_worker", ours.counter(place, DONE), lambda: engine.start_many(ours.job, range(place.n)))
+    found |= drained(
+        place,
+        "holdfast_worker",
+        ours.counter(place, DONE),
+        lambda: engine.start_many(ours.job, range(place.n)),
+    )
     engine.close()
     return found
 
@@ -119,14 +136,20 @@ def absurd(place: Place) -> dict[str, float]:
             client.spawn("job", {"number": number})
 
     def fill(first: int = 0) -> None:
-        threads = [threading.Thread(target=spawn, args=(range(first + n, place.n, 4),)) for n in range(4)]
+        threads = [
+            threading.Thread(target=spawn, args=(range(first + n, place.n, 4),)) for n in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
     few = place.n // 10
-    found = {"start_alone": timed(few, lambda: [client.spawn("job", {"number": number}) for number in range(few)])}
+    found = {
+        "start_alone": timed(
+            few, lambda: [client.spawn("job", {"number": number}) for number in range(few)]
+        )
+    }
     found["start_singly"] = timed(place.n - few, lambda: fill(few))
     return found | drained(place, "absurd_worker", peer.finished(place), fill)
 
@@ -148,7 +171,9 @@ def procrastinate(place: Place) -> dict[str, float]:
         made = await peer.opened(place, fresh=fresh)
         began = time.perf_counter()
         for first in range(0, place.n, 500):
-            await made.job.batch_defer_async(*({"number": number} for number in range(first, min(place.n, first + 500))))
+            await made.job.batch_defer_async(
+                *({"number": number} for number in range(first, min(place.n, first + 500)))
+            )
         taken = time.perf_counter() - began
         await made.close_async()
         return place.n / taken
@@ -157,7 +182,10 @@ def procrastinate(place: Place) -> dict[str, float]:
     db = psycopg.connect(place.url, autocommit=True)
     done = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'"
     return found | drained(
-        place, "procrastinate_worker", lambda: db.execute(done).fetchone()[0], lambda: asyncio.run(defer(fresh=False))
+        place,
+        "procrastinate_worker",
+        lambda: db.execute(done).fetchone()[0],
+        lambda: asyncio.run(defer(fresh=False)),
     )
 
 

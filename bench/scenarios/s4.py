@@ -6,12 +6,17 @@ from bench.place import Place, check, wait_until
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s4", "fan-out of 1,000 children and join", "seconds", "s", size={"n": 1000},
+    "s4",
+    "fan-out of 1,000 children and join",
+    "seconds",
+    "s",
+    size={"n": 1000},
     targets=(
-        Target("sqlite", "seconds", 1 / 20, "dbos", at_most=True), Target("postgres", "seconds", 1 / 20, "dbos", at_most=True),
+        Target("sqlite", "seconds", 1 / 20, "dbos", at_most=True),
+        Target("postgres", "seconds", 1 / 20, "dbos", at_most=True),
         Target("postgres", "seconds", 1 / 10, "absurd", at_most=True),
     ),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -31,7 +36,9 @@ def dbos(place: Place) -> dict[str, float]:
     peer.launch(place)
     check(peer.parent(5, 0), 5)
     with place.meter() as meter:
-        check(peer.parent(place.n, peer.THREADS["sqlite"] if place.store == "sqlite" else 0), place.n)
+        check(
+            peer.parent(place.n, peer.THREADS["sqlite"] if place.store == "sqlite" else 0), place.n
+        )
     return place.per(meter, place.n, "child")
 
 

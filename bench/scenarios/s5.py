@@ -1,4 +1,5 @@
-"""S5: from the call that sends a signal to the first step after the wait: in one process, and from another one."""
+"""S5: from the call that sends a signal to the first step after the wait: in one process, and from
+another one."""
 
 from __future__ import annotations
 
@@ -10,14 +11,22 @@ from bench.place import Place, latencies, ready
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s5", "from signal to proceeding", "p50_ms", "ms", size={"n": 200},
+    "s5",
+    "from signal to proceeding",
+    "p50_ms",
+    "ms",
+    size={"n": 200},
     targets=tuple(
-        target for store in ("sqlite", "postgres") for target in (
-            Target(store, "p50_ms", 1.5, at_most=True), Target(store, "p99_ms", 4.5, at_most=True),
-            Target(store, "between_p50_ms", 3, at_most=True), Target(store, "between_p99_ms", 9, at_most=True),
+        target
+        for store in ("sqlite", "postgres")
+        for target in (
+            Target(store, "p50_ms", 1.5, at_most=True),
+            Target(store, "p99_ms", 4.5, at_most=True),
+            Target(store, "between_p50_ms", 3, at_most=True),
+            Target(store, "between_p99_ms", 9, at_most=True),
         )
     ),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -87,7 +96,9 @@ def holdfast_async(place: Place) -> dict[str, float]:
 def dbos(place: Place) -> dict[str, float]:
     from bench.peers import dbos as peer
 
-    more = {"notification_listener_polling_interval_sec": 0.01} if place.store == "sqlite" else {}  # as shipped: 1 s
+    more = (
+        {"notification_listener_polling_interval_sec": 0.01} if place.store == "sqlite" else {}
+    )  # as shipped: 1 s
     peer.launch(place, **more)
     found = []
     for key in range(place.n // 2):

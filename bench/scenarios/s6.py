@@ -1,4 +1,5 @@
-"""S6: kill -9 with a thousand runs of five steps in flight, at 40 % of the work; then a restart, or another worker takes over."""
+"""S6: kill -9 with a thousand runs of five steps in flight, at 40 % of the work; then a restart, or
+another worker takes over."""
 
 from __future__ import annotations
 
@@ -12,14 +13,22 @@ from bench.place import Place, ready, wait_until
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s6", "kill -9 with 1,000 runs in flight", "restart_s", "s", size={"n": 1000},
+    "s6",
+    "kill -9 with 1,000 runs in flight",
+    "restart_s",
+    "s",
+    size={"n": 1000},
     targets=tuple(
-        target for store in ("sqlite", "postgres") for target in (
-            Target(store, "restart_s", 3, at_most=True), Target(store, "takeover_s", 3, at_most=True),
-            Target(store, "lost", 0, at_most=True), Target(store, "done_again", 0, at_most=True),
+        target
+        for store in ("sqlite", "postgres")
+        for target in (
+            Target(store, "restart_s", 3, at_most=True),
+            Target(store, "takeover_s", 3, at_most=True),
+            Target(store, "lost", 0, at_most=True),
+            Target(store, "done_again", 0, at_most=True),
         )
     ),
-)  # fmt: skip
+)
 
 STEPS = 5
 
@@ -38,9 +47,11 @@ def judged(place: Place, logs: list[str], recorded: set[tuple[int, int]]) -> dic
     executed = Counter(before) + Counter(after)
     lost = {(run, step) for run in range(place.n) for step in range(STEPS)} - set(executed)
     return {
-        "lost": len(lost), "done_again": len(set(after) & recorded),
-        "executed_twice": sum(many > 1 for many in executed.values()), "recorded_at_kill": len(recorded),
-    }  # fmt: skip
+        "lost": len(lost),
+        "done_again": len(set(after) & recorded),
+        "executed_twice": sum(many > 1 for many in executed.values()),
+        "recorded_at_kill": len(recorded),
+    }
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -52,8 +63,14 @@ def holdfast(place: Place) -> dict[str, float]:
         place.url = _fresh(place, case)
         logs = [os.path.join(place.folder, f"{case}-{name}") for name in ("before", "after")]
         engine = Engine(place.url)
-        numbers = {run.id: number for number, run in enumerate(engine.start_many(ours.logged_steps, range(place.n)))}
-        db, done = ours.connect(place), ours.counter(place, "SELECT count(*) FROM holdfast.run WHERE finished_at IS NOT NULL")
+        numbers = {
+            run.id: number
+            for number, run in enumerate(engine.start_many(ours.logged_steps, range(place.n)))
+        }
+        db, done = (
+            ours.connect(place),
+            ours.counter(place, "SELECT count(*) FROM holdfast.run WHERE finished_at IS NOT NULL"),
+        )
         second = place.spawn("holdfast_worker", log=logs[1])
         killed(place, logs[0], "holdfast_worker")
         recorded = _recorded(place, db, numbers)
@@ -63,7 +80,9 @@ def holdfast(place: Place) -> dict[str, float]:
         else:
             second.kill()
             began = time.perf_counter()
-            second = place.spawn("holdfast_worker", log=logs[1])  # a new process, its imports and all
+            second = place.spawn(
+                "holdfast_worker", log=logs[1]
+            )  # a new process, its imports and all
             second.go()
         wait_until(done, place.n, pause=0.01)
         found[f"{case}_s"] = time.perf_counter() - began
@@ -88,7 +107,9 @@ def _fresh(place: Place, case: str) -> str:
 def _recorded(place: Place, db: Any, numbers: dict[str, int]) -> set[tuple[int, int]]:
     from bench.peers import ours
 
-    rows = db.execute(ours.spelled(place, "SELECT run_id, step FROM holdfast.event WHERE kind = 'step_completed'")).fetchall()
+    rows = db.execute(
+        ours.spelled(place, "SELECT run_id, step FROM holdfast.event WHERE kind = 'step_completed'")
+    ).fetchall()
     return {(numbers[run], int(step.split("#")[1]) - 1 if "#" in step else 0) for run, step in rows}
 
 

@@ -1,4 +1,5 @@
-"""S7: what is finished does not slow the living: S2 beside 200,000 finished runs; late steps of a long run beside early ones."""
+"""S7: what is finished does not slow the living: S2 beside 200,000 finished runs; late steps of a
+long run beside early ones."""
 
 from __future__ import annotations
 
@@ -12,14 +13,22 @@ from bench.scenario import Scenario, Target
 from bench.scenarios.s2 import run_at_once
 
 SCENARIO = Scenario(
-    "s7", "with 200,000 finished runs", "full_to_empty", "of the speed", rounds=1,
-    size={"n": 200_000, "runs": 500, "steps": 5, "long": 10_000}, timeout=420,
+    "s7",
+    "with 200,000 finished runs",
+    "full_to_empty",
+    "of the speed",
+    rounds=1,
+    size={"n": 200_000, "runs": 500, "steps": 5, "long": 10_000},
+    timeout=420,
     targets=tuple(
-        target for store in ("sqlite", "postgres") for target in (
-            Target(store, "full_to_empty", 0.9), Target(store, "late_to_early_step", 1.2, at_most=True),
+        target
+        for store in ("sqlite", "postgres")
+        for target in (
+            Target(store, "full_to_empty", 0.9),
+            Target(store, "late_to_early_step", 1.2, at_most=True),
         )
     ),
-)  # fmt: skip
+)
 
 
 def holdfast(place: Place) -> dict[str, float]:
@@ -45,29 +54,43 @@ def holdfast(place: Place) -> dict[str, float]:
                 ratios.append(taken["empty"] / taken["full"])
         early, late = _early_and_late(full, ours.marked, place.long)
     found = {"full_to_empty": statistics.median(ratios), "late_to_early_step": late / early}
-    return found | {"cpu_full_to_empty": statistics.median(cpu["empty"]) / statistics.median(cpu["full"])}
+    return found | {
+        "cpu_full_to_empty": statistics.median(cpu["empty"]) / statistics.median(cpu["full"])
+    }
 
 
 def multiply(place: Place, times: int) -> None:
-    """Copy the finished runs and their events many times over, by SQL, with ids of their own in order of time."""
+    """Copy the finished runs and their events many times over, by SQL, with ids of their own in
+    order of time."""
     from bench.peers import ours
 
     db = ours.connect(place)
-    numbers = f"generate_series(1, {times - 1})" if place.store == "postgres" else (
-        f"(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {times - 1}) SELECT i FROM n)"
-    )  # fmt: skip
+    numbers = (
+        f"generate_series(1, {times - 1})"
+        if place.store == "postgres"
+        else (
+            "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <"
+            f" {times - 1}) SELECT i FROM n)"
+        )
+    )
     for table, key in (("run", "id"), ("event", "run_id")):
         name = ours.spelled(place, f"holdfast.{table}")
-        columns = [one for one in _columns(place, db, name) if not (table == "event" and one == "id")]
+        columns = [
+            one for one in _columns(place, db, name) if not (table == "event" and one == "id")
+        ]
         copied = ", ".join(
-            f"'0' || substr(s.{one}, 2, 13) || lpad_i || substr(s.{one}, 20)" if one == key else f"s.{one}" for one in columns
+            (
+                f"'0' || substr(s.{one}, 2, 13) || lpad_i || substr(s.{one}, 20)"
+                if one == key
+                else f"s.{one}"
+            )
+            for one in columns
         )
         padded = "lpad(i::text, 6, '0')" if place.store == "postgres" else "printf('%06d', i)"
         copied = copied.replace("lpad_i", padded)
         db.execute(
-            f"INSERT INTO {name} ({', '.join(columns)}) SELECT {copied} FROM {name} AS s, {numbers} AS n(i)".replace(
-                "AS n(i)", "AS n(i)" if place.store == "postgres" else "AS n"
-            )
+            f"INSERT INTO {name} ({', '.join(columns)}) SELECT {copied} FROM {name} AS s, {numbers}"
+            " AS n(i)".replace("AS n(i)", "AS n(i)" if place.store == "postgres" else "AS n")
         )
     db.close()
 
@@ -77,7 +100,8 @@ def _columns(place: Place, db: Any, table: str) -> list[str]:
         return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
     schema, name = table.split(".")
     sql = (
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position"
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name"
+        " = %s ORDER BY ordinal_position"
     )
     return [row[0] for row in db.execute(sql, (schema, name))]
 

@@ -11,22 +11,32 @@ from bench.place import Place, check, memory_mb
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "s8", "footprint and start", "first_run_ms", "ms to the first durable run",
+    "s8",
+    "footprint and start",
+    "first_run_ms",
+    "ms to the first durable run",
     targets=(
-        Target("sqlite", "import_ms", 120, at_most=True), Target("sqlite", "packages", 15, at_most=True),
+        Target("sqlite", "import_ms", 120, at_most=True),
+        Target("sqlite", "packages", 15, at_most=True),
         Target("sqlite", "first_run_ms", 50, at_most=True),
     ),
-)  # fmt: skip
+)
 
 
 def _packages(python: str = sys.executable) -> int:
     """Return how many packages are in an environment, apart from what comes with every one."""
-    code = "import importlib.metadata as m; print(len({d.name for d in m.distributions()} - {'pip', 'setuptools', 'wheel'}))"
-    return int(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
+    code = (
+        "import importlib.metadata as m; print(len({d.name for d in m.distributions()} - {'pip',"
+        " 'setuptools', 'wheel'}))"
+    )
+    return int(
+        subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    )
 
 
 def _import_ms(code: str, python: str = sys.executable) -> float:
-    """Return what importing costs, beyond what an empty program costs; the best of some, for there is noise."""
+    """Return what importing costs, beyond what an empty program costs; the best of some, for there
+    is noise."""
 
     def best(code: str) -> float:
         times = []
@@ -41,7 +51,10 @@ def _import_ms(code: str, python: str = sys.executable) -> float:
 
 def holdfast(place: Place) -> dict[str, float]:
     default = os.environ.get("BENCH_DEFAULT", sys.executable)
-    found = {"packages": _packages(default), "import_ms": _import_ms("from holdfast import Engine, step, workflow", default)}
+    found = {
+        "packages": _packages(default),
+        "import_ms": _import_ms("from holdfast import Engine, step, workflow", default),
+    }
     from bench.peers import ours
     from holdfast import Engine
 

@@ -1,4 +1,5 @@
-"""Limits by key: S2 in a lane with a hundred limited shares, and with a budget, each beside S2 without, in turn."""
+"""Limits by key: S2 in a lane with a hundred limited shares, and with a budget, each beside S2
+without, in turn."""
 
 from __future__ import annotations
 
@@ -9,10 +10,15 @@ from bench.place import Place, check
 from bench.scenario import Scenario, Target
 
 SCENARIO = Scenario(
-    "shares", "S2 with 100 limited shares, and with a budget", "with_shares", "times the time",
+    "shares",
+    "S2 with 100 limited shares, and with a budget",
+    "with_shares",
+    "times the time",
     size={"n": 1000, "steps": 5, "shares": 100, "turns": 7},
-    targets=tuple(Target(store, "with_shares", 1.1, at_most=True) for store in ("sqlite", "postgres")),
-)  # fmt: skip
+    targets=tuple(
+        Target(store, "with_shares", 1.1, at_most=True) for store in ("sqlite", "postgres")
+    ),
+)
 
 LIMITS = {"concurrency": 5000, "per_share": 100, "rate_per_share": "100000/s"}
 
@@ -24,7 +30,11 @@ def holdfast(place: Place) -> dict[str, float]:
     with Engine(place.url) as engine:
         engine.lane("limited", **LIMITS)
         engine.budget("bench", {"steps": 10**9})
-        kinds: dict[str, dict[str, Any]] = {"plain": {}, "shares": {"lane": "limited"}, "budget": {"budget": "bench"}}
+        kinds: dict[str, dict[str, Any]] = {
+            "plain": {},
+            "shares": {"lane": "limited"},
+            "budget": {"budget": "bench"},
+        }
         walls: dict[str, list[float]] = {name: [] for name in kinds}
         cpus: dict[str, list[float]] = {name: [] for name in kinds}
         for _ in range(place.turns):  # in turn, so that all see the same machine
@@ -46,9 +56,13 @@ def _ratio(ours: list[float], plain: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(ours[1:], plain[1:], strict=True))
 
 
-def _at_once(engine: Any, workflow: Any, place: Place, options: dict[str, Any], *, shared: bool) -> None:
+def _at_once(
+    engine: Any, workflow: Any, place: Place, options: dict[str, Any], *, shared: bool
+) -> None:
     """Start them as many customers would, a few each, and see that each has its result."""
     items = [place.steps] * (place.n // place.shares)
-    told = [{**options, "share": f"s{number}"} if shared else options for number in range(place.shares)]
+    told = [
+        {**options, "share": f"s{number}"} if shared else options for number in range(place.shares)
+    ]
     for run in [run for one in told for run in engine.start_many(workflow, items, **one)]:
         check(run.result(timeout=60), place.steps)

@@ -1,4 +1,5 @@
-"""How late timers fire: many runs parked in one database, some of them due within a window, with other runs going on."""
+"""How late timers fire: many runs parked in one database, some of them due within a window, with
+other runs going on."""
 
 from __future__ import annotations
 
@@ -11,10 +12,15 @@ from bench.scenario import Scenario, Target
 from bench.scenarios.s2 import run_at_once
 
 SCENARIO = Scenario(
-    "timers", "timers among 100,000 parked runs", "p99_ms", "ms late", rounds=1, timeout=300,
+    "timers",
+    "timers among 100,000 parked runs",
+    "p99_ms",
+    "ms late",
+    rounds=1,
+    timeout=300,
     size={"n": 100_000, "due": 2000, "window": 10.0},
     targets=tuple(Target(store, "p99_ms", 1000, at_most=True) for store in ("sqlite", "postgres")),
-)  # fmt: skip
+)
 
 LEAD = 8.0
 """Seconds from the last parked run to the first that is due."""
@@ -24,21 +30,29 @@ FAR = 365 * 86_400
 
 def holdfast(place: Place) -> dict[str, float]:
     from bench.peers import raw as driver
-    from holdfast.connect.store import open_store
+    from holdfast.connect.open_store import open_store
     from holdfast.store.contract import CopyRuns
 
     store = open_store(place.url)
     later = [store.now() + (FAR + number) * 1_000_000 for number in range(place.n - place.due)]
     for first in range(0, len(later), 5000):
-        store.apply([CopyRuns([parked(store.now(), until) for until in later[first : first + 5000]])])
+        store.apply(
+            [CopyRuns([parked(store.now(), until) for until in later[first : first + 5000]])]
+        )
     driver.settle(place)
     helper = place.spawn("holdfast_worker")
     now = store.now()
-    soon = [now + int((LEAD + place.window * number / place.due) * 1_000_000) for number in range(place.due)]
+    soon = [
+        now + int((LEAD + place.window * number / place.due) * 1_000_000)
+        for number in range(place.due)
+    ]
     store.apply([CopyRuns([parked(now, until) for until in soon])])
     helper.go()
     helper.listen("done")
-    found = latencies(_lateness(store, place.due)) | {"worker_mb": helper.peak_mb(), "cpu": helper.cpu() / (LEAD + place.window)}
+    found = latencies(_lateness(store, place.due)) | {
+        "worker_mb": helper.peak_mb(),
+        "cpu": helper.cpu() / (LEAD + place.window),
+    }
     helper.kill()
     store.close()
     return found
@@ -61,29 +75,52 @@ def holdfast_worker(place: Place) -> None:
 
 def parked(now: int, until: int) -> Any:
     """Return a run that sleeps until an instant, held by nobody, as it stands in the database."""
-    from holdfast.core.records import Dossier, Event, Kind, Run
+    from holdfast.core.events import Event, EventKind
+    from holdfast.core.runs import RunRecord, RunSnapshot
     from holdfast.core.status import Status
-    from holdfast.engine.ids import new_id
+    from holdfast.engine.runtime.ids import new_id
 
     wait = [{"kind": "timer", "step": "sleep", "until": until}]
-    run = Run(
-        id=new_id(), namespace="default", workflow="sleeper", version="1", lane="default", capabilities=(),
-        status=Status.WAITING, priority=0, input=b"[1]", generation=1, revision=0, crashes=0, created_at=now, started_at=now,
-        waits=json.dumps(wait).encode(), wake_at=until,
-    )  # fmt: skip
-    return Dossier(run, events=[Event(Kind.TIMER_SET, "sleep", json.dumps({"until": until}).encode(), at=now, seq=1)])
+    run = RunRecord(
+        id=new_id(),
+        namespace="default",
+        workflow="sleeper",
+        version="1",
+        lane="default",
+        capabilities=(),
+        status=Status.WAITING,
+        priority=0,
+        input=b"[1]",
+        generation=1,
+        revision=0,
+        crashes=0,
+        created_at=now,
+        started_at=now,
+        waits=json.dumps(wait).encode(),
+        wake_at=until,
+    )
+    return RunSnapshot(
+        run,
+        events=[
+            Event(
+                EventKind.TIMER_SET, "sleep", json.dumps({"until": until}).encode(), at=now, seq=1
+            )
+        ],
+    )
 
 
 def _lateness(store: Any, wanted: int) -> list[float]:
-    from holdfast.core.records import Kind
-    from holdfast.store.contract import Filter
+    from holdfast.core.events import EventKind
+    from holdfast.store.contract import RunFilter
 
     found: list[float] = []
     before = None
-    while page := store.runs(Filter(statuses=["completed"], workflow="sleeper", before=before, limit=1000)):
+    while page := store.runs(
+        RunFilter(statuses=["completed"], workflow="sleeper", before=before, limit=1000)
+    ):
         before = page[-1].id
         for events in store.histories([run.id for run in page]).values():
-            fired = next(event.at for event in events if event.kind == Kind.TIMER_FIRED)
+            fired = next(event.at for event in events if event.kind == EventKind.TIMER_FIRED)
             found.append((fired - json.loads(events[0].data)["until"]) / 1e6)
     if len(found) != wanted:
         raise AssertionError(f"{len(found)} of {wanted} timers have fired")

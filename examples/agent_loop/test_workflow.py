@@ -22,7 +22,9 @@ def test_without_an_answer_within_a_day_it_goes_on_without_the_tool(holdfast_lab
 def test_no_answer_of_the_model_is_paid_for_twice(holdfast_lab, monkeypatch):
     asked = []
     think = example.think
-    monkeypatch.setattr(example, "think", lambda messages: asked.append(len(messages)) or think(messages))
+    monkeypatch.setattr(
+        example, "think", lambda messages: asked.append(len(messages)) or think(messages)
+    )
     run = holdfast_lab.start(agent, QUESTION)
     holdfast_lab.settle()
 

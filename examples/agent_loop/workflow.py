@@ -1,7 +1,9 @@
-"""An agent: ask a model, run the tools that it wants side by side, ask a person before anything dangerous, go on.
+"""An agent: ask a model, run the tools that it wants side by side, ask a person before anything
+dangerous, go on.
 
-The model is a local function with a fixed mind, so that nothing leaves this machine. Every answer of the model and every
-result of a tool is recorded: after a crash the agent goes on with the same conversation and pays for no answer twice.
+The model is a local function with a fixed mind, so that nothing leaves this machine. Every answer
+of the model and every result of a tool is recorded: after a crash the agent goes on with the same
+conversation and pays for no answer twice.
 
     python examples/agent_loop/workflow.py
 """

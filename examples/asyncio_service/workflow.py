@@ -1,7 +1,8 @@
 """Durable runs inside an asyncio program: a tiny HTTP service that signs people up.
 
-It shows `AsyncEngine` on the program's own loop: requests and runs share it, and no thread is needed. A request returns as
-soon as its run is durable; the run goes on whether or not anybody waits for it.
+It shows `AsyncEngine` on the program's own loop: requests and runs share it, and no thread is
+needed. A request returns as soon as its run is durable; the run goes on whether or not anybody
+waits for it.
 
     python examples/asyncio_service/workflow.py
     curl -X POST localhost:8000/signup/ann           202, and the id of the run
@@ -55,7 +56,10 @@ class Service:
                 case "GET", ["runs", run_id]:
                     run = await self.engine.run(run_id)
                     status = (await run.status()).value
-                    return 200, {"status": status, "result": await run.result() if status == "completed" else None}
+                    return 200, {
+                        "status": status,
+                        "result": await run.result() if status == "completed" else None,
+                    }
         except RunNotFound:
             return 404, {"error": "no such run"}
         except RunFinished:
@@ -69,7 +73,10 @@ class Service:
             pass
         status, body = await self.answer(method, path)
         text = b"" if body is None else json.dumps(body).encode()
-        writer.write(b"HTTP/1.1 %d -\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(text), text))
+        writer.write(
+            b"HTTP/1.1 %d -\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+            % (status, len(text), text)
+        )
         await writer.drain()
         writer.close()
         await writer.wait_closed()

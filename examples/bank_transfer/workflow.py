@@ -1,7 +1,8 @@
 """A bank in the same SQLite file: a transfer takes effect exactly once, whatever crashes.
 
-A step with `transactional=True` writes on the connection of the very transaction that records it. Money and record are
-committed together or not at all, so there is no moment at which one is there without the other.
+A step with `transactional=True` writes on the connection of the very transaction that records it.
+Money and record are committed together or not at all, so there is no moment at which one is there
+without the other.
 
     python examples/bank_transfer/workflow.py
 """
@@ -44,7 +45,9 @@ async def transfer_money(source: str, target: str, amount: int) -> str:
 def open_accounts(path: str, balances: dict[str, int]) -> None:
     """Make the table beside those of Holdfast."""
     with closing(sqlite3.connect(path)) as db, db:
-        db.execute("CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL)")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL)"
+        )
         db.executemany("INSERT OR REPLACE INTO account VALUES (?, ?)", balances.items())
 
 

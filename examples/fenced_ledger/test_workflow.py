@@ -15,7 +15,9 @@ def test_what_is_booked_is_booked_once_whatever_crashes(crash_everywhere, tmp_pa
     def begin_anew():
         open_ledger(ledger)
         with closing(sqlite3.connect(ledger)) as db:
-            db.executescript("DELETE FROM entry; DELETE FROM fence_effect; DELETE FROM fence_generation;")
+            db.executescript(
+                "DELETE FROM entry; DELETE FROM fence_effect; DELETE FROM fence_generation;"
+            )
 
     def check(_):
         assert entries(ledger) == [("rent", 900), ("food", 60)]

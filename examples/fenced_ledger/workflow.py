@@ -1,7 +1,8 @@
 """A ledger in a database of its own, which a worker that was taken for dead cannot write to.
 
-The engine refuses what an old generation writes to a run, but it cannot see other databases. `fencing.first` takes the generation
-of the running step into the transaction: whoever was overtaken is refused, and what was committed before is not done again.
+The engine refuses what an old generation writes to a run, but it cannot see other databases.
+`fencing.first` takes the generation of the running step into the transaction: whoever was overtaken
+is refused, and what was committed before is not done again.
 
     python examples/fenced_ledger/workflow.py
 """
@@ -21,7 +22,9 @@ def book(ledger: str, account: str, amount: int) -> int:
     with closing(sqlite3.connect(ledger)) as db, db:
         if fencing.first(db):
             db.execute("INSERT INTO entry VALUES (?, ?)", (account, amount))
-        return int(db.execute("SELECT sum(amount) FROM entry WHERE account = ?", (account,)).fetchone()[0])
+        return int(
+            db.execute("SELECT sum(amount) FROM entry WHERE account = ?", (account,)).fetchone()[0]
+        )
 
 
 @workflow
@@ -34,7 +37,9 @@ def open_ledger(path: str) -> None:
     """Make the tables: those of fencing, and our own."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(fencing.TABLES)
-        db.execute("CREATE TABLE IF NOT EXISTS entry (account TEXT NOT NULL, amount INTEGER NOT NULL)")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS entry (account TEXT NOT NULL, amount INTEGER NOT NULL)"
+        )
         db.commit()
 
 

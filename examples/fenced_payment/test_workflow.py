@@ -9,7 +9,9 @@ def test_every_month_is_paid_once_whatever_crashes(crash_everywhere, tmp_path):
 
     def begin_anew():
         with closing(sqlite3.connect(ledger)) as db:
-            db.executescript("DELETE FROM transfer; DELETE FROM fence_effect; DELETE FROM fence_generation;")
+            db.executescript(
+                "DELETE FROM transfer; DELETE FROM fence_effect; DELETE FROM fence_generation;"
+            )
 
     def check(_):
         with closing(sqlite3.connect(ledger)) as db:

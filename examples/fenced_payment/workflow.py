@@ -1,7 +1,8 @@
 """A payment over HTTP that is made once, and that a worker which was overtaken cannot make.
 
-The step sends `Idempotency-Key`, which most payment services understand, and its generation. The bank here is a real server on
-this machine: it does each key once, and refuses a generation that is older than one it has seen.
+The step sends `Idempotency-Key`, which most payment services understand, and its generation. The
+bank here is a real server on this machine: it does each key once, and refuses a generation that is
+older than one it has seen.
 
     python examples/fenced_payment/workflow.py
 """
@@ -24,7 +25,9 @@ from holdfast import Engine, fencing, step, workflow
 def transfer(bank: str, to: str, amount: int) -> int:
     """Ask the bank for a transfer; asked again, it answers the same."""
     body = json.dumps({"to": to, "amount": amount}).encode()
-    request = urllib.request.Request(bank, data=body, headers={**fencing.headers(), "Content-Type": "application/json"})
+    request = urllib.request.Request(
+        bank, data=body, headers={**fencing.headers(), "Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=10) as answer:
         return int(json.load(answer)["transfers"])
 
@@ -74,7 +77,9 @@ def open_bank(ledger: str) -> Iterator[str]:
     """Serve on a free port of this machine; the answer is the URL."""
     with closing(sqlite3.connect(ledger)) as db:
         db.executescript(fencing.TABLES)
-        db.execute("CREATE TABLE IF NOT EXISTS transfer (account TEXT NOT NULL, amount INTEGER NOT NULL)")
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS transfer (account TEXT NOT NULL, amount INTEGER NOT NULL)"
+        )
         db.commit()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("OwnBank", (Bank,), {"ledger": ledger}))
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))

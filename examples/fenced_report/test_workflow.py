@@ -9,7 +9,13 @@ def test_the_report_is_whole_whatever_crashes(crash_everywhere, tmp_path):
     def check(_):
         assert (folder / "monday.txt").read_text("utf-8") == "sold: 7\nreturned: 1"
 
-    crash_everywhere(daily_report, str(folder), "monday", setup=lambda: shutil.rmtree(folder, ignore_errors=True), check=check)
+    crash_everywhere(
+        daily_report,
+        str(folder),
+        "monday",
+        setup=lambda: shutil.rmtree(folder, ignore_errors=True),
+        check=check,
+    )
 
 
 def test_the_program_runs(tmp_path, capsys):

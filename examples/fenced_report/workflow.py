@@ -1,7 +1,8 @@
 """A report as an object, which a worker that was overtaken cannot write over.
 
-`fencing.put` looks at the object, and writes under the condition that it has not changed since: with `If-Match` and
-`If-None-Match` in a store like S3, here in a folder. The run and its generation are in the metadata.
+`fencing.put` looks at the object, and writes under the condition that it has not changed since:
+with `If-Match` and `If-None-Match` in a store like S3, here in a folder. The run and its generation
+are in the metadata.
 
     python examples/fenced_report/workflow.py
 """
@@ -34,7 +35,12 @@ def main(path: str = "fenced_report.db", folder: str = "reports") -> None:
         engine.start(daily_report, folder, "monday").result()
     print((Path(folder) / "monday.txt").read_text("utf-8"))
     try:
-        fencing.put(fencing.Files(folder), "monday.txt", b"mine", fence=fencing.Fence("other-run", 1, "report"))
+        fencing.put(
+            fencing.Files(folder),
+            "monday.txt",
+            b"mine",
+            fence=fencing.Fence("other-run", 1, "report"),
+        )
     except fencing.Fenced as refused:
         print(type(refused).__name__)
 

@@ -13,7 +13,9 @@ def test_the_answer_is_shown_word_by_word(holdfast_lab):
     assert holdfast_lab.engine.progress(run.id).percent == 100
 
 
-def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(holdfast_lab, monkeypatch):
+def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(
+    holdfast_lab, monkeypatch
+):
     asked = []
 
     def breaks_off(question):
@@ -28,7 +30,9 @@ def test_a_model_that_breaks_off_is_asked_again_and_its_words_are_superseded(hol
 
     assert holdfast_lab.finish(run) == "It rains."
     frames = holdfast_lab.engine.read(run.id)
-    valid = [frame.value for frame in frames if frame.name == "token" and frame.superseded_by is None]
+    valid = [
+        frame.value for frame in frames if frame.name == "token" and frame.superseded_by is None
+    ]
     assert valid == ["It", "rains."]
 
 

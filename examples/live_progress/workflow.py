@@ -1,4 +1,5 @@
-"""An agent that shows its answer word by word, and a ledger that is filled from the events of all runs, each exactly once.
+"""An agent that shows its answer word by word, and a ledger that is filled from the events of all
+runs, each exactly once.
 
 Run it: ``python examples/live_progress/workflow.py``
 """

@@ -27,7 +27,9 @@ def test_it_sleeps_through_a_restart(holdfast_lab):
     holdfast_lab.settle()
     holdfast_lab.advance("10d")
 
-    assert [event.step for event in holdfast_lab.history(run) if event.kind == "step_completed"] == ["send", "send#2", "bill"]
+    assert [
+        event.step for event in holdfast_lab.history(run) if event.kind == "step_completed"
+    ] == ["send", "send#2", "bill"]
 
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):

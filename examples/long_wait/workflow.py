@@ -1,10 +1,12 @@
-"""A subscription that lives for a year: it sleeps for months and costs a row meanwhile, no thread and no memory.
+"""A subscription that lives for a year: it sleeps for months and costs a row meanwhile, no thread
+and no memory.
 
-It shows long sleeps, a race between a timer and a signal, and `holdfast.now()`, which is the same in every replay. Stop the
-program whenever you like and start it again: the run goes on where it was. Its test moves the clock instead of waiting.
+It shows long sleeps, a race between a timer and a signal, and `holdfast.now()`, which is the same
+in every replay. Stop the program whenever you like and start it again: the run goes on where it
+was. Its test moves the clock instead of waiting.
 
     python examples/long_wait/workflow.py            start a subscription, or look at it
-    python examples/long_wait/workflow.py cancel     end it at its next bill: a signal waits until somebody listens
+    python examples/long_wait/workflow.py cancel     end it at its next bill
 """
 
 from __future__ import annotations

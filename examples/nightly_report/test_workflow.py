@@ -14,7 +14,9 @@ def test_each_region_is_a_run_of_its_own(holdfast_lab):
     children = holdfast_lab.engine.runs(parent_id=run.id)
 
     assert [child.workflow for child in children] == ["region_report", "region_report"]
-    assert {child.id for child in children} == {child.id for child in holdfast_lab.engine.runs(tags={"report": "nightly"})}
+    assert {child.id for child in children} == {
+        child.id for child in holdfast_lab.engine.runs(tags={"report": "nightly"})
+    }
 
 
 def test_a_report_of_nothing_is_empty(holdfast_lab):

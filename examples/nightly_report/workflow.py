@@ -1,7 +1,8 @@
-"""A nightly report: one child run per region, a few at a time; some may fail, and the report says which.
+"""A nightly report: one child run per region, a few at a time; some may fail, and the report says
+which.
 
-It shows `map` over a workflow with `max_parallel` and `on_error="collect"`, a step per shop inside each child, tags, and an
-id that makes tonight's report run once however often it is asked for.
+It shows `map` over a workflow with `max_parallel` and `on_error="collect"`, a step per shop inside
+each child, tags, and an id that makes tonight's report run once however often it is asked for.
 
     python examples/nightly_report/workflow.py
 """
@@ -49,7 +50,9 @@ async def region_report(region: str) -> int:
 @workflow
 async def nightly_report(regions: list[str]) -> str:
     """Report every region, two at a time; a region that fails is reported as missing."""
-    sums = await holdfast.map(region_report, regions, max_parallel=2, on_error="collect", tags={"report": "nightly"})
+    sums = await holdfast.map(
+        region_report, regions, max_parallel=2, on_error="collect", tags={"report": "nightly"}
+    )
     lines = [
         f"{region}: missing" if isinstance(total, ChildFailed) else f"{region}: {total}"
         for region, total in zip(regions, sums, strict=True)
@@ -60,9 +63,14 @@ async def nightly_report(regions: list[str]) -> str:
 def main(path: str = "nightly_report.db") -> None:
     """Ask twice for the report of one night: it runs once."""
     with Engine(path) as engine:
-        runs = [engine.start(nightly_report, sorted(SHOPS), id="report-2026-01-31") for _ in range(2)]
+        runs = [
+            engine.start(nightly_report, sorted(SHOPS), id="report-2026-01-31") for _ in range(2)
+        ]
         print(runs[0].result())
-        print(f"the same run: {runs[0].id == runs[1].id}; child runs: {len(engine.runs(tags={'report': 'nightly'}))}")
+        print(
+            f"the same run: {runs[0].id == runs[1].id}; child runs:"
+            f" {len(engine.runs(tags={'report': 'nightly'}))}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """An agent of the OpenAI Agents SDK that survives its process, and hands over to another one.
 
-`run` takes the place of `Runner.run`: every call of a model and of a tool is a step, and the tool that spends money asks a person
-first. The model here has a fixed mind, so that nothing leaves this machine; leave `model=` out and nothing else changes.
+`run` takes the place of `Runner.run`: every call of a model and of a tool is a step, and the tool
+that spends money asks a person first. The model here has a fixed mind, so that nothing leaves this
+machine; leave `model=` out and nothing else changes.
 
-    pip install 'holdfast[openai-agents]'
-    python examples/openai_agents_agent/workflow.py
+    pip install 'holdfast[openai-agents]' python examples/openai_agents_agent/workflow.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from agents import Agent, Model, ModelResponse, Usage, function_tool
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 from holdfast import Engine, workflow
 from holdfast.agents.openai_agents import run
@@ -36,19 +40,25 @@ def book(city: str) -> str:
 def call(name: str, **arguments: str) -> ResponseFunctionToolCall:
     """Ask for a tool."""
     number = f"{name}-{'-'.join(arguments.values())}"
-    return ResponseFunctionToolCall(call_id=number, name=name, arguments=json.dumps(arguments), type="function_call")
+    return ResponseFunctionToolCall(
+        call_id=number, name=name, arguments=json.dumps(arguments), type="function_call"
+    )
 
 
 def say(words: str) -> ResponseOutputMessage:
     """Say something."""
     text = ResponseOutputText(text=words, type="output_text", annotations=[])
-    return ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[text])
+    return ResponseOutputMessage(
+        id="m", role="assistant", status="completed", type="message", content=[text]
+    )
 
 
 class FixedMind(Model):
     """Answers like a model would: hand over, look at two cities, book the dry one, sum up."""
 
-    async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+    async def get_response(
+        self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any
+    ) -> ModelResponse:
         items = [] if isinstance(input, str) else input
         told = [item["output"] for item in items if item.get("type") == "function_call_output"]
         output: list[Any] = [say("; ".join(told[1:]))]
@@ -58,7 +68,11 @@ class FixedMind(Model):
             output = [call("weather", city="Bergen"), call("weather", city="Malmo")]
         elif len(told) == 3:
             output = [call("book", city="Malmo")]
-        return ModelResponse(output=output, usage=Usage(requests=1, input_tokens=50, output_tokens=5), response_id=None)
+        return ModelResponse(
+            output=output,
+            usage=Usage(requests=1, input_tokens=50, output_tokens=5),
+            response_id=None,
+        )
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         raise NotImplementedError
@@ -72,7 +86,9 @@ desk = Agent(name="desk", model=FixedMind(), handoffs=[travel_agent])
 async def answer_wish(wish: str) -> str:
     """Let the agents plan a trip."""
     approval = {"assignees": ["ann"], "timeout": "1d"}
-    result = await run(desk, wish, model={"retries": 5}, tools={"weather": {"retries": 3}}, approval=approval)
+    result = await run(
+        desk, wish, model={"retries": 5}, tools={"weather": {"retries": 3}}, approval=approval
+    )
     return str(result.final_output)
 
 

@@ -27,7 +27,11 @@ def test_a_refused_card_is_not_tried_again_and_frees_what_was_reserved(holdfast_
         holdfast_lab.finish(run)
 
     assert world == World()
-    assert [event.step for event in holdfast_lab.history(run) if event.step] == ["reserve", "charge", "undo release"]
+    assert [event.step for event in holdfast_lab.history(run) if event.step] == [
+        "reserve",
+        "charge",
+        "undo release",
+    ]
 
 
 def test_what_cannot_be_shipped_is_refunded_first_and_then_released(holdfast_lab):
@@ -37,10 +41,17 @@ def test_what_cannot_be_shipped_is_refunded_first_and_then_released(holdfast_lab
         holdfast_lab.finish(run)
 
     assert world == World()
-    assert [event.step for event in holdfast_lab.history(run) if event.step][-2:] == ["undo refund", "undo release"]
+    assert [event.step for event in holdfast_lab.history(run) if event.step][-2:] == [
+        "undo refund",
+        "undo release",
+    ]
 
 
-@pytest.mark.parametrize("order", [Order("good", ["tea"], "visa"), Order("odd", ["unicorn"], "visa")], ids=lambda order: order.id)
+@pytest.mark.parametrize(
+    "order",
+    [Order("good", ["tea"], "visa"), Order("odd", ["unicorn"], "visa")],
+    ids=lambda order: order.id,
+)
 def test_a_crash_anywhere_changes_nothing(order, crash_everywhere):
     def check(lab):
         assert len(world.reserved) == len(world.charged) == (1 if order.id == "good" else 0)

@@ -1,6 +1,8 @@
-"""A saga: reserve, charge, ship. When a later step fails, what was done before is undone, in reverse order.
+"""A saga: reserve, charge, ship. When a later step fails, what was done before is undone, in
+reverse order.
 
-It shows retries, `Fail`, `compensate`, an idempotency key for the outside world, and what the caller of a failed run sees.
+It shows retries, `Fail`, `compensate`, an idempotency key for the outside world, and what the
+caller of a failed run sees.
 
     python examples/order_saga/workflow.py
 """
@@ -87,7 +89,11 @@ async def buy(order: Order) -> str:
 
 def main(path: str = "order_saga.db") -> None:
     """Buy three times: one goes well, one card is refused, one parcel cannot be shipped."""
-    orders = [Order("good", ["tea"], "visa"), Order("poor", ["tea"], "refused"), Order("odd", ["unicorn"], "visa")]
+    orders = [
+        Order("good", ["tea"], "visa"),
+        Order("poor", ["tea"], "refused"),
+        Order("odd", ["unicorn"], "visa"),
+    ]
     with Engine(path) as engine:
         for order in orders:
             run = engine.start(buy, order)
@@ -95,7 +101,10 @@ def main(path: str = "order_saga.db") -> None:
                 print(f"{order.id}: {run.result()}")
             except RunFailed as error:
                 print(f"{order.id}: {run.status}, {error.facts['message']}")
-    print(f"reserved: {len(world.reserved)}, charged: {len(world.charged)}, shipped: {len(world.shipped)}")
+    print(
+        f"reserved: {len(world.reserved)}, charged: {len(world.charged)}, shipped:"
+        f" {len(world.shipped)}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""An agent of Pydantic AI that survives its process: requests, tools and approval are part of the run.
+"""An agent of Pydantic AI that survives its process: requests, tools and approval are part of the
+run.
 
-Every answer of the model is recorded and never paid for twice; the tool that spends money asks a person first. The model here is
-a function with a fixed mind, so that nothing leaves this machine; give the agent a real one and nothing else changes.
+Every answer of the model is recorded and never paid for twice; the tool that spends money asks a
+person first. The model here is a function with a fixed mind, so that nothing leaves this machine;
+give the agent a real one and nothing else changes.
 
-    pip install 'holdfast[pydantic-ai]'
-    python examples/pydantic_ai_agent/workflow.py
+    pip install 'holdfast[pydantic-ai]' python examples/pydantic_ai_agent/workflow.py
 """
 
 from __future__ import annotations
@@ -43,12 +44,21 @@ class Trip(BaseModel):
 
 def think(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Answer like a model would: look at two cities, book the dry one, sum up."""
-    told = [part.content for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    told = [
+        part.content
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ]
     if not told:
-        return ModelResponse(parts=[ToolCallPart("weather", {"city": city}) for city in ("Bergen", "Malmo")])
+        return ModelResponse(
+            parts=[ToolCallPart("weather", {"city": city}) for city in ("Bergen", "Malmo")]
+        )
     if len(told) == 2:
         return ModelResponse(parts=[ToolCallPart("book", {"city": "Malmo"})])
-    return ModelResponse(parts=[ToolCallPart("final_result", {"city": "Malmo", "booking": told[-1]})])
+    return ModelResponse(
+        parts=[ToolCallPart("final_result", {"city": "Malmo", "booking": told[-1]})]
+    )
 
 
 agent = Agent(
@@ -56,7 +66,9 @@ agent = Agent(
     name="travel_agent",
     output_type=Trip,
     toolsets=[tools],
-    capabilities=[HoldfastDurability(model={"retries": 5}, approval={"assignees": ["ann"], "timeout": "1d"})],
+    capabilities=[
+        HoldfastDurability(model={"retries": 5}, approval={"assignees": ["ann"], "timeout": "1d"})
+    ],
 )
 
 

@@ -1,7 +1,8 @@
-"""Invoices that write themselves: on the first of each month at six in the morning, by the clock of Berlin.
+"""Invoices that write themselves: on the first of each month at six in the morning, by the clock of
+Berlin.
 
-It shows `@schedule` with a time zone, `scheduled_time` for the month that is meant, however late the run begins, and how
-months that nobody was there for are made up for.
+It shows `@schedule` with a time zone, `scheduled_time` for the month that is meant, however late
+the run begins, and how months that nobody was there for are made up for.
 
     python examples/scheduled_invoices/workflow.py
 """
@@ -24,7 +25,9 @@ async def write_invoice(customer: str, month: str) -> str:
     return f"{month}: {customer} owes {CUSTOMERS[customer]}"
 
 
-@schedule("monthly invoices", cron="0 6 1 * *", zone="Europe/Berlin", misfire="all", overlap="queue")
+@schedule(
+    "monthly invoices", cron="0 6 1 * *", zone="Europe/Berlin", misfire="all", overlap="queue"
+)
 @workflow
 async def write_invoices() -> list[str]:
     """Write the invoices of the month before the tick."""
@@ -38,7 +41,10 @@ def main(path: str = "scheduled_invoices.db") -> None:
     """See what comes, and make up for two months of the past."""
     with Engine(path, workflows=[write_invoices]) as engine:
         upcoming = engine.next_ticks("monthly invoices", 12)
-        print(f"the next twelve are all at {', '.join(sorted({f'{tick:%H:%M}' for tick in upcoming}))} in Berlin")
+        print(
+            "the next twelve are all at"
+            f" {', '.join(sorted({f'{tick:%H:%M}' for tick in upcoming}))} in Berlin"
+        )
         for tick in engine.backfill("monthly invoices", datetime(2026, 2, 1), datetime(2026, 4, 1)):
             for line in engine.run(tick.run or "").result(timeout="20s"):
                 print(line)

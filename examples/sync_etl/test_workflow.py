@@ -18,7 +18,9 @@ def test_a_crash_anywhere_changes_nothing(crash_everywhere, tmp_path):
     def check(lab):
         assert json.loads(target.read_text("utf-8")) == list(range(1, 7))
 
-    crash_everywhere(load_feed, str(target), [1, 2], setup=lambda: target.unlink(missing_ok=True), check=check)
+    crash_everywhere(
+        load_feed, str(target), [1, 2], setup=lambda: target.unlink(missing_ok=True), check=check
+    )
 
 
 def test_the_program_runs(tmp_path, capsys):

@@ -1,7 +1,8 @@
-"""A pipeline of plain functions: no async, no await. Extract pages, transform them side by side, load them, clean up.
+"""A pipeline of plain functions: no async, no await. Extract pages, transform them side by side,
+load them, clean up.
 
-It shows a `def` workflow with `holdfast.sync`: `map`, `gather`, `sleep`, and a step whose file is written so that doing it
-twice is the same as doing it once.
+It shows a `def` workflow with `holdfast.sync`: `map`, `gather`, `sleep`, and a step whose file is
+written so that doing it twice is the same as doing it once.
 
     python examples/sync_etl/workflow.py
 """
@@ -32,7 +33,8 @@ def transform(rows: list[int]) -> list[int]:
 
 @step
 def load(target: str, rows: list[int]) -> int:
-    """Write all rows, through a second file, so that a crash leaves the old file or the new one and nothing between."""
+    """Write all rows, through a second file, so that a crash leaves the old file or the new one and
+    nothing between."""
     draft = Path(f"{target}.draft")
     draft.write_text(json.dumps(rows), "utf-8")
     os.replace(draft, target)

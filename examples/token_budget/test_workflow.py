@@ -3,7 +3,9 @@ from examples.token_budget.workflow import main, report
 TOPICS = ["kelp", "tides", "rocks"]
 
 
-def test_the_agent_parks_when_its_tokens_do_not_suffice_and_goes_on_when_there_are_more(holdfast_lab):
+def test_the_agent_parks_when_its_tokens_do_not_suffice_and_goes_on_when_there_are_more(
+    holdfast_lab,
+):
     run = holdfast_lab.start(report, TOPICS, budget={"tokens": 2000})
     holdfast_lab.settle()
     assert run.status == "blocked"
@@ -16,7 +18,9 @@ def test_the_agent_parks_when_its_tokens_do_not_suffice_and_goes_on_when_there_a
 
 
 def test_with_tokens_enough_it_has_a_title(holdfast_lab):
-    assert holdfast_lab.run_to_end(report, TOPICS, budget={"tokens": 5000}).startswith("All about kelp")
+    assert holdfast_lab.run_to_end(report, TOPICS, budget={"tokens": 5000}).startswith(
+        "All about kelp"
+    )
 
 
 def test_a_crash_anywhere_changes_nothing(crash_everywhere):
@@ -31,6 +35,9 @@ def test_the_program_runs(tmp_path, capsys):
     main(str(tmp_path / "budget.db"))
 
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first == "there is no room in the budget tree:RUN: 1200 of 2000 tokens are used, step 'research#3' wants 1000"
+    assert (
+        first == "there is no room in the budget tree:RUN: 1200 of 2000 tokens are used, step"
+        " 'research#3' wants 1000"
+    )
     assert second.startswith("All about kelp") or second.startswith("Untitled")
     assert third in ("{'tokens': 1850}", "{'tokens': 1800}")

@@ -1,7 +1,8 @@
-"""An agent with a token budget: it sets tokens aside before each call, and when there are none left it parks and asks.
+"""An agent with a token budget: it sets tokens aside before each call, and when there are none left
+it parks and asks.
 
-The model is a local function, so that nothing leaves this machine. While the agent waits for a bigger budget it costs a row
-and nothing else; raising the budget lets it go on where it was.
+The model is a local function, so that nothing leaves this machine. While the agent waits for a
+bigger budget it costs a row and nothing else; raising the budget lets it go on where it was.
 
     python examples/token_budget/workflow.py
 """
@@ -25,7 +26,8 @@ def complete(prompt: str) -> tuple[str, int]:
 
 @step(retries=3, delay="50ms")
 async def research(topic: str) -> str:
-    """Ask the model. Without room for the dearest answer the run waits until somebody raises the budget."""
+    """Ask the model. Without room for the dearest answer the run waits until somebody raises the
+    budget."""
     async with reserve(tokens=MOST):
         answer, tokens = complete(topic)
         spend(tokens=tokens)

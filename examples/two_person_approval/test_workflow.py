@@ -62,7 +62,8 @@ def test_the_program_runs_and_can_be_started_again(tmp_path, capsys):
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(
-        "it waits for ann, bob, carol, but not ann to decide: 'Send 120 to the printer?'; 2 more of 2 must agree"
+        "it waits for ann, bob, carol, but not ann to decide: 'Send 120 to the printer?'; 2 more of"
+        " 2 must agree"
     )
     assert "excluded" in lines[1]
     assert lines[3] == "bob: approve; the gate is open"

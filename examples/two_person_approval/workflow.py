@@ -1,7 +1,8 @@
 """A payment that two people must approve: neither of them may be the one who asked for it.
 
-It shows a gate with a quorum, people who may not decide, a reminder, an escalation, a deadline, and a decision that is bound to
-what people were shown. Stop the program whenever you like: the gate stays open.
+It shows a gate with a quorum, people who may not decide, a reminder, an escalation, a deadline, and
+a decision that is bound to what people were shown. Stop the program whenever you like: the gate
+stays open.
 
     python examples/two_person_approval/workflow.py              ask for a payment, or look at it
     python examples/two_person_approval/workflow.py approve bob  approve it as bob; then as carol

@@ -8,7 +8,9 @@ def _nothing_withdrawn():
 
 
 def test_two_offers_are_enough_and_the_third_is_withdrawn(holdfast_lab):
-    run = holdfast_lab.engine.graphs.start(procurement({"anna": 5, "ben": 3, "cleo": None}, parts=1), id="order")
+    run = holdfast_lab.engine.graphs.start(
+        procurement({"anna": 5, "ben": 3, "cleo": None}, parts=1), id="order"
+    )
     holdfast_lab.settle()
 
     assert run.result() == {"buy": "ben", "part-0": "part 0 from ben"}

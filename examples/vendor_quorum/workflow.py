@@ -1,7 +1,8 @@
-"""A quorum of vendors: ask all, take the first two offers, tell the others to stop, and let the buyer plan what comes next.
+"""A quorum of vendors: ask all, take the first two offers, tell the others to stop, and let the
+buyer plan what comes next.
 
-The members of the graph are ordinary runs. The vendor that never answers is cancelled when two others have, and its request is
-withdrawn.
+The members of the graph are ordinary runs. The vendor that never answers is cancelled when two
+others have, and its request is withdrawn.
 
     python examples/vendor_quorum/workflow.py
 """
@@ -47,8 +48,12 @@ async def buy_cheapest(offers: dict[str, int], parts: int) -> str:
 def procurement(prices: dict[str, int | None], parts: int) -> Graph:
     """Draw up the graph."""
     graph = Graph("procurement")
-    vendors = [graph.add(ask_vendor, vendor, price, name=vendor) for vendor, price in prices.items()]
-    graph.add(buy_cheapest, parts=parts, name="buy").after(*vendors, need=2, rest="cancel", into="offers")
+    vendors = [
+        graph.add(ask_vendor, vendor, price, name=vendor) for vendor, price in prices.items()
+    ]
+    graph.add(buy_cheapest, parts=parts, name="buy").after(
+        *vendors, need=2, rest="cancel", into="offers"
+    )
     return graph
 
 

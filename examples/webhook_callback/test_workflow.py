@@ -16,7 +16,10 @@ def test_the_provider_calls_back(holdfast_lab):
     holdfast_lab.settle()
     path, token = calls[0]
 
-    assert receive(holdfast_lab.engine, path, token, {"status": "pending"}, "r1") == (200, "ignored")
+    assert receive(holdfast_lab.engine, path, token, {"status": "pending"}, "r1") == (
+        200,
+        "ignored",
+    )
     holdfast_lab.advance("6d")
     assert receive(holdfast_lab.engine, path, token, PAID, "r2") == (200, "satisfied")
     assert receive(holdfast_lab.engine, path, token, PAID, "r2") == (200, "satisfied")

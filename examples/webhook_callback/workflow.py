@@ -1,8 +1,9 @@
-"""A payment that somebody else reports: the provider gets a link with a token and calls back, in seconds or in days.
+"""A payment that somebody else reports: the provider gets a link with a token and calls back, in
+seconds or in days.
 
-It shows `create_wait`, whose id and token make a link that is good for one wait of one run; `wait_for`, which also takes the word
-of the customer's bank; and `deliver`, with each answer as a web server would give it. The call may come before the run waits,
-twice, or too late.
+It shows `create_wait`, whose id and token make a link that is good for one wait of one run;
+`wait_for`, which also takes the word of the customer's bank; and `deliver`, with each answer as a
+web server would give it. The call may come before the run waits, twice, or too late.
 
     python examples/webhook_callback/workflow.py
 """
@@ -39,7 +40,10 @@ async def collect_payment(order: int, amount: int) -> dict[str, object]:
     callback = await create_wait("callback", expires="7d")
     payment = await ask_provider(order, amount, f"/callbacks/{callback.id}", callback.token)
     compensate(give_up, payment)
-    paid = any_of(matching(callback, {"status": "paid", "amount": amount}), matching("booked", {"amount": amount}))
+    paid = any_of(
+        matching(callback, {"status": "paid", "amount": amount}),
+        matching("booked", {"amount": amount}),
+    )
     found = await wait_for(paid, timeout="7d", on_timeout="cancel")
     return {"payment": payment, "told by": found.signals[0].source, "released": found.released}
 
@@ -47,7 +51,9 @@ async def collect_payment(order: int, amount: int) -> dict[str, object]:
 def receive(engine: Engine, path: str, token: str, body: Any, request_id: str) -> tuple[int, str]:
     """Answer a call as a web server would: a status, and a word."""
     try:
-        done = engine.deliver(path.rsplit("/", 1)[-1], token, payload=body, source="provider", key=request_id)
+        done = engine.deliver(
+            path.rsplit("/", 1)[-1], token, payload=body, source="provider", key=request_id
+        )
     except TokenRefused:
         return 404, "not found"  # a stranger learns nothing, not even that there is such a wait
     except WaitClosed:
@@ -65,7 +71,10 @@ def main(path: str = "webhook.db") -> None:
             time.sleep(0.01)
         print(engine.why(run.id).reason.split(";")[0])
         link, token = calls[-1]
-        print("stranger", receive(engine, link, "k1.e30.AAAA", {"status": "paid", "amount": 120}, "r0"))
+        print(
+            "stranger",
+            receive(engine, link, "k1.e30.AAAA", {"status": "paid", "amount": 120}, "r0"),
+        )
         print("provider", receive(engine, link, token, {"status": "pending"}, "r1"))
         for _ in range(2):
             print("provider", receive(engine, link, token, {"status": "paid", "amount": 120}, "r2"))

@@ -1,4 +1,5 @@
-"""Holdfast: durable workflows as ordinary Python functions. Work that was started gets finished, whatever crashes."""
+"""Holdfast: durable workflows as ordinary Python functions. Work that was started gets finished,
+whatever crashes."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -6,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast import errors as errors
     from holdfast import sync
-    from holdfast.authoring.code.aio import (
-        Handle,
+    from holdfast.authoring.python.api_async import (
         create_wait,
         first,
         gate,
@@ -20,49 +20,114 @@ if TYPE_CHECKING:
         wait_for,
         wait_signal,
     )
-    from holdfast.authoring.code.alchemy import sqlalchemy_connection
-    from holdfast.authoring.code.budgets import reserve, spend, spent
-    from holdfast.authoring.code.output import Stream, emit, null, progress, stream
-    from holdfast.authoring.code.scheduling import schedule, scheduled_time
-    from holdfast.authoring.code.step import connection, info, step
-    from holdfast.authoring.code.task import task
-    from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
-    from holdfast.authoring.code.waits import Received, Wait, Waited, all_of, any_of, count, matching
-    from holdfast.authoring.code.workflow import workflow
-    from holdfast.connect.aio import AsyncEngine, AsyncRun
+    from holdfast.authoring.python.budgets import reserve, spend, spent
+    from holdfast.authoring.python.deterministic import (
+        compensate,
+        now,
+        patched,
+        random,
+        uuid,
+        version,
+    )
+    from holdfast.authoring.python.schedule import schedule, scheduled_time
+    from holdfast.authoring.python.sqlalchemy import sqlalchemy_connection
+    from holdfast.authoring.python.step import connection, info, step
+    from holdfast.authoring.python.streams import Stream, emit, null, progress, stream
+    from holdfast.authoring.python.task import task
+    from holdfast.authoring.python.waits import (
+        Received,
+        Wait,
+        Waited,
+        all_of,
+        any_of,
+        count,
+        matching,
+    )
+    from holdfast.authoring.python.workflow import workflow
+    from holdfast.connect.async_engine import AsyncEngine, AsyncRun
     from holdfast.connect.engine import Engine, Run
     from holdfast.core.gates.answer import Answer
-    from holdfast.core.graphs.drawing import Graph
-    from holdfast.engine.payloads.codecs import Compressed, Encrypted
+    from holdfast.core.graphs.builder import Graph
     from holdfast.errors import Fail, HoldfastError, Retry
+    from holdfast.payloads.codecs import Compressed, Encrypted
 
 __version__ = "0.1.0"
 __all__ = [
-    "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Graph", "Handle", "HoldfastError",
-    "Received", "Retry", "Run", "Stream", "Wait", "Waited", "all_of", "any_of", "compensate", "connection", "count",
-    "create_wait", "emit", "first", "gate", "gather", "grow", "info", "map", "matching", "now", "null", "patched", "progress",
-    "random", "reserve", "schedule", "scheduled_time", "sleep", "spend", "spent", "sqlalchemy_connection", "start", "step",
-    "stream", "sync", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
-]  # fmt: skip
+    "Answer",
+    "AsyncEngine",
+    "AsyncRun",
+    "Compressed",
+    "Encrypted",
+    "Engine",
+    "Fail",
+    "Graph",
+    "HoldfastError",
+    "Received",
+    "Retry",
+    "Run",
+    "Stream",
+    "Wait",
+    "Waited",
+    "all_of",
+    "any_of",
+    "compensate",
+    "connection",
+    "count",
+    "create_wait",
+    "emit",
+    "first",
+    "gate",
+    "gather",
+    "grow",
+    "info",
+    "map",
+    "matching",
+    "now",
+    "null",
+    "patched",
+    "progress",
+    "random",
+    "reserve",
+    "schedule",
+    "scheduled_time",
+    "sleep",
+    "spend",
+    "spent",
+    "sqlalchemy_connection",
+    "start",
+    "step",
+    "stream",
+    "sync",
+    "task",
+    "timeout",
+    "uuid",
+    "version",
+    "wait_for",
+    "wait_signal",
+    "workflow",
+]
 _HOMES = {
-    "authoring.code.aio": "Handle create_wait first gate gather grow map sleep start timeout wait_for wait_signal",
-    "authoring.code.alchemy": "sqlalchemy_connection",
-    "authoring.code.budgets": "reserve spend spent",
-    "authoring.code.output": "Stream emit null progress stream",
-    "authoring.code.scheduling": "schedule scheduled_time",
-    "authoring.code.step": "connection info step",
-    "authoring.code.task": "task",
-    "authoring.code.verbs": "compensate now patched random uuid version",
-    "authoring.code.waits": "Received Wait Waited all_of any_of count matching",
-    "authoring.code.workflow": "workflow",
-    "connect.aio": "AsyncEngine AsyncRun",
+    "authoring.python.api_async": (
+        "create_wait first gate gather grow map sleep start timeout wait_for wait_signal"
+    ),
+    "authoring.python.sqlalchemy": "sqlalchemy_connection",
+    "authoring.python.budgets": "reserve spend spent",
+    "authoring.python.streams": "Stream emit null progress stream",
+    "authoring.python.schedule": "schedule scheduled_time",
+    "authoring.python.step": "connection info step",
+    "authoring.python.task": "task",
+    "authoring.python.deterministic": "compensate now patched random uuid version",
+    "authoring.python.waits": "Received Wait Waited all_of any_of count matching",
+    "authoring.python.workflow": "workflow",
+    "connect.async_engine": "AsyncEngine AsyncRun",
     "connect.engine": "Engine Run",
     "core.gates.answer": "Answer",
-    "core.graphs.drawing": "Graph",
-    "engine.payloads.codecs": "Compressed Encrypted",
+    "core.graphs.builder": "Graph",
+    "payloads.codecs": "Compressed Encrypted",
     "errors": "Fail HoldfastError Retry",
 }
-"""Where each name lives. What a program does not use is not loaded: a module of workflows needs no engine."""
+"""Where each name lives. What a program does not use is not loaded: a module of workflows needs no
+engine."""
 
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

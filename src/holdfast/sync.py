@@ -1,7 +1,6 @@
 """Holdfast for workflows that are plain functions: the same names, without await."""
 
-from holdfast.authoring.code.blocking import (
-    Handle,
+from holdfast.authoring.python.api_sync import (
     create_wait,
     first,
     gate,
@@ -14,22 +13,64 @@ from holdfast.authoring.code.blocking import (
     wait_for,
     wait_signal,
 )
-from holdfast.authoring.code.budgets import reserve, spend, spent
-from holdfast.authoring.code.output import Stream, emit, null, progress, stream
-from holdfast.authoring.code.scheduling import schedule, scheduled_time
-from holdfast.authoring.code.step import connection, info, step
-from holdfast.authoring.code.task import task
-from holdfast.authoring.code.verbs import compensate, now, patched, random, uuid, version
-from holdfast.authoring.code.waits import Received, Wait, Waited, all_of, any_of, count, matching
-from holdfast.authoring.code.workflow import workflow
+from holdfast.authoring.python.budgets import reserve, spend, spent
+from holdfast.authoring.python.deterministic import compensate, now, patched, random, uuid, version
+from holdfast.authoring.python.schedule import schedule, scheduled_time
+from holdfast.authoring.python.step import connection, info, step
+from holdfast.authoring.python.streams import Stream, emit, null, progress, stream
+from holdfast.authoring.python.task import task
+from holdfast.authoring.python.waits import Received, Wait, Waited, all_of, any_of, count, matching
+from holdfast.authoring.python.workflow import workflow
 from holdfast.connect.engine import Engine, Run
 from holdfast.core.gates.answer import Answer
-from holdfast.core.graphs.drawing import Graph
+from holdfast.core.graphs.builder import Graph
 from holdfast.errors import Fail, HoldfastError, Retry
 
 __all__ = [
-    "Answer", "Engine", "Fail", "Graph", "Handle", "HoldfastError", "Received", "Retry", "Run", "Stream", "Wait", "Waited",
-    "all_of", "any_of", "compensate", "connection", "count", "create_wait", "emit", "first", "gate", "gather", "grow", "info",
-    "map", "matching", "now", "null", "patched", "progress", "random", "reserve", "schedule", "scheduled_time", "sleep",
-    "spend", "spent", "start", "step", "stream", "task", "timeout", "uuid", "version", "wait_for", "wait_signal", "workflow",
-]  # fmt: skip
+    "Answer",
+    "Engine",
+    "Fail",
+    "Graph",
+    "HoldfastError",
+    "Received",
+    "Retry",
+    "Run",
+    "Stream",
+    "Wait",
+    "Waited",
+    "all_of",
+    "any_of",
+    "compensate",
+    "connection",
+    "count",
+    "create_wait",
+    "emit",
+    "first",
+    "gate",
+    "gather",
+    "grow",
+    "info",
+    "map",
+    "matching",
+    "now",
+    "null",
+    "patched",
+    "progress",
+    "random",
+    "reserve",
+    "schedule",
+    "scheduled_time",
+    "sleep",
+    "spend",
+    "spent",
+    "start",
+    "step",
+    "stream",
+    "task",
+    "timeout",
+    "uuid",
+    "version",
+    "wait_for",
+    "wait_signal",
+    "workflow",
+]

@@ -16,8 +16,8 @@ import pytest
 
 from holdfast import Engine
 from holdfast.testing import crash_everywhere
-from holdfast.testing.ledger import RUN
 from holdfast.testing.postgres import _WIPE
+from holdfast.testing.recorder import RUN
 from tests.agents import victim
 
 VICTIM = Path(__file__).with_name("victim.py")
@@ -36,7 +36,14 @@ def everywhere_on_postgres(request):
     server = request.getfixturevalue("postgres_server")
     with server.lend() as url:
         clear = partial(server.execute, _WIPE, url)
-        yield partial(crash_everywhere, doubles=0, zombies=False, database=url, clear=clear, check=has_completed)
+        yield partial(
+            crash_everywhere,
+            doubles=0,
+            zombies=False,
+            database=url,
+            clear=clear,
+            check=has_completed,
+        )
 
 
 def has_completed(lab):
@@ -51,8 +58,8 @@ def approve():
 
 @pytest.fixture
 def killed_in_a_tool(tmp_path, monkeypatch):
-    """Run the agent of a framework in a process, kill that in the middle of a tool, and go on here; return the result, and all
-    that models and tools were asked to do."""
+    """Run the agent of a framework in a process, kill that in the middle of a tool, and go on here;
+    return the result, and all that models and tools were asked to do."""
 
     def play(framework):
         with closing(Engine(tmp_path / "victim.db", workflows=[])) as engine:
@@ -76,7 +83,9 @@ class Process:
     def __init__(self, framework, folder):
         self.folder = folder
         around = {**os.environ, "PYTHONPATH": SOURCES, "VICTIM_FOLDER": str(folder)}
-        self.process = subprocess.Popen([sys.executable, str(VICTIM), framework, str(folder / "victim.db")], env=around)
+        self.process = subprocess.Popen(
+            [sys.executable, str(VICTIM), framework, str(folder / "victim.db")], env=around
+        )
 
     def effects(self):
         file = self.folder / "effects"

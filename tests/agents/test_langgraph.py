@@ -1,4 +1,5 @@
-"""Graphs of LangGraph in workflows: nodes and tools are steps; crashes, retries, interrupts, words, money."""
+"""Graphs of LangGraph in workflows: nodes and tools are steps; crashes, retries, interrupts, words,
+money."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
@@ -26,7 +33,7 @@ import holdfast
 from holdfast import Engine, Fail, Retry, gate, gather, workflow
 from holdfast.agents import FlowTool
 from holdfast.agents.langgraph import flow_tool, run
-from holdfast.agents.langgraph_values import Values, types_in
+from holdfast.agents.langgraph_values import GraphValues, types_in
 from holdfast.errors import BadData, BadOption, NotEncodable, RunFailed
 
 world: Counter[str] = Counter()
@@ -64,7 +71,11 @@ class Scripted(BaseChatModel):
     def _stream(self, messages, stop=None, run_manager=None, **kwargs):
         said = self.think(messages)
         if said.tool_calls:
-            yield ChatGenerationChunk(message=AIMessageChunk("", tool_calls=said.tool_calls, usage_metadata=said.usage_metadata))
+            yield ChatGenerationChunk(
+                message=AIMessageChunk(
+                    "", tool_calls=said.tool_calls, usage_metadata=said.usage_metadata
+                )
+            )
             return
         for word in said.content.split():
             chunk = ChatGenerationChunk(message=AIMessageChunk(word))
@@ -114,7 +125,9 @@ async def multiply(a: int, b: int) -> int:
     return a * b
 
 
-calculator = agent([add, multiply], call("add", a=1, b=2), call("multiply", a=2, b=3), call("add", 2, a=4, b=5))
+calculator = agent(
+    [add, multiply], call("add", a=1, b=2), call("multiply", a=2, b=3), call("add", 2, a=4, b=5)
+)
 
 
 @workflow
@@ -128,7 +141,11 @@ def test_nodes_and_calls_of_tools_are_steps(holdfast_lab):
     assert holdfast_lab.finish(started) == "got ['3', '6', '9']"
     names = [event.step for event in started.history() if event.kind == "step_completed"]
     assert (names[0], names[-1]) == ("calculator/node:think", "calculator/node:think#2")
-    assert sorted(names[1:-1]) == ["calculator/tool:add", "calculator/tool:add#2", "calculator/tool:multiply"]
+    assert sorted(names[1:-1]) == [
+        "calculator/tool:add",
+        "calculator/tool:add#2",
+        "calculator/tool:multiply",
+    ]
 
 
 def test_it_comes_to_the_same_end_whatever_crashes(everywhere):
@@ -189,7 +206,11 @@ class Inner(TypedDict, total=False):
 def plan(state: Everything) -> Command[Any]:
     world["plan"] += 1
     sends = [Send("work", {"item": item}) for item in ("a", "b", "c")]
-    update = {"plan": Plan(steps=["a", "b", "c"]), "at": datetime(2026, 1, 1, tzinfo=UTC), "notes": [Note("planned")]}
+    update = {
+        "plan": Plan(steps=["a", "b", "c"]),
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+        "notes": [Note("planned")],
+    }
     return Command(update=update, goto=sends)
 
 
@@ -203,7 +224,9 @@ def look(state: Inner) -> Inner:
 
 
 def leave(state: Inner) -> Command[Any]:
-    return Command(graph=Command.PARENT, update={"notes": [Note("left")], "seen": state["seen"]}, goto="last")
+    return Command(
+        graph=Command.PARENT, update={"notes": [Note("left")], "seen": state["seen"]}, goto="last"
+    )
 
 
 def last(state: Everything) -> Everything:
@@ -244,7 +267,11 @@ def test_commands_sends_graphs_within_and_types_of_the_state_come_through(holdfa
     assert holdfast_lab.finish(started) == expected
     steps = [event.step for event in started.history() if event.step]
     assert steps[0] == "everything/node:plan"
-    assert sorted(steps[1:4]) == ["everything/node:work", "everything/node:work#2", "everything/node:work#3"]
+    assert sorted(steps[1:4]) == [
+        "everything/node:work",
+        "everything/node:work#2",
+        "everything/node:work#3",
+    ]
     assert steps[4:] == ["everything/node:look", "everything/node:leave"]
 
 
@@ -255,15 +282,24 @@ def test_all_of_it_survives_every_crash(everywhere):
 @pytest.mark.parametrize(
     "value",
     [
-        None, [1, "a", {"b": 1.5}], {"$x": 1, 2: (1, {3})}, HumanMessage("hi", id="1"), RemoveMessage(id="1"), Plan(steps=[]),
-        AIMessage("", tool_calls=[call("add", a=1)]), ToolMessage("3", tool_call_id="c", artifact=Note("x")), Note("x"),
-        Command(update={"notes": [Note("y")]}, goto=[Send("a", {"n": Note("z")}), "b"]), Overwrite([1]), b"x",
+        None,
+        [1, "a", {"b": 1.5}],
+        {"$x": 1, 2: (1, {3})},
+        HumanMessage("hi", id="1"),
+        RemoveMessage(id="1"),
+        Plan(steps=[]),
+        AIMessage("", tool_calls=[call("add", a=1)]),
+        ToolMessage("3", tool_call_id="c", artifact=Note("x")),
+        Note("x"),
+        Command(update={"notes": [Note("y")]}, goto=[Send("a", {"n": Note("z")}), "b"]),
+        Overwrite([1]),
+        b"x",
         {"$type": ["x", 1]},
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_values_are_stored_as_json_and_come_back(value):
-    values = Values(types_in(Everything))
+    values = GraphValues(types_in(Everything))
     data = json.loads(json.dumps(values.store(value)))
 
     assert values.restore(data) == value
@@ -274,10 +310,10 @@ def test_a_type_that_nobody_named_is_refused_both_ways():
         x: int = 1
 
     with pytest.raises(NotEncodable, match="types="):
-        Values([]).store(Stranger())
+        GraphValues([]).store(Stranger())
     with pytest.raises(BadData, match="no longer names"):
-        Values([]).restore({"$type": ["Stranger", {"x": 1}]})
-    assert Values([Stranger]).restore(Values([Stranger]).store(Stranger())) == Stranger()
+        GraphValues([]).restore({"$type": ["Stranger", {"x": 1}]})
+    assert GraphValues([Stranger]).restore(GraphValues([Stranger]).store(Stranger())) == Stranger()
 
 
 # Interrupts and approval
@@ -374,7 +410,11 @@ buyer = agent([buy], call("buy", what="tea"), call("buy", 2, what="gold"))
 
 @workflow
 async def lg_buy() -> str:
-    return said(await run(buyer, QUESTION, approve=["buy"], approval={"assignees": ["ann"], "timeout": "2d"}))
+    return said(
+        await run(
+            buyer, QUESTION, approve=["buy"], approval={"assignees": ["ann"], "timeout": "2d"}
+        )
+    )
 
 
 def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
@@ -393,7 +433,12 @@ def test_people_approve_and_reject_calls_of_tools(holdfast_lab):
 
 def test_approval_is_asked_for_in_a_graph_whose_state_is_a_list_of_messages(holdfast_lab):
     graph = StateGraph(Annotated[list, add_messages])
-    graph.add_node("ask", lambda messages: AIMessage("", tool_calls=[call("buy", what="tea"), call("buy", 2, what="gold")]))
+    graph.add_node(
+        "ask",
+        lambda messages: AIMessage(
+            "", tool_calls=[call("buy", what="tea"), call("buy", 2, what="gold")]
+        ),
+    )
     graph.add_node("tools", ToolNode([buy]))
     graph.add_edge(START, "ask")
     graph.add_edge("ask", "tools")
@@ -524,7 +569,9 @@ def test_managed_flows_are_a_tool(tmp_path):
             return said(await run(graph, QUESTION))
 
         assert '"ok": true' in engine.start(research).result(timeout="20s")
-        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == ["compare"]
+        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == [
+            "compare"
+        ]
 
 
 @workflow
@@ -542,9 +589,15 @@ def test_what_cannot_be_done_is_refused(holdfast_lab):
     with pytest.raises(BadOption, match="StateGraph"):
         asyncio.run(run(StateGraph(Order), {}))
     wrong: list[dict[str, Any]] = [
-        {"node": {"retry": 1}}, {"nodes": {"think": {"x": 1}}}, {"tools": {"add": {"x": 1}}}, {"approval": {"x": 1}},
-        {"nodes": {"thnik": {}}}, {"tools": {"ad": {}}}, {"approve": ["ad"]}, {"approve": ["add"], "nodes": {"tools": False}},
-    ]  # fmt: skip
+        {"node": {"retry": 1}},
+        {"nodes": {"think": {"x": 1}}},
+        {"tools": {"add": {"x": 1}}},
+        {"approval": {"x": 1}},
+        {"nodes": {"thnik": {}}},
+        {"tools": {"ad": {}}},
+        {"approve": ["ad"]},
+        {"approve": ["add"], "nodes": {"tools": False}},
+    ]
     for options in wrong:
         with pytest.raises(BadOption):
             asyncio.run(run(calculator, QUESTION, **options))

@@ -1,4 +1,5 @@
-"""Frameworks are loaded by those who use them, and by nobody else; who lacks one is told what to install."""
+"""Frameworks are loaded by those who use them, and by nobody else; who lacks one is told what to
+install."""
 
 from __future__ import annotations
 
@@ -33,6 +34,9 @@ def test_who_lacks_a_library_is_told_what_to_install(module, monkeypatch):
 
 def test_nobody_else_loads_them():
     names = sorted(library for library, _ in LIBRARIES.values())
-    code = f"import sys, holdfast, holdfast.agents, holdfast.fencing; assert not set({names}) & set(sys.modules)"
+    code = (
+        f"import sys, holdfast, holdfast.agents, holdfast.fencing; assert not set({names}) &"
+        " set(sys.modules)"
+    )
 
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,5 @@
-"""Agents of the OpenAI Agents SDK in workflows: every call is a step; crashes, retries, approval, words, money."""
+"""Agents of the OpenAI Agents SDK in workflows: every call is a step; crashes, retries, approval,
+words, money."""
 
 from __future__ import annotations
 
@@ -7,7 +8,18 @@ import json
 from collections import Counter
 
 import pytest
-from agents import Agent, Model, ModelProvider, ModelResponse, RunConfig, ShellTool, SQLiteSession, Usage, function_tool, handoff
+from agents import (
+    Agent,
+    Model,
+    ModelProvider,
+    ModelResponse,
+    RunConfig,
+    ShellTool,
+    SQLiteSession,
+    Usage,
+    function_tool,
+    handoff,
+)
 from agents.tool import ToolOutputText
 from openai.types.responses import (
     Response,
@@ -37,29 +49,43 @@ def new_world():
 
 def call(name, number=1, **arguments):
     return ResponseFunctionToolCall(
-        call_id=f"c-{name}-{number}", name=name, arguments=json.dumps(arguments), type="function_call"
+        call_id=f"c-{name}-{number}",
+        name=name,
+        arguments=json.dumps(arguments),
+        type="function_call",
     )
 
 
 def text(words):
     content = [ResponseOutputText(text=words, type="output_text", annotations=[])]
-    return ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=content)
+    return ResponseOutputMessage(
+        id="m", role="assistant", status="completed", type="message", content=content
+    )
 
 
 def told(input):
     """Return what tools have answered so far."""
-    return [item["output"] for item in input if not isinstance(input, str) and item.get("type") == "function_call_output"]
+    return [
+        item["output"]
+        for item in input
+        if not isinstance(input, str) and item.get("type") == "function_call_output"
+    ]
 
 
 class Scripted(Model):
-    """A model that says one thing after another; a turn may be a function of what tools have answered."""
+    """A model that says one thing after another; a turn may be a function of what tools have
+    answered."""
 
     def __init__(self, *turns):
         self.turns = turns
 
     def think(self, input):
         world["model"] += 1
-        said = 0 if isinstance(input, str) else sum(item.get("type") == "function_call" for item in input)
+        said = (
+            0
+            if isinstance(input, str)
+            else sum(item.get("type") == "function_call" for item in input)
+        )
         turn = next(turn for least, turn in reversed(self.turns) if said >= least)
         return turn(told(input)) if callable(turn) else turn
 
@@ -81,18 +107,35 @@ class Scripted(Model):
             for word in item.content[0].text.split() if item.type == "message" else []:
                 number += 1
                 yield ResponseTextDeltaEvent(
-                    delta=word, content_index=0, item_id="m", output_index=0, logprobs=[], sequence_number=number,
+                    delta=word,
+                    content_index=0,
+                    item_id="m",
+                    output_index=0,
+                    logprobs=[],
+                    sequence_number=number,
                     type="response.output_text.delta",
-                )  # fmt: skip
+                )
         usage = ResponseUsage(
-            input_tokens=100, output_tokens=10, total_tokens=110,
-            input_tokens_details={"cached_tokens": 0, "cache_write_tokens": 0}, output_tokens_details={"reasoning_tokens": 0},
-        )  # fmt: skip
+            input_tokens=100,
+            output_tokens=10,
+            total_tokens=110,
+            input_tokens_details={"cached_tokens": 0, "cache_write_tokens": 0},
+            output_tokens_details={"reasoning_tokens": 0},
+        )
         whole = Response(
-            id="resp", created_at=0, model="scripted", object="response", output=output, parallel_tool_calls=True,
-            tool_choice="auto", tools=[], usage=usage,
-        )  # fmt: skip
-        yield ResponseCompletedEvent(response=whole, sequence_number=number + 1, type="response.completed")
+            id="resp",
+            created_at=0,
+            model="scripted",
+            object="response",
+            output=output,
+            parallel_tool_calls=True,
+            tool_choice="auto",
+            tools=[],
+            usage=usage,
+        )
+        yield ResponseCompletedEvent(
+            response=whole, sequence_number=number + 1, type="response.completed"
+        )
 
 
 def last(answers):
@@ -126,7 +169,9 @@ class Report(BaseModel):
 three = [call("add", a=1, b=2), call("multiply", a=2, b=3), call("add", 2, a=4, b=5)]
 calculator = Agent(
     name="calculator",
-    model=Scripted((0, three), (3, lambda answers: [text(json.dumps({"total": sum(map(len, answers))}))])),
+    model=Scripted(
+        (0, three), (3, lambda answers: [text(json.dumps({"total": sum(map(len, answers))}))])
+    ),
     tools=[add, multiply],
     output_type=Report,
 )
@@ -143,7 +188,11 @@ def test_calls_of_models_and_tools_are_steps_and_the_output_has_its_type(holdfas
     assert holdfast_lab.finish(started) == Report(total=5)  # "3", "[6]", "9"
     names = [event.step for event in started.history() if event.kind == "step_completed"]
     assert (names[0], names[-1]) == ("calculator/model", "calculator/model#2")
-    assert sorted(names[1:-1]) == ["calculator/tool:add", "calculator/tool:add#2", "calculator/tool:multiply"]
+    assert sorted(names[1:-1]) == [
+        "calculator/tool:add",
+        "calculator/tool:add#2",
+        "calculator/tool:multiply",
+    ]
 
 
 def test_it_comes_to_the_same_end_whatever_crashes(everywhere):
@@ -267,7 +316,9 @@ def fatal(a: int) -> int:
 
 
 def troubled(*turns):
-    return Agent(name="troubled", model=Scripted(*turns), tools=[flaky, asks_again, hopeless, fatal])
+    return Agent(
+        name="troubled", model=Scripted(*turns), tools=[flaky, asks_again, hopeless, fatal]
+    )
 
 
 stubborn = troubled((0, [call("flaky", a=1), call("asks_again", a=2)]), (2, last))
@@ -314,7 +365,11 @@ def buy(what: str) -> str:
     return f"bought {what}"
 
 
-buyer = Agent(name="buyer", model=Scripted((0, [call("buy", what="tea"), call("buy", 2, what="gold")]), (2, last)), tools=[buy])
+buyer = Agent(
+    name="buyer",
+    model=Scripted((0, [call("buy", what="tea"), call("buy", 2, what="gold")]), (2, last)),
+    tools=[buy],
+)
 
 
 @workflow
@@ -348,7 +403,11 @@ def test_approval_survives_every_crash(everywhere, approve):
 
 # Words and money
 
-speaker = Agent(name="speaker", model=Scripted((0, [call("add", a=1, b=2)]), (1, [text("it is 3")])), tools=[add])
+speaker = Agent(
+    name="speaker",
+    model=Scripted((0, [call("add", a=1, b=2)]), (1, [text("it is 3")])),
+    tools=[add],
+)
 
 
 @workflow
@@ -403,13 +462,17 @@ def test_managed_flows_are_a_tool(tmp_path):
             return (await run(agent, "?")).final_output
 
         assert '"ok": true' in engine.start(research).result(timeout="20s")
-        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == ["compare"]
+        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == [
+            "compare"
+        ]
 
 
 @workflow
 async def oa_shell() -> str:
     shell = ShellTool(executor=lambda request: "")
-    return (await run(Agent(name="sheller", model=Scripted((0, last)), tools=[shell]), "?")).final_output
+    return (
+        await run(Agent(name="sheller", model=Scripted((0, last)), tools=[shell]), "?")
+    ).final_output
 
 
 def test_tools_that_cannot_be_steps_are_refused(holdfast_lab):
@@ -417,7 +480,10 @@ def test_tools_that_cannot_be_steps_are_refused(holdfast_lab):
         holdfast_lab.run_to_end(oa_shell)
 
 
-@pytest.mark.parametrize("options", [{"model": {"retry": 3}}, {"tools": {"add": {"x": 1}}}, {"approval": {"options": []}}])
+@pytest.mark.parametrize(
+    "options",
+    [{"model": {"retry": 3}}, {"tools": {"add": {"x": 1}}}, {"approval": {"options": []}}],
+)
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(BadOption):
         asyncio.run(run(calculator, "?", **options))

@@ -1,4 +1,5 @@
-"""Agents of the OpenAI Agents SDK within agents, and guardrails: what they call are steps of the run, too."""
+"""Agents of the OpenAI Agents SDK within agents, and guardrails: what they call are steps of the
+run, too."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ judge = Agent(name="judge", model=Scripted((0, [text("fine")])))
 async def polite(context, agent, input):
     verdict = await Runner.run(judge, input, run_config=RunConfig(tracing_disabled=True))
     world["polite"] += 1
-    return GuardrailFunctionOutput(output_info=verdict.final_output, tripwire_triggered=input == "you fool")
+    return GuardrailFunctionOutput(
+        output_info=verdict.final_output, tripwire_triggered=input == "you fool"
+    )
 
 
 @output_guardrail
@@ -75,7 +78,10 @@ async def oa_guarded(question: str) -> list[str]:
         result = await run(guarded, question)
     except InputGuardrailTripwireTriggered as refused:
         return ["refused", refused.guardrail_result.guardrail.get_name()]
-    info = [found.output.output_info for found in (*result.input_guardrail_results, *result.output_guardrail_results)]
+    info = [
+        found.output.output_info
+        for found in (*result.input_guardrail_results, *result.output_guardrail_results)
+    ]
     return [result.final_output, *map(str, info)]
 
 
@@ -83,7 +89,9 @@ def test_guardrails_judge_in_steps(holdfast_lab):
     started = holdfast_lab.start(oa_guarded, "please")
 
     assert holdfast_lab.finish(started) == ["got ['2', 'too big']", "fine", "{'total': 20}"]
-    names = sorted(event.step for event in started.history() if event.step and "guardrail" in event.step)
+    names = sorted(
+        event.step for event in started.history() if event.step and "guardrail" in event.step
+    )
     assert names == [
         "guarded/guardrail:polite",
         "guarded/guardrail:small",
@@ -111,7 +119,11 @@ def pay(a: int) -> int:
     return a
 
 
-cashier = Agent(name="cashier", model=Scripted((0, [call("pay", a=1), call("add", a=1, b=2)]), (2, last)), tools=[pay, add])
+cashier = Agent(
+    name="cashier",
+    model=Scripted((0, [call("pay", a=1), call("add", a=1, b=2)]), (2, last)),
+    tools=[pay, add],
+)
 manager = Agent(
     name="manager",
     model=Scripted((0, [call("cash", input="x"), call("add", 3, a=1, b=2)]), (2, last)),
@@ -120,7 +132,9 @@ manager = Agent(
 listener = Agent(
     name="listener",
     model=Scripted((0, [call("cash", input="x")]), (1, last)),
-    tools=[cashier.as_tool("cash", "Ask the cashier.", on_stream=print, failure_error_function=None)],
+    tools=[
+        cashier.as_tool("cash", "Ask the cashier.", on_stream=print, failure_error_function=None)
+    ],
 )
 
 
@@ -144,7 +158,12 @@ def test_what_an_agent_that_is_a_tool_calls_are_steps(holdfast_lab):
     assert holdfast_lab.finish(started).count("got") == 2
     assert (world["model"], world["pay"], world["add 1 2"]) == (4, 1, 2)
     steps = {event.step for event in started.history() if event.kind == "step_completed"}
-    assert {"manager/model", "manager/tool:cash/model", "manager/tool:cash/tool:add", "manager/model#2"} < steps
+    assert {
+        "manager/model",
+        "manager/tool:cash/model",
+        "manager/tool:cash/tool:add",
+        "manager/model#2",
+    } < steps
 
 
 def test_an_agent_that_is_a_tool_and_waits_for_people_survives_every_crash(everywhere, approve):

@@ -1,4 +1,5 @@
-"""Agents of Pydantic AI in workflows: every request and every tool is a step; crashes, retries, approval, words, money."""
+"""Agents of Pydantic AI in workflows: every request and every tool is a step; crashes, retries,
+approval, words, money."""
 
 from __future__ import annotations
 
@@ -28,16 +29,26 @@ def new_world():
 
 def told(messages):
     """Return what tools have answered so far."""
-    return [part.content for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+    return [
+        part.content
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolReturnPart)
+    ]
 
 
 def says(*calls, text=None):
-    parts = [TextPart(text)] if text is not None else [ToolCallPart(name, arguments) for name, arguments in calls]
+    parts = (
+        [TextPart(text)]
+        if text is not None
+        else [ToolCallPart(name, arguments) for name, arguments in calls]
+    )
     return ModelResponse(parts=parts, usage=RequestUsage(input_tokens=100, output_tokens=10))
 
 
 def scripted(*turns):
-    """Return a model that says one thing after another; a turn may be a function of what tools have answered."""
+    """Return a model that says one thing after another; a turn may be a function of what tools have
+    answered."""
 
     def think(messages, info):
         world["model"] += 1
@@ -75,7 +86,10 @@ def final(messages):
 
 
 calculator = Agent(
-    scripted(says(("add", {"a": 1, "b": 2}), ("multiply", {"a": 2, "b": 3}), ("add", {"a": 4, "b": 5})), final),
+    scripted(
+        says(("add", {"a": 1, "b": 2}), ("multiply", {"a": 2, "b": 3}), ("add", {"a": 4, "b": 5})),
+        final,
+    ),
     name="calculator",
     output_type=Report,
     toolsets=[sums],
@@ -155,7 +169,9 @@ def test_elsewhere_an_agent_is_what_it_was(holdfast_lab):
 
 # Plain functions of an agent that are no tools
 
-careful = Agent(scripted(says(text="a"), says(text="abc")), name="careful", capabilities=[HoldfastDurability()])
+careful = Agent(
+    scripted(says(text="a"), says(text="abc")), name="careful", capabilities=[HoldfastDurability()]
+)
 
 
 @careful.instructions
@@ -220,16 +236,25 @@ async def light(a: int) -> int:
 
 
 def troubled(*turns, **options):
-    return Agent(scripted(*turns), name="troubled", toolsets=[trouble], capabilities=[HoldfastDurability(**options)])
+    return Agent(
+        scripted(*turns),
+        name="troubled",
+        toolsets=[trouble],
+        capabilities=[HoldfastDurability(**options)],
+    )
 
 
 def last(messages):
     return says(text=f"got {told(messages)}")
 
 
-stubborn = troubled(says(("flaky", {"a": 1}), ("asks_again", {"a": 2})), says(("light", {"a": 6})), last)
+stubborn = troubled(
+    says(("flaky", {"a": 1}), ("asks_again", {"a": 2})), says(("light", {"a": 6})), last
+)
 hopeful = troubled(says(("hopeless", {"a": 1})), last, tool={"retries": 5})
-honest = troubled(says(("hopeless", {"a": 1})), lambda messages: says(text="I could not"), tell_failures=True)
+honest = troubled(
+    says(("hopeless", {"a": 1})), lambda messages: says(text="I could not"), tell_failures=True
+)
 corrected = troubled(says(("picky", {"a": 1})), says(("picky", {"a": 11})), last)
 
 
@@ -286,7 +311,11 @@ def test_a_request_that_fails_is_made_again(holdfast_lab):
             raise ConnectionError("overloaded")
         return says(text="at last")
 
-    agent = Agent(FunctionModel(think), name="patient", capabilities=[HoldfastDurability(model={"retries": 5, "delay": "1h"})])
+    agent = Agent(
+        FunctionModel(think),
+        name="patient",
+        capabilities=[HoldfastDurability(model={"retries": 5, "delay": "1h"})],
+    )
 
     @workflow(name="pai_patient")
     async def patient() -> str:
@@ -374,12 +403,17 @@ async def listen(ctx, events):
 
 
 speaker = Agent(
-    FunctionModel(stream_function=speak), name="speaker", toolsets=[sums], capabilities=[HoldfastDurability(stream=True)]
+    FunctionModel(stream_function=speak),
+    name="speaker",
+    toolsets=[sums],
+    capabilities=[HoldfastDurability(stream=True)],
 )
 listened = Agent(
-    FunctionModel(stream_function=speak), name="speaker", toolsets=[sums],
+    FunctionModel(stream_function=speak),
+    name="speaker",
+    toolsets=[sums],
     capabilities=[HoldfastDurability(stream=True, event_stream_handler=listen)],
-)  # fmt: skip
+)
 
 
 @workflow
@@ -410,7 +444,12 @@ def test_a_handler_of_events_is_still_told(holdfast_lab):
     heard.clear()
 
     assert holdfast_lab.run_to_end(pai_listened) == "it is 3"
-    assert {"PartStartEvent", "PartDeltaEvent", "FunctionToolCallEvent", "FunctionToolResultEvent"} <= set(heard)
+    assert {
+        "PartStartEvent",
+        "PartDeltaEvent",
+        "FunctionToolCallEvent",
+        "FunctionToolResultEvent",
+    } <= set(heard)
 
 
 def test_tokens_are_taken_from_the_budget_once(holdfast_lab):
@@ -435,7 +474,9 @@ def test_what_a_request_costs_can_be_said(holdfast_lab):
     def price(usage):
         return {"money": f"{usage.input_tokens / 1000:.2f}"}
 
-    agent = Agent(scripted(says(text="ok")), name="priced", capabilities=[HoldfastDurability(spends=price)])
+    agent = Agent(
+        scripted(says(text="ok")), name="priced", capabilities=[HoldfastDurability(spends=price)]
+    )
 
     @workflow(name="pai_priced")
     async def priced() -> str:
@@ -453,18 +494,31 @@ def test_managed_flows_are_a_toolset(tmp_path):
     with Engine(tmp_path / "flows.db") as engine:
         tools = flow_toolset(FlowTool(engine, agent="kate", session="s1"))
         start = says(("flow", {"action": "start", "controller": "research", "goal": "compare"}))
-        agent = Agent(scripted(start, last), name="kate", toolsets=[tools], capabilities=[HoldfastDurability()])
+        agent = Agent(
+            scripted(start, last),
+            name="kate",
+            toolsets=[tools],
+            capabilities=[HoldfastDurability()],
+        )
 
         @workflow(name="pai_flows")
         async def research() -> str:
             return (await agent.run("?")).output
 
         assert "'ok': True" in engine.start(research).result(timeout="20s")
-        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == ["compare"]
+        assert [flow.goal for flow in engine.flows.list(owner="agent:kate:session:s1")] == [
+            "compare"
+        ]
 
 
 @pytest.mark.parametrize(
-    "options", [{"model": {"retry": 3}}, {"tool": {"retries": -1}}, {"approval": {"options": []}}, {"tool": 3}]
+    "options",
+    [
+        {"model": {"retry": 3}},
+        {"tool": {"retries": -1}},
+        {"approval": {"options": []}},
+        {"tool": 3},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(BadOption):
@@ -472,7 +526,7 @@ def test_options_that_make_no_sense_are_refused(options):
 
 
 def test_approval_needs_a_workflow():
-    from holdfast.agents import calls
+    from holdfast.agents import adapter
 
     with pytest.raises(NotInWorkflow):
-        calls.approval("a", "b", {}, {})
+        adapter.approval("a", "b", {}, {})

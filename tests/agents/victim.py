@@ -1,6 +1,8 @@
-"""A worker process for tests that kill it in the middle of a tool: ``python victim.py FRAMEWORK DATABASE``.
+"""A worker process for tests that kill it in the middle of a tool: ``python victim.py FRAMEWORK
+DATABASE``.
 
-The model asks for one tool and then says what came of it. What models and tools do is a line in a file.
+The model asks for one tool and then says what came of it. What models and tools do is a line in a
+file.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def pydantic_ai() -> Any:
         return ModelResponse(parts=[TextPart(f"it is {messages[-1].parts[0].content}")])
 
     tools = FunctionToolset([add], id="math")
-    agent = Agent(FunctionModel(think), name="victim", toolsets=[tools], capabilities=[HoldfastDurability()])
+    agent = Agent(
+        FunctionModel(think), name="victim", toolsets=[tools], capabilities=[HoldfastDurability()]
+    )
 
     @workflow(name="victim_pydantic_ai")
     async def victim(question: str) -> str:
@@ -57,18 +61,30 @@ def pydantic_ai() -> Any:
 
 def openai_agents() -> Any:
     from agents import Agent, Model, ModelResponse, Usage, function_tool
-    from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+    from openai.types.responses import (
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
 
     from holdfast.agents.openai_agents import run
 
     class Scripted(Model):
-        async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+        async def get_response(
+            self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any
+        ) -> ModelResponse:
             leave_a_line("model")
             if isinstance(input, str) or len(input) == 1:
-                call = ResponseFunctionToolCall(call_id="c1", name="add", arguments='{"a": 2, "b": 3}', type="function_call")
+                call = ResponseFunctionToolCall(
+                    call_id="c1", name="add", arguments='{"a": 2, "b": 3}', type="function_call"
+                )
                 return ModelResponse(output=[call], usage=Usage(), response_id=None)
-            text = ResponseOutputText(text=f"it is {input[-1]['output']}", type="output_text", annotations=[])
-            said = ResponseOutputMessage(id="m", role="assistant", status="completed", type="message", content=[text])
+            text = ResponseOutputText(
+                text=f"it is {input[-1]['output']}", type="output_text", annotations=[]
+            )
+            said = ResponseOutputMessage(
+                id="m", role="assistant", status="completed", type="message", content=[text]
+            )
             return ModelResponse(output=[said], usage=Usage(), response_id=None)
 
         def stream_response(self, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
-from holdfast.cli.root import cli
+from holdfast.cli.main import cli
 
 PATIENCE = 60
 SOURCE = Path(holdfast.__file__).parents[1]
@@ -159,13 +159,20 @@ class Process:
     def __init__(self, *words, cwd, env=None, **options):
         self.process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *map(str, words)],
-            cwd=cwd, env={**environment(), **(env or {})}, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
-        )  # fmt: skip
+            cwd=cwd,
+            env={**environment(), **(env or {})},
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
         self.lines: list[str] = []
         self.heard = threading.Condition()
         streams = (self.process.stdout, self.process.stderr)
-        self.ears = [threading.Thread(target=self.listen, args=(stream,), daemon=True) for stream in streams]
+        self.ears = [
+            threading.Thread(target=self.listen, args=(stream,), daemon=True) for stream in streams
+        ]
         for ear in self.ears:
             ear.start()
 
@@ -218,7 +225,9 @@ def env(database) -> dict[str, str]:
 @pytest.fixture
 def process(folder, database):
     """Start ``holdfast`` with these words in a process of its own."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background: what it ignores, its children would ignore
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a shell's background: what it ignores, its children would ignore
         signal.signal(signal.SIGINT, signal.default_int_handler)
     started: list[Process] = []
 
@@ -242,8 +251,12 @@ def execute(folder, database):
         return subprocess.run(
             [sys.executable, "-m", "holdfast", *map(str, words)],
             env={**environment(), "HOLDFAST_DB": str(database), **(env or {})},
-            capture_output=True, text=True, timeout=200, encoding="utf-8", **options,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=200,
+            encoding="utf-8",
+            **options,
+        )
 
     return run
 
@@ -256,9 +269,12 @@ def terminal(folder, database):
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *words],
-            cwd=folder, env={**environment(), "HOLDFAST_DB": str(database), "TERM": "xterm-256color"},
-            stdin=theirs, stdout=theirs, stderr=theirs,
-        )  # fmt: skip
+            cwd=folder,
+            env={**environment(), "HOLDFAST_DB": str(database), "TERM": "xterm-256color"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
         os.close(theirs)
         said = _read_all(ours)
         assert process.wait(PATIENCE) == 0, said

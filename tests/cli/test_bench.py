@@ -8,9 +8,16 @@ import os
 from holdfast import Engine
 
 FIGURES = {
-    "commits_per_s", "steps_per_s", "steps_to_commits", "cpu_ms_per_step", "runs_per_s", "cpu_ms_per_run", "signal_p50_ms",
-    "signal_p99_ms", "first_run_ms",
-}  # fmt: skip
+    "commits_per_s",
+    "steps_per_s",
+    "steps_to_commits",
+    "cpu_ms_per_step",
+    "runs_per_s",
+    "cpu_ms_per_run",
+    "signal_p50_ms",
+    "signal_p99_ms",
+    "first_run_ms",
+}
 
 
 def test_it_measures_the_disk_of_a_database_and_leaves_it_as_it_was(execute, tmp_path):
@@ -43,7 +50,9 @@ def test_it_says_in_one_line_that_it_cannot_write_there(execute, tmp_path):
     assert done.stderr.count("\n") == 1 and "cannot be written to" in done.stderr
 
 
-def test_on_a_server_it_measures_in_a_database_of_its_own_and_drops_it(execute, tmp_path, postgres_server):
+def test_on_a_server_it_measures_in_a_database_of_its_own_and_drops_it(
+    execute, tmp_path, postgres_server
+):
     url = postgres_server.new_store()
     databases = postgres_server.execute("SELECT datname FROM pg_database ORDER BY 1")
 

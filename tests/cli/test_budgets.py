@@ -24,7 +24,7 @@ async def burner(*tokens: int) -> None:
 def call(tmp_path):
     from click.testing import CliRunner
 
-    from holdfast.cli.root import cli
+    from holdfast.cli.main import cli
 
     database = str(tmp_path / "cli.db")
     Engine(database).close()
@@ -39,7 +39,19 @@ def call(tmp_path):
 
 
 def test_a_budget_is_made_changed_raised_reset_and_shown(call):
-    call("budgets", "set", "team", "tokens=100", "money=2.5", "--soft", "tokens=80", "--reset", "day", "--zone", "Europe/Berlin")
+    call(
+        "budgets",
+        "set",
+        "team",
+        "tokens=100",
+        "money=2.5",
+        "--soft",
+        "tokens=80",
+        "--reset",
+        "day",
+        "--zone",
+        "Europe/Berlin",
+    )
     call("budgets", "set", "team", "calls=none", "--on-breach", "fail")
     call("budgets", "raise", "team", "tokens=50", "--key", "k")
     call("budgets", "raise", "team", "tokens=50", "--key", "k")
@@ -52,7 +64,11 @@ def test_a_budget_is_made_changed_raised_reset_and_shown(call):
         "money": {"used": 0, "reserved": 0, "soft": None, "hard": "2.5"},
         "tokens": {"used": 0, "reserved": 0, "soft": 80, "hard": 150},
     }
-    assert (found["on_breach"], found["resets"], found["reset_count"]) == ("fail", "day (Europe/Berlin)", 1)
+    assert (found["on_breach"], found["resets"], found["reset_count"]) == (
+        "fail",
+        "day (Europe/Berlin)",
+        1,
+    )
     assert "team" in call("budgets")
     assert [one["name"] for one in json.loads(call("budgets", "--json"))] == ["team"]
 
@@ -67,7 +83,9 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
 
     assert json.loads(call("budgets", "report", done.id, "--json"))["total"] == {"tokens": 11}
     assert "tokens" in call("budgets", "report", done.id)
-    assert json.loads(call("budgets", "show", f"tree:{waiting.id}", "--json"))["waiting"] == [waiting.id]
+    assert json.loads(call("budgets", "show", f"tree:{waiting.id}", "--json"))["waiting"] == [
+        waiting.id
+    ]
     assert waiting.id in call("budgets", "show", f"tree:{waiting.id}")
     assert f"holdfast budgets raise tree:{waiting.id} tokens=4" in call("why", waiting.id)
 
@@ -95,7 +113,9 @@ def test_what_was_spent_elsewhere_is_counted_once(call):
     for _ in range(2):
         call("budgets", "spend", "team", "tokens=7", "--key", "invoice 7")
 
-    assert json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    assert (
+        json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    )
     assert "no room left" in call("budgets", "spend", "team", "tokens=4", code=1)
     assert "does not count" in call("budgets", "spend", "team", "coins=4", code=1)
     assert "too little" in call("budgets", "spend", "team", "tokens=0.0000001", code=2)
@@ -121,8 +141,15 @@ def test_a_run_is_started_with_budgets_and_for_somebody(call, tmp_path):
     target = f"{tmp_path}/paying.py:paid_by_hand"
     call("budgets", "set", "team", "tokens=10")
 
-    assert call("run", target, "7", "--budget", "team", "--budget", "tokens=8", "--share", "ann").strip() == '"paid"'
-    assert json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    assert (
+        call(
+            "run", target, "7", "--budget", "team", "--budget", "tokens=8", "--share", "ann"
+        ).strip()
+        == '"paid"'
+    )
+    assert (
+        json.loads(call("budgets", "show", "team", "--json"))["dimensions"]["tokens"]["used"] == 7
+    )
     assert [one["hard"] for one in _limits(call, "tree:")] == [8]
     assert "no such budget" in call("run", target, "7", "--budget", "nobody", "--detach", code=1)
     assert "no amount" in call("run", target, "7", "--budget", "tokens=", "--detach", code=2)

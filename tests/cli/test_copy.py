@@ -45,7 +45,10 @@ def test_no_password_is_shown(call, database, postgres_server):
     with postgres_server.lend() as url:
         secret = url.replace("user=postgres", "user=postgres&password=hunter2")
         said = [call("db", "copy", database, secret)]
-        said += [call("db", "copy", database, secret, code=1), call("db", "copy", secret, secret, code=2)]
+        said += [
+            call("db", "copy", database, secret, code=1),
+            call("db", "copy", secret, secret, code=2),
+        ]
     said += [call("db", "copy", "mysql://me:hunter2@there/x?password=hunter2", database, code=2)]
 
     assert [one.output for one in said if "hunter2" in one.output] == []
@@ -85,7 +88,9 @@ def test_a_target_with_runs_is_refused(call, database, target):
     call.start("shop.py:parcel", '"x"')
     call.start("shop.py:parcel", '"y"', "--db", target)
 
-    assert "There are runs in this database already: copy into a new one. " in call.error("db", "copy", database, target)
+    assert "There are runs in this database already: copy into a new one. " in call.error(
+        "db", "copy", database, target
+    )
 
 
 def test_a_half_copied_target_is_refused_until_the_copy_is_repeated(call, database, target):
@@ -94,8 +99,15 @@ def test_a_half_copied_target_is_refused_until_the_copy_is_repeated(call, databa
     with closing(sqlite3.connect(target)) as db, db:
         db.execute("INSERT INTO holdfast_setting VALUES ('half_copied', '1')")
 
-    for words in (["runs", "--db", target], ["db", "copy", target, database], ["run", "shop.py:parcel", '"x"', "--db", target]):
-        assert "A copy into this database did not come to its end: repeat `holdfast db copy" in call.error(*words)
+    for words in (
+        ["runs", "--db", target],
+        ["db", "copy", target, database],
+        ["run", "shop.py:parcel", '"x"', "--db", target],
+    ):
+        assert (
+            "A copy into this database did not come to its end: repeat `holdfast db copy"
+            in call.error(*words)
+        )
 
     call("db", "copy", database, target)
     assert len(call.json("runs", "--db", target)) == 1
@@ -117,7 +129,9 @@ def test_source_and_target_must_differ(call, database, spelled):
     (database.parent / "folder").mkdir()
     other = spelled.format(database if ".." not in spelled else database.parent / "folder")
 
-    assert "SOURCE and TARGET are the same database" in call.error("db", "copy", database, other, code=2)
+    assert "SOURCE and TARGET are the same database" in call.error(
+        "db", "copy", database, other, code=2
+    )
 
 
 def test_a_source_that_is_not_there_is_said_and_nothing_is_made(call, tmp_path, target):
@@ -129,7 +143,9 @@ def test_what_is_no_database_is_said(call, database, target, tmp_path):
     call.start("shop.py:parcel", '"x"')
     (tmp_path / "text.db").write_text("no database at all" * 100)
 
-    assert "This is no database that Holdfast knows" in call.error("db", "copy", database, "mysql://there/x", code=2)
+    assert "This is no database that Holdfast knows" in call.error(
+        "db", "copy", database, "mysql://there/x", code=2
+    )
     assert "not a sound database" in call.error("db", "copy", tmp_path / "text.db", target)
     call("db", "copy", database, code=2)
 

@@ -1,4 +1,5 @@
-"""Files with flipped bits: no command shows a raw error, and `db check` calls none of them sound that SQLite rejects."""
+"""Files with flipped bits: no command shows a raw error, and `db check` calls none of them sound
+that SQLite rejects."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli import root
+from holdfast.cli import main
 from holdfast.errors import HoldfastError
 from holdfast.testing.clock import VirtualClock
 from tests.engine import everything
@@ -17,10 +18,29 @@ from tests.engine import everything
 PAGE = 4096
 SEEDS = range(12)
 COMMANDS = [
-    "runs", "show sleeper", "why sleeper", "tail sleeper", "gates", "waits", "budgets", "schedules", "lanes", "workers", "flows",
-    "graphs", "graphs show graph", "graphs why graph c", "events", "retention", "subscriptions", "db info",
-    "prune --older-than 1s --dry-run", "signal listener paid 1", "cancel delayed", "flows wake",
-]  # fmt: skip
+    "runs",
+    "show sleeper",
+    "why sleeper",
+    "tail sleeper",
+    "gates",
+    "waits",
+    "budgets",
+    "schedules",
+    "lanes",
+    "workers",
+    "flows",
+    "graphs",
+    "graphs show graph",
+    "graphs why graph c",
+    "events",
+    "retention",
+    "subscriptions",
+    "db info",
+    "prune --older-than 1s --dry-run",
+    "signal listener paid 1",
+    "cancel delayed",
+    "flows wake",
+]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +78,11 @@ def is_rejected(path) -> bool:
 
 def raised_by(path, command: str) -> BaseException | None:
     """Return what a command raises besides errors of ours and its exit."""
-    error = CliRunner().invoke(root.cli, ["--db", str(path), *command.split()], standalone_mode=False).exception
+    error = (
+        CliRunner()
+        .invoke(main.cli, ["--db", str(path), *command.split()], standalone_mode=False)
+        .exception
+    )
     return None if isinstance(error, HoldfastError | SystemExit) else error
 
 
@@ -68,7 +92,9 @@ def test_no_command_shows_a_raw_error_for_a_damaged_file(sound, tmp_path, seed):
     path.write_bytes(flipped(sound, seed))
     rejected = is_rejected(path)
 
-    checked = CliRunner().invoke(root.cli, ["--db", str(path), "db", "check"])
+    checked = CliRunner().invoke(main.cli, ["--db", str(path), "db", "check"])
 
     assert checked.exit_code == 1 or not rejected
-    assert {command: error for command in COMMANDS if (error := raised_by(path, command)) is not None} == {}
+    assert {
+        command: error for command in COMMANDS if (error := raised_by(path, command)) is not None
+    } == {}

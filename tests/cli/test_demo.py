@@ -16,7 +16,9 @@ def test_it_shows_a_run_that_survives_kill_9_and_cleans_up(execute, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20  # however slow the machine: it does little
+    assert (
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
+    )  # however slow the machine: it does little
     first, second = re.split(r"\$ kill -9 \d+", done.stdout)
     assert "reserve:" in first and "charge:" in first and "pack:" in first
     assert "reserve:" not in second and "charge: take" not in second

@@ -9,14 +9,30 @@ import sys
 import click
 import pytest
 
-from holdfast.cli import root
+from holdfast.cli import main
 
 LOOKING = [
-    ["runs"], ["show", "last"], ["why", "last"], ["signal", "last", "x"], ["cancel", "last"], ["resume", "last"],
-    ["replay", "last"], ["fork", "last"], ["export", "last", "copy.db"], ["prune", "--older-than", "1d", "--yes"], ["lanes"],
-    ["workers"], ["budgets"], ["retention"], ["schedules"], ["keys"], ["tasks", "claim", "--lane", "x"],
-    ["db", "check"], ["db", "info"], ["doctor"],
-]  # fmt: skip
+    ["runs"],
+    ["show", "last"],
+    ["why", "last"],
+    ["signal", "last", "x"],
+    ["cancel", "last"],
+    ["resume", "last"],
+    ["replay", "last"],
+    ["fork", "last"],
+    ["export", "last", "copy.db"],
+    ["prune", "--older-than", "1d", "--yes"],
+    ["lanes"],
+    ["workers"],
+    ["budgets"],
+    ["retention"],
+    ["schedules"],
+    ["keys"],
+    ["tasks", "claim", "--lane", "x"],
+    ["db", "check"],
+    ["db", "info"],
+    ["doctor"],
+]
 
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
@@ -127,7 +143,11 @@ def test_an_url_that_names_no_database(call, url):
         (["signal", "last", "paid", "{'a': 1}"], 2, "is no JSON"),
         (["run", "shop.py:parcel", '"a"', "--delay", "soon"], 2, "neither a duration such as 1h"),
         (["run", "shop.py:parcel", '"a"', "--tag", "customer"], 2, "is no tag such as customer=7"),
-        (["run", "shop.py:parcel", '"a"', "--priority", "5000"], 2, "whole number from -1000 to 1000"),
+        (
+            ["run", "shop.py:parcel", '"a"', "--priority", "5000"],
+            2,
+            "whole number from -1000 to 1000",
+        ),
         (["run", "shop.py:parcel", '"a"', "--priority", "high"], 2, "not a valid int"),
         (["run", "shop.py"], 2, "say MODULE:WORKFLOW"),
         (["run"], 2, "Missing argument"),
@@ -167,10 +187,12 @@ def test_bad_input_is_one_line_and_the_right_exit_code(call, words, code, told):
 
 def test_what_nobody_foresaw_names_the_exception_and_how_to_see_more(call, monkeypatch):
     call.start("shop.py:parcel", '"a"')
-    monkeypatch.setattr("holdfast.cli.desk.open_store", lambda url, **_: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.context.open_store", lambda url, **_: 1 / 0)
 
     assert (
-        call.error("runs") == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the traceback)"
+        call.error("runs")
+        == "holdfast: unexpected ZeroDivisionError: division by zero (set HOLDFAST_DEBUG=1 for the"
+        " traceback)"
     )
 
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
@@ -183,7 +205,7 @@ def test_an_interrupt_is_130(call, monkeypatch):
     def interrupted(url, **_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.cli.desk.open_store", interrupted)
+    monkeypatch.setattr("holdfast.cli.context.open_store", interrupted)
 
     assert call("runs", code=130).stdout == ""
 
@@ -192,7 +214,11 @@ def test_a_pipe_that_nobody_reads_is_silent(call, env, folder):
     for number in range(50):
         call.start("shop.py:parcel", f'"{number}"')
     listing = subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "runs", "--json"], env=env, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "holdfast", "runs", "--json"],
+        env=env,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert listing.stdout is not None
     listing.stdout.close()
@@ -219,8 +245,10 @@ def test_without_a_command_the_help_is_shown(call, words):
 
 
 def every_command():
-    context = click.Context(root.cli, info_name="holdfast")
-    found = [(name, root.cli.get_command(context, name)) for name in root.cli.list_commands(context)]
+    context = click.Context(main.cli, info_name="holdfast")
+    found = [
+        (name, main.cli.get_command(context, name)) for name in main.cli.list_commands(context)
+    ]
     inner = [
         (f"{name} {one}", command.commands[one])
         for name, command in found
@@ -230,7 +258,9 @@ def every_command():
     return found + inner
 
 
-@pytest.mark.parametrize("name, command", every_command(), ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    "name, command", every_command(), ids=lambda value: value if isinstance(value, str) else None
+)
 def test_every_command_and_option_has_help_and_an_example(name, command):
     assert command.help
     assert "holdfast " in (command.epilog or "")

@@ -8,17 +8,39 @@ import pytest
 @pytest.fixture
 def flow(call):
     call.start("shop.py:listener")  # there is a database
-    return call.text("flows", "create", "research", "compare three", "--owner", "a", "--state", '{"n": 3}', "--start").strip()
+    return call.text(
+        "flows",
+        "create",
+        "research",
+        "compare three",
+        "--owner",
+        "a",
+        "--state",
+        '{"n": 3}',
+        "--start",
+    ).strip()
 
 
 def test_a_flow_is_driven_to_its_end(call, flow):
-    assert "running, revision 2" in call.text("flows", "advance", flow, '{"found": 1}', "--step", "compare")
-    assert "waiting" in call.text("flows", "wait", flow, "--topic", "invoice", "--correlation", "77")
+    assert "running, revision 2" in call.text(
+        "flows", "advance", flow, '{"found": 1}', "--step", "compare"
+    )
+    assert "waiting" in call.text(
+        "flows", "wait", flow, "--topic", "invoice", "--correlation", "77"
+    )
     assert "does not wait for invoice 78" in call.error("flows", "deliver", flow, "invoice", "78")
-    assert call.json("flows", "deliver", flow, "invoice", "77", '{"paid": true}')["status"] == "running"
+    assert (
+        call.json("flows", "deliver", flow, "invoice", "77", '{"paid": true}')["status"]
+        == "running"
+    )
     call.text("flows", "wait", flow, "--until", "2999-12-24T18:00")
     assert "running" in call.text("flows", "resume", flow, '{"woken": 1}')
-    assert call.json("flows", "finish", flow)["state"] == {"n": 3, "found": 1, "resume_event": {"paid": True}, "woken": 1}
+    assert call.json("flows", "finish", flow)["state"] == {
+        "n": 3,
+        "found": 1,
+        "resume_event": {"paid": True},
+        "woken": 1,
+    }
 
     shown = call.text("flows", "show", flow)
     assert "compare three" in shown
@@ -27,9 +49,17 @@ def test_a_flow_is_driven_to_its_end(call, flow):
 
 
 def test_what_happens_elsewhere_is_noted(call, flow):
-    assert "j1  running  ask" in call.text("flows", "observe", flow, "j1", "running", "--task", "ask", "--session", "s9")
-    told = call.json("flows", "observe", flow, "j1", "succeeded", "--task", "ask", "--result", '{"price": 10}')
-    assert (told["status"], told["result"], told["child_session"]) == ("succeeded", {"price": 10}, "s9")
+    assert "j1  running  ask" in call.text(
+        "flows", "observe", flow, "j1", "running", "--task", "ask", "--session", "s9"
+    )
+    told = call.json(
+        "flows", "observe", flow, "j1", "succeeded", "--task", "ask", "--result", '{"price": 10}'
+    )
+    assert (told["status"], told["result"], told["child_session"]) == (
+        "succeeded",
+        {"price": 10},
+        "s9",
+    )
     assert [step["run_id"] for step in call.json("flows", "show", flow)["steps"]] == ["j1"]
 
 
@@ -57,7 +87,9 @@ def test_flows_are_listed(call, flow):
 
 def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
     assert "asked to stop" in call.text("flows", "cancel", flow, "--request")
-    assert "all that can be done to it is to cancel it" in call.error("flows", "advance", flow, "{}")
+    assert "all that can be done to it is to cancel it" in call.error(
+        "flows", "advance", flow, "{}"
+    )
     assert "cancelled" in call.text("flows", "cancel", flow)
     other = call.text("flows", "create", "c", "g", "--owner", "a").strip()
     assert "running" in call.text("flows", "start", other)
@@ -76,7 +108,10 @@ def test_wrong_words_are_one_clear_line(call, flow):
 def test_what_a_flow_waits_for_is_told_with_the_command_that_ends_it(call, flow):
     call.text("flows", "wait", flow, "--topic", "an invoice", "--correlation", "77")
     told = call.json("why", flow)
-    assert (told["status"], told["remedy"]) == ("waiting", f"holdfast flows deliver {flow} 'an invoice' 77")
+    assert (told["status"], told["remedy"]) == (
+        "waiting",
+        f"holdfast flows deliver {flow} 'an invoice' 77",
+    )
     assert told["remedy"] in call.text("flows", "show", flow)
     assert "it waits for 'an invoice' about '77'" in call.text("why", flow)
     assert "no such run" in call.error("--namespace", "acme", "why", flow)
@@ -85,12 +120,20 @@ def test_what_a_flow_waits_for_is_told_with_the_command_that_ends_it(call, flow)
 
 def test_moves_are_guarded_by_owner_and_revision(call, flow):
     for command in (
-        ("start", flow), ("advance", flow, "{}"), ("wait", flow), ("resume", flow), ("finish", flow), ("fail", flow, "x"),
-        ("cancel", flow), ("cancel", flow, "--request"),
-    ):  # fmt: skip
+        ("start", flow),
+        ("advance", flow, "{}"),
+        ("wait", flow),
+        ("resume", flow),
+        ("finish", flow),
+        ("fail", flow, "x"),
+        ("cancel", flow),
+        ("cancel", flow, "--request"),
+    ):
         assert "another owner" in call.error("flows", *command, "--owner", "b")
         assert "somebody else" in call.error("flows", *command, "--revision", "7")
-    assert "another owner" in call.error("flows", "observe", flow, "j", "running", "--task", "t", "--owner", "b")
+    assert "another owner" in call.error(
+        "flows", "observe", flow, "j", "running", "--task", "t", "--owner", "b"
+    )
     assert call.json("flows", "cancel", flow, "--owner", "a", "--revision", "1")["revision"] == 2
 
 

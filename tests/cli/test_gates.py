@@ -57,7 +57,9 @@ def test_the_inbox_lists_who_may_decide_what_and_until_when(call, ask):
 def test_a_gate_is_approved_by_the_id_of_its_run(call, ask, result):
     run_id = ask(options=["yes", "no"])
 
-    assert call.text("approve", run_id, "--by", "ann", "--feedback", "fine").endswith("is approved: yes\n")
+    assert call.text("approve", run_id, "--by", "ann", "--feedback", "fine").endswith(
+        "is approved: yes\n"
+    )
     assert result(run_id)[:3] == ["yes", "ann", "fine"]
 
 
@@ -95,7 +97,10 @@ def test_a_quorum_says_how_many_are_missing(call, ask):
     assert "is approved" in call.text("approve", "last", "--by", "bob")
     found = call.json("gates", "--status", "closed")[0]
     assert "This gate is closed" in call.error("approve", found["id"], "--by", "carol")
-    assert [(entry["kind"], entry["person"]) for entry in found["entries"]] == [("decided", "ann"), ("decided", "bob")]
+    assert [(entry["kind"], entry["person"]) for entry in found["entries"]] == [
+        ("decided", "ann"),
+        ("decided", "bob"),
+    ]
 
 
 def test_one_gate_is_shown_with_what_was_done_to_it(call, ask):
@@ -108,7 +113,11 @@ def test_one_gate_is_shown_with_what_was_done_to_it(call, ask):
 
     assert "delegated by ann to bob holiday" in text
     assert "carol, dan or anybody with the role finance" in text
-    assert (data["data"], data["assignees"], data["roles"]) == ({"rows": 3}, ["carol", "dan"], ["finance"])
+    assert (data["data"], data["assignees"], data["roles"]) == (
+        {"rows": 3},
+        ["carol", "dan"],
+        ["finance"],
+    )
     assert data["hash"] in text
     assert "has changed" in call.error("approve", "last", "--by", "carol", "--expect", "0000")
 
@@ -147,16 +156,26 @@ def test_a_gate_is_updated_answered_by_a_link_and_withdrawn(call, ask):
     stale = call.text("gates", "link", run_id, "approve", "--by", "ann").strip()
     before = call.json("gates", "show", run_id)["hash"]
 
-    assert call.json("gates", "update", run_id, '{"rows": 4}', "--by", "root")["data"] == {"rows": 4}
+    assert call.json("gates", "update", run_id, '{"rows": 4}', "--by", "root")["data"] == {
+        "rows": 4
+    }
     assert call.json("gates", "show", run_id)["hash"] != before
     assert "has changed" in call.error("gates", "answer", stale)
     token = call.json("gates", "link", run_id, "approve", "--by", "ann", "--expires", "2d")["token"]
-    assert "is approved: approve" in call.text("gates", "answer", token, "--feedback", "from my phone")
+    assert "is approved: approve" in call.text(
+        "gates", "answer", token, "--feedback", "from my phone"
+    )
     assert "is closed" in call.error("gates", "answer", token)
     assert "not known here" in call.error("gates", "answer", "k1.x.y")
 
     second = ask(assignees=["ann"])
-    assert "This decision is not theirs" in call.error("gates", "link", second, "approve", "--by", "bob")
-    assert "in the past" in call.error("gates", "link", second, "approve", "--by", "ann", "--expires", "0s", code=2)
-    assert "is withdrawn" in call.text("gates", "withdraw", second, "--by", "root", "--reason", "moot")
+    assert "This decision is not theirs" in call.error(
+        "gates", "link", second, "approve", "--by", "bob"
+    )
+    assert "in the past" in call.error(
+        "gates", "link", second, "approve", "--by", "ann", "--expires", "0s", code=2
+    )
+    assert "is withdrawn" in call.text(
+        "gates", "withdraw", second, "--by", "root", "--reason", "moot"
+    )
     assert "by='root'" in call.error("approve", second, "--by", "ann")

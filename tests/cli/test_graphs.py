@@ -13,7 +13,11 @@ CHECKOUT = {
     "members": {
         "first": {"workflow": "parcel", "args": ["a"]},
         "wait": {"workflow": "listener", "kwargs": {"name": "go"}},
-        "last": {"workflow": "parcel", "args": [{"$result": "first"}], "after": [{"of": ["wait"], "need": "any"}]},
+        "last": {
+            "workflow": "parcel",
+            "args": [{"$result": "first"}],
+            "after": [{"of": ["wait"], "need": "any"}],
+        },
     },
 }
 
@@ -49,7 +53,10 @@ def test_a_graph_is_started_shown_and_explained(call, graph):
 
 
 def test_a_long_chain_is_shown_to_its_end(call, graph, write):
-    links = {f"m{place}": {"workflow": "parcel", "after": [f"m{place - 1}"] if place else []} for place in range(1200)}
+    links = {
+        f"m{place}": {"workflow": "parcel", "after": [f"m{place - 1}"] if place else []}
+        for place in range(1200)
+    }
     chain = call.text("graphs", "start", write({"members": links})).strip()
     lines = call.text("graphs", "show", chain).splitlines()
     assert lines[-1].endswith("└─ m1199  waiting  parcel  after m1198")
@@ -69,10 +76,19 @@ def test_the_last_graph_is_the_newest_whatever_ids_people_choose(call, graph, wr
 
 
 def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
-    more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}, "last": {"after": ["first"]}}})
+    more = write(
+        {
+            "members": {
+                "more": {"workflow": "parcel", "args": ["b"], "after": ["last"]},
+                "last": {"after": ["first"]},
+            }
+        }
+    )
     assert "waits for that one already" in call.error("graphs", "extend", graph, more)
     more = write({"members": {"more": {"workflow": "parcel", "args": ["b"], "after": ["last"]}}})
-    assert "changed by somebody else" in call.error("graphs", "extend", graph, more, "--revision", "7")
+    assert "changed by somebody else" in call.error(
+        "graphs", "extend", graph, more, "--revision", "7"
+    )
     assert "revision 2" in call.text("graphs", "extend", graph, more, "--revision", "1")
     assert call.json("graphs", "cancel", graph, "--policy", "graph")["status"] == "cancelled"
     assert "has ended" in call.error("graphs", "cancel", graph)
@@ -83,7 +99,16 @@ def test_a_graph_grows_is_cancelled_and_pruned(call, graph, write):
 def test_a_member_is_done_again(call, write, database):
     call.start("shop.py:listener")
     graph = call.text(
-        "graphs", "start", write({"members": {"a": {"workflow": "failing"}, "b": {"workflow": "failing", "after": ["a"]}}})
+        "graphs",
+        "start",
+        write(
+            {
+                "members": {
+                    "a": {"workflow": "failing"},
+                    "b": {"workflow": "failing", "after": ["a"]},
+                }
+            }
+        ),
     )
     graph = graph.strip()
     with Engine(str(database), workflows=[]) as engine:
@@ -92,16 +117,29 @@ def test_a_member_is_done_again(call, write, database):
             engine.graphs.result(graph, timeout=20)
 
     assert "running" in call.text("graphs", "replay", graph, "b")
-    assert [member["state"] for member in call.json("graphs", "show", graph)["members"]] == ["started", "waiting"]
+    assert [member["state"] for member in call.json("graphs", "show", graph)["members"]] == [
+        "started",
+        "waiting",
+    ]
 
 
 def test_wrong_words_are_one_clear_line(call, graph, write):
     assert "no such graph" in call.error("graphs", "show", "nobody")
     assert "no such member" in call.error("graphs", "replay", graph, "nobody")
     assert "makes no sense" in call.error("graphs", "start", write({"members": {}}), code=2)
-    bad = {"members": {"good": {"workflow": "parcel", "args": ["a"]}, "bad": {"workflow": "parcel", "options": {"lane": 7}}}}
+    bad = {
+        "members": {
+            "good": {"workflow": "parcel", "args": ["a"]},
+            "bad": {"workflow": "parcel", "options": {"lane": 7}},
+        }
+    }
     assert "member='bad', option='lane'" in call.error("graphs", "start", write(bad), code=2)
-    ring = {"members": {"a": {"workflow": "parcel", "after": ["b"]}, "b": {"workflow": "parcel", "after": ["a"]}}}
+    ring = {
+        "members": {
+            "a": {"workflow": "parcel", "after": ["b"]},
+            "b": {"workflow": "parcel", "after": ["a"]},
+        }
+    }
     assert "wait for each other" in call.error("graphs", "start", write(ring))
     assert "another graph with this id" in call.error(
         "graphs", "start", write({"members": {"a": {"workflow": "x"}}}), "--id", graph
@@ -120,4 +158,7 @@ def test_a_graph_is_exported_with_its_members(call, graph, tmp_path):
         "wait": "started",
         "last": "waiting",
     }
-    assert json.loads(call.text("export", graph, str(tmp_path / "again.db"), "--json"))["graph"] == graph
+    assert (
+        json.loads(call.text("export", graph, str(tmp_path / "again.db"), "--json"))["graph"]
+        == graph
+    )

@@ -21,7 +21,10 @@ def test_runs_are_listed_newest_first(call):
     lines = call.text("runs").splitlines()
 
     assert lines[0].split() == ["ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE"]
-    assert [line.split()[:3] for line in lines[1:]] == [[second, "listener", "pending"], [first, "parcel", "pending"]]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        [second, "listener", "pending"],
+        [first, "parcel", "pending"],
+    ]
 
 
 def test_runs_are_filtered(call):
@@ -50,7 +53,10 @@ def test_children_are_listed_by_their_parent(call):
 
 
 def test_the_next_page_is_a_command_that_can_be_typed(call):
-    ids = [call.start("shop.py:parcel", f'"{number}"', "--tag", "kind=two words") for number in range(5)]
+    ids = [
+        call.start("shop.py:parcel", f'"{number}"', "--tag", "kind=two words")
+        for number in range(5)
+    ]
     words, seen = ["runs", "--tag", "kind=two words", "--limit", "2"], []
 
     while words:
@@ -118,10 +124,20 @@ def test_show_as_json_has_what_outside_checks_rely_on(call):
     assert shown["input"] == []
     assert shown["result"] is None
     assert shown["error"]["type"] == "ValueError"
-    assert [event["kind"] for event in shown["history"]] == ["step_retried", "step_completed", "step_completed", "run_failed"]
+    assert [event["kind"] for event in shown["history"]] == [
+        "step_retried",
+        "step_completed",
+        "step_completed",
+        "run_failed",
+    ]
     charged = shown["history"][1]
     assert {"seq", "kind", "step", "at", "started_at", "attempt", "data", "error"} == set(charged)
-    assert (charged["seq"], charged["step"], charged["attempt"], charged["data"]) == (2, "charge", 2, "paid 5")
+    assert (charged["seq"], charged["step"], charged["attempt"], charged["data"]) == (
+        2,
+        "charge",
+        2,
+        "paid 5",
+    )
     assert datetime.fromisoformat(charged["at"]) >= datetime.fromisoformat(charged["started_at"])
     assert charged["at"].endswith("Z")
     assert shown["history"][0]["data"]["until"].endswith("Z")
@@ -178,7 +194,9 @@ def test_an_ambiguous_beginning_is_refused(call):
     call.start("shop.py:parcel", '"a"', "--id", "order-71")
     call.start("shop.py:parcel", '"a"', "--id", "order-72")
 
-    assert "several runs begin with order-7, such as order-72 and order-71" in call.error("show", "order-7")
+    assert "several runs begin with order-7, such as order-72 and order-71" in call.error(
+        "show", "order-7"
+    )
     assert call.json("show", "order-71")["id"] == "order-71"
 
 
@@ -196,10 +214,31 @@ def test_lanes_are_listed_and_set_one_thing_at_a_time(call):
     call("lanes", "set", "mail", "--pause")
     changed = call.json("lanes", "set", "mail", "--concurrency", "none")
 
-    unset = {"per_share": None, "rate_per_share": None, "weights": {}, "draining": False, "state": "paused"}
-    assert changed == {"name": "mail", "concurrency": None, "rate": "10/s", "paused": True, "running": 0, **unset}
+    unset = {
+        "per_share": None,
+        "rate_per_share": None,
+        "weights": {},
+        "draining": False,
+        "state": "paused",
+    }
+    assert changed == {
+        "name": "mail",
+        "concurrency": None,
+        "rate": "10/s",
+        "paused": True,
+        "running": 0,
+        **unset,
+    }
     assert call.json("lanes") == [changed]
-    assert call.text("lanes").splitlines()[1].split() == ["mail", "0", "-", "10/s", "-", "-", "paused"]
+    assert call.text("lanes").splitlines()[1].split() == [
+        "mail",
+        "0",
+        "-",
+        "10/s",
+        "-",
+        "-",
+        "paused",
+    ]
     assert "paused" in call.text("why", "last")
     assert call.json("lanes", "set", "mail", "--unpause", "--rate", "none")["paused"] is False
 
@@ -210,11 +249,18 @@ def test_workers_are_listed_with_what_they_serve(call, database):
     call.start("shop.py:parcel", '"a"')
     assert "no workers" in call.text("workers")
 
-    with Engine(database, workflows=[shop.listener], name="w1", lanes=["slow"], capabilities=["gpu"]):
+    with Engine(
+        database, workflows=[shop.listener], name="w1", lanes=["slow"], capabilities=["gpu"]
+    ):
         (found,) = call.json("workers")
         told = call.text("workers")
 
-    assert (found["worker"], found["state"], found["lanes"], found["capabilities"]) == ("w1", "alive", ["slow"], ["gpu"])
+    assert (found["worker"], found["state"], found["lanes"], found["capabilities"]) == (
+        "w1",
+        "alive",
+        ["slow"],
+        ["gpu"],
+    )
     assert found["workflows"] == {"listener": None}
     assert "listener in slow with gpu" in told
 
@@ -223,7 +269,13 @@ def test_db_check_and_info(call, database):
     call.run("shop.py:parcel", '"a"')
 
     assert call.text("db", "check") == "the database is sound: every law holds\n"
-    assert call.json("db", "check") == {"ok": True, "broken": [], "payloads": 0, "keys": {}, "unreadable": {}}
+    assert call.json("db", "check") == {
+        "ok": True,
+        "broken": [],
+        "payloads": 0,
+        "keys": {},
+        "unreadable": {},
+    }
     info = call.json("db", "info")
     assert info["runs"] == {"completed": 1}
     assert info["database"] == str(database)
@@ -252,7 +304,10 @@ def test_doctor_finds_runs_that_nobody_serves(call):
 
     told = call.text("doctor", code=1)
 
-    assert f"wrong: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such as {run_id})" in told
+    assert (
+        "wrong: 1 run needs a worker, and no live one serves parcel version 1 in lane slow (such"
+        f" as {run_id})" in told
+    )
     assert "$ holdfast worker MODULE" in told
     assert call.json("doctor", code=1)["ok"] is False
 

@@ -26,7 +26,11 @@ def test_a_signal_may_come_before_its_wait_and_reaches_the_run(call):
 def test_a_signal_with_a_key_is_sent_once(call):
     run_id = call.start("shop.py:listener")
 
-    assert call.json("signal", run_id, "paid", "1", "--key", "k") == {"run": run_id, "name": "paid", "sent": True}
+    assert call.json("signal", run_id, "paid", "1", "--key", "k") == {
+        "run": run_id,
+        "name": "paid",
+        "sent": True,
+    }
     assert call.json("signal", run_id, "paid", "1", "--key", "k")["sent"] is False
     assert "before" in call.text("signal", run_id, "paid", "1", "--key", "k")
 
@@ -40,7 +44,9 @@ def test_a_signal_to_a_finished_run_is_refused(call):
 def test_cancel_tells_what_became_of_the_run(call):
     run_id = call.start("shop.py:listener")
 
-    assert call.text("cancel", run_id, "--reason", "ordered twice") == f"run {run_id} was cancelled\n"
+    assert (
+        call.text("cancel", run_id, "--reason", "ordered twice") == f"run {run_id} was cancelled\n"
+    )
     assert call.json("show", run_id)["cancel_reason"] == "ordered twice"
     assert "it was cancelled: ordered twice" in call.text("why", run_id)
     assert "The run has ended" in call.error("cancel", run_id)
@@ -65,7 +71,10 @@ def test_replay_names_the_children_that_are_replayed_too(call):
     parent = next(run for run in call.json("runs") if run["workflow"] == "calling")["id"]
     child = next(run for run in call.json("runs") if run["workflow"] == "failing")["id"]
 
-    assert call.text("replay", parent) == f"run {parent} is pending\nchild run {child} is replayed with it\n"
+    assert (
+        call.text("replay", parent)
+        == f"run {parent} is pending\nchild run {child} is replayed with it\n"
+    )
     assert (status(call, parent), status(call, child)) == ("pending", "pending")
     assert "replayed with it: 1 child runs" in call.text("show", parent)
     call("cancel", parent, "--force")
@@ -88,7 +97,11 @@ def test_fork_makes_a_new_run_from_the_history_of_another(call):
     made = call.json("fork", old, "--from", "pack")
 
     assert made["forked_from"] == old
-    assert [event["step"] for event in call.json("show", made["id"])["history"]] == ["charge", "charge", None]
+    assert [event["step"] for event in call.json("show", made["id"])["history"]] == [
+        "charge",
+        "charge",
+        None,
+    ]
     assert call.text("fork", old).strip() in call.text("runs")
 
 
@@ -97,7 +110,10 @@ def test_resume_is_for_stuck_runs(call, database):
     assert "This cannot happen in this status" in call.error("resume", run_id)
 
     with sqlite3.connect(database) as raw:
-        raw.execute("UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = ?", (b'{"type": "Diverged"}',))
+        raw.execute(
+            "UPDATE holdfast_run SET status = 'stuck', rank = NULL, error = ?",
+            (b'{"type": "Diverged"}',),
+        )
     raw.close()
 
     assert f"$ holdfast resume {run_id}" in call.text("why", run_id)
@@ -110,7 +126,11 @@ def test_export_copies_a_tree_to_a_database_of_its_own(call, tmp_path):
 
     assert call.text("export", "last", target) == f"4 runs copied to {target}\n"
     assert len(call.json("--db", target, "runs")) == 4
-    assert call.json("--db", target, "show", "last")["result"] == ["packed a", "packed a", "packed b"]
+    assert call.json("--db", target, "show", "last")["result"] == [
+        "packed a",
+        "packed a",
+        "packed b",
+    ]
     assert "there is a file" in call.error("export", "last", target)
 
 
@@ -123,7 +143,10 @@ def test_prune_counts_first_and_deletes_when_told(call):
     assert call.json("prune", "--older-than", "1h", "--dry-run") == {"runs": 0, "dry_run": True}
     assert call.json("prune", "--older-than", "0s", "--status", "failed", "--dry-run")["runs"] == 1
     assert call.text("prune", "--older-than", "0s", "--dry-run") == "6 runs would be deleted\n"
-    assert call.text("prune", "--older-than", "0s", "--status", "completed", "--yes") == "5 runs deleted\n"
+    assert (
+        call.text("prune", "--older-than", "0s", "--status", "completed", "--yes")
+        == "5 runs deleted\n"
+    )
     assert call.json("prune", "--older-than", "0s", "--yes") == {"runs": 1, "dry_run": False}
     assert [run["id"] for run in call.json("runs")] == [live]
     assert call.json("db", "check")["ok"]
@@ -134,7 +157,10 @@ def test_prune_counts_first_and_deletes_when_told(call):
     [
         (["--older-than", "1h"], "nobody can be asked here"),
         (["--older-than", "1x", "--yes"], "neither a duration"),
-        (["--older-than", "1h", "--status", "running", "--yes"], "only finished runs can be pruned"),
+        (
+            ["--older-than", "1h", "--status", "running", "--yes"],
+            "only finished runs can be pruned",
+        ),
         (["--older-than", "1h", "--status", "finished", "--yes"], "there are pending"),
         ([], "--older-than"),
     ],

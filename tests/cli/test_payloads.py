@@ -79,11 +79,14 @@ def test_rekeying_without_keys_is_refused(call, keys):
 
 def test_a_codec_can_be_named(call, keys, folder):
     (folder / "secrets_of_shop.py").write_text(
-        "from holdfast import Encrypted\ndef codec():\n    return Encrypted({'k1': b'1' * 32}, 'k1')\nnothing = 7\nodd = dict\n"
+        "from holdfast import Encrypted\ndef codec():\n    return Encrypted({'k1': b'1' * 32},"
+        " 'k1')\nnothing = 7\nodd = dict\n"
     )
     call.text("--codec", "secrets_of_shop.py:codec", "run", "shop.py:parcel", '"gold"')
 
-    assert call.json("--codec", "secrets_of_shop.py:codec", "show", "last")["result"] == "packed gold"
+    assert (
+        call.json("--codec", "secrets_of_shop.py:codec", "show", "last")["result"] == "packed gold"
+    )
     assert "neither a codec" in call.error("--codec", "secrets_of_shop.py:nothing", "runs", code=2)
     assert "is no codec" in call.error("--codec", "secrets_of_shop.py:odd", "runs", code=2)
 
@@ -98,7 +101,17 @@ def test_malformed_keys_are_refused_and_not_shown(call, keys, monkeypatch):
 
 def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
     call.run("shop.py:parcel", '"a"')
-    (rule,) = call.json("retention", "set", "old", "--workflow", "parcel", "--older-than", "0s", "--status", "completed")
+    (rule,) = call.json(
+        "retention",
+        "set",
+        "old",
+        "--workflow",
+        "parcel",
+        "--older-than",
+        "0s",
+        "--status",
+        "completed",
+    )
     assert (rule["name"], rule["workflow"], rule["status"]) == ("old", "parcel", ["completed"])
     assert "parcel" in call.text("retention")
     assert [(one["name"], one["runs"]) for one in call.json("retention", "preview")] == [("old", 1)]
@@ -113,12 +126,16 @@ def test_rules_are_set_listed_previewed_followed_and_removed(call, keys):
 @pytest.mark.parametrize(
     ("options", "told", "code"),
     [
-        ([], "no bound", 2), (["--older-than", "1d", "--workflow", "nobody"], "nobody", 1),
+        ([], "no bound", 2),
+        (["--older-than", "1d", "--workflow", "nobody"], "nobody", 1),
         (["--keep-last", "-1"], "keep_last", 2),
-        (["--max-size", "much"], "no size", 2), (["--max-size", "-5MB"], "no size", 2), (["--older-than", "soon"], "duration", 2),
-        (["--older-than", "1d", "--what", "dreams"], "dreams", 2), (["--older-than", "1d", "--status", "running"], "finished", 2),
+        (["--max-size", "much"], "no size", 2),
+        (["--max-size", "-5MB"], "no size", 2),
+        (["--older-than", "soon"], "duration", 2),
+        (["--older-than", "1d", "--what", "dreams"], "dreams", 2),
+        (["--older-than", "1d", "--status", "running"], "finished", 2),
     ],
-)  # fmt: skip
+)
 def test_a_rule_that_makes_no_sense_is_refused(call, keys, options, told, code):
     call.run("shop.py:parcel", '"a"')
 
@@ -129,15 +146,24 @@ def test_a_rule_that_makes_no_sense_is_refused(call, keys, options, told, code):
 def test_sizes_are_read_and_written(call, keys):
     call.run("shop.py:parcel", '"a"')
 
-    assert call.json("retention", "set", "room", "--max-size", "1.5GB")[0]["max_bytes"] == 1_500_000_000
+    assert (
+        call.json("retention", "set", "room", "--max-size", "1.5GB")[0]["max_bytes"]
+        == 1_500_000_000
+    )
     assert "1.5 GB" in call.text("retention")
 
 
 def test_pruning_can_name_a_workflow(call, keys):
     call.run("shop.py:parcel", '"a"')
 
-    assert call.json("prune", "--older-than", "0s", "--workflow", "other", "--yes") == {"runs": 0, "dry_run": False}
-    assert call.json("prune", "--older-than", "0s", "--workflow", "parcel", "--dry-run") == {"runs": 1, "dry_run": True}
+    assert call.json("prune", "--older-than", "0s", "--workflow", "other", "--yes") == {
+        "runs": 0,
+        "dry_run": False,
+    }
+    assert call.json("prune", "--older-than", "0s", "--workflow", "parcel", "--dry-run") == {
+        "runs": 1,
+        "dry_run": True,
+    }
     assert call.json("prune", "--older-than", "0s", "--workflow", "parcel", "--yes")["runs"] == 1
 
 

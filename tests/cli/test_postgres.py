@@ -1,4 +1,5 @@
-"""``holdfast`` on PostgreSQL: which rights a role lacks, and one clear line for whatever else is wrong."""
+"""``holdfast`` on PostgreSQL: which rights a role lacks, and one clear line for whatever else is
+wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def guest(postgres_server, empty):
     postgres_server.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC", empty)
     yield empty.replace("user=postgres", f"user={name.replace(' ', '%20')}")
     postgres_server.execute(f'DROP OWNED BY "{name}"', empty)
-    postgres_server.execute(f'REVOKE ALL ON DATABASE "{name_of(empty)}" FROM "{name}"; DROP ROLE "{name}"')
+    postgres_server.execute(
+        f'REVOKE ALL ON DATABASE "{name_of(empty)}" FROM "{name}"; DROP ROLE "{name}"'
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +57,25 @@ class TestRights:
         found = call.json("--db", url, "doctor", code=1)
         text = call.text("--db", url, "doctor", code=1)
         assert found["ok"] is False and "lacks rights" in found["troubles"][0]["text"]
-        assert [line.strip() for line in text.splitlines()[1:]] == [f"{grant};" for grant in found["grants"]]
+        assert [line.strip() for line in text.splitlines()[1:]] == [
+            f"{grant};" for grant in found["grants"]
+        ]
         return found["grants"]
 
     def mended(self, call, server, url, admin, *words):
         """Execute exactly what doctor says; then it works."""
         grants = self.told(call, url)
-        assert len(grants) == len(words) and all(word in grant for word, grant in zip(words, grants, strict=True)), grants
+        assert len(grants) == len(words) and all(
+            word in grant for word, grant in zip(words, grants, strict=True)
+        ), grants
         for grant in grants:
             server.execute(grant, admin)
         works(call, url)
 
     def test_to_make_the_schema(self, call, postgres_server, guest, empty):
-        assert "GRANT CREATE ON DATABASE" in call.error("--db", guest, "run", "shop.py:parcel", '"a"')
+        assert "GRANT CREATE ON DATABASE" in call.error(
+            "--db", guest, "run", "shop.py:parcel", '"a"'
+        )
 
         self.mended(call, postgres_server, guest, empty, "GRANT CREATE ON DATABASE")
 
@@ -100,22 +109,36 @@ class TestRights:
     def test_to_write_where_it_can_only_read(self, call, postgres_server, guest, empty):
         PostgresStore(empty).close()
         role = f'"{guest.split("user=")[1].replace("%20", " ")}"'
-        rights = f"GRANT USAGE ON SCHEMA holdfast TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO {role}"
-        postgres_server.execute(f"{rights}; GRANT INSERT, UPDATE, DELETE ON holdfast.event TO {role}", empty)
+        rights = (
+            f"GRANT USAGE ON SCHEMA holdfast TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA"
+            f" holdfast TO {role}"
+        )
+        postgres_server.execute(
+            f"{rights}; GRANT INSERT, UPDATE, DELETE ON holdfast.event TO {role}", empty
+        )
         assert call.json("--db", guest, "runs") == []
-        assert "`holdfast doctor` prints the GRANT" in call.error("--db", guest, "run", "shop.py:parcel", '"a"')
+        assert "`holdfast doctor` prints the GRANT" in call.error(
+            "--db", guest, "run", "shop.py:parcel", '"a"'
+        )
 
         grants = self.told(call, guest)
         assert "SELECT" not in grants[0] and "holdfast.event" not in grants[0]
-        self.mended(call, postgres_server, guest, empty, "GRANT INSERT, UPDATE, DELETE ON TABLE holdfast.")
+        self.mended(
+            call, postgres_server, guest, empty, "GRANT INSERT, UPDATE, DELETE ON TABLE holdfast."
+        )
 
-    def test_to_bring_what_another_role_has_made_up_to_date(self, call, postgres_server, guest, empty):
+    def test_to_bring_what_another_role_has_made_up_to_date(
+        self, call, postgres_server, guest, empty
+    ):
         postgres_server.execute("DROP ROLE IF EXISTS keeper; CREATE ROLE keeper LOGIN")
         postgres_server.execute("CREATE SCHEMA holdfast AUTHORIZATION keeper", empty)
         try:
             PostgresStore(empty.replace("user=postgres", "user=keeper")).close()
-            tables = postgres_server.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
-                                             "'holdfast'::regnamespace AND relname <> 'migration'", empty)  # fmt: skip
+            tables = postgres_server.execute(
+                "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+                "'holdfast'::regnamespace AND relname <> 'migration'",
+                empty,
+            )
             for (table,) in tables:
                 postgres_server.execute(f"DROP TABLE holdfast.{table} CASCADE", empty)
             role = f'"{guest.split("user=")[1].replace("%20", " ")}"'
@@ -137,31 +160,51 @@ class TestRights:
             postgres_server.execute("DROP ROLE keeper")
 
 
-@pytest.mark.parametrize("words", [["runs"], ["doctor"], ["run", "shop.py:parcel", '"a"']], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [["runs"], ["doctor"], ["run", "shop.py:parcel", '"a"']], ids=lambda words: words[0]
+)
 class TestOneLine:
-    """Whatever is wrong with the database: one line that says what to do, exit 1; 2 when the words themselves make no sense."""
+    """Whatever is wrong with the database: one line that says what to do, exit 1; 2 when the words
+    themselves make no sense."""
 
     def test_a_url_that_makes_no_sense(self, call, words):
-        for url in ("postgresql://a:s3cret@b:port/c", "postgresql://a:s3cret@b/c?nonsense=1", "mysql://a:s3cret@b/c"):
+        for url in (
+            "postgresql://a:s3cret@b:port/c",
+            "postgresql://a:s3cret@b/c?nonsense=1",
+            "mysql://a:s3cret@b/c",
+        ):
             line = call.error("--db", url, *words, code=2)
-            assert "use a path, sqlite:///path or postgresql://host/name" in line and "s3cret" not in line
+            assert (
+                "use a path, sqlite:///path or postgresql://host/name" in line
+                and "s3cret" not in line
+            )
 
     def test_no_server(self, call, words, tmp_path):
-        assert "start it, or mend the address" in call.error("--db", f"postgresql:///x?host={tmp_path}", *words)
+        assert "start it, or mend the address" in call.error(
+            "--db", f"postgresql:///x?host={tmp_path}", *words
+        )
 
     def test_no_such_host(self, call, words):
-        assert "no such host" in call.error("--db", "postgresql://there.is.no.such.host.invalid/x", *words)
+        assert "no such host" in call.error(
+            "--db", "postgresql://there.is.no.such.host.invalid/x", *words
+        )
 
     def test_no_such_database(self, call, words, postgres_server):
         assert "CREATE DATABASE it" in call.error("--db", postgres_server.url("nowhere"), *words)
 
     def test_no_such_role(self, call, words, empty):
-        assert "CREATE ROLE it" in call.error("--db", empty.replace("user=postgres", "user=nobody_knows"), *words)
+        assert "CREATE ROLE it" in call.error(
+            "--db", empty.replace("user=postgres", "user=nobody_knows"), *words
+        )
 
     def test_another_encoding(self, call, words, postgres_server):
-        postgres_server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        postgres_server.execute(
+            "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
+        )
         try:
-            assert "ENCODING 'UTF8' TEMPLATE template0" in call.error("--db", postgres_server.url("latin"), *words)
+            assert "ENCODING 'UTF8' TEMPLATE template0" in call.error(
+                "--db", postgres_server.url("latin"), *words
+            )
         finally:
             postgres_server.execute("DROP DATABASE latin WITH (FORCE)")
 
@@ -171,14 +214,18 @@ class TestOneLine:
         assert "too old: 14 is needed" in call.error("--db", empty, *words)
 
     def test_a_schema_of_somebody_else(self, call, words, empty, guest, postgres_server):
-        postgres_server.execute("CREATE SCHEMA holdfast; CREATE TABLE holdfast.plant (id TEXT)", empty)
+        postgres_server.execute(
+            "CREATE SCHEMA holdfast; CREATE TABLE holdfast.plant (id TEXT)", empty
+        )
 
         for url in (empty, guest):
             assert "rename it, or use another database" in call.error("--db", url, *words)
 
     def test_a_newer_holdfast(self, call, words, empty, postgres_server):
         PostgresStore(empty).close()
-        postgres_server.execute("INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty)
+        postgres_server.execute(
+            "INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty
+        )
 
         assert "upgrade this one" in call.error("--db", empty, *words)
 
@@ -189,15 +236,21 @@ class TestOneLine:
         role = guest.split("user=")[1].replace("%20", " ")
         postgres_server.execute(f'ALTER ROLE "{role}" CONNECTION LIMIT 0')
 
-        assert "raise max_connections, or put a pooler in between" in call.error("--db", guest, *words)
+        assert "raise max_connections, or put a pooler in between" in call.error(
+            "--db", guest, *words
+        )
 
 
 def test_a_database_that_was_made_read_only_can_be_looked_at(call, empty, postgres_server):
     PostgresStore(empty).close()
-    postgres_server.execute(f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on')
+    postgres_server.execute(
+        f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on'
+    )
 
     assert call.json("--db", empty, "runs") == []
-    assert "target_session_attrs=read-write" in call.error("--db", empty, "run", "shop.py:parcel", '"a"')
+    assert "target_session_attrs=read-write" in call.error(
+        "--db", empty, "run", "shop.py:parcel", '"a"'
+    )
 
 
 def test_a_wrong_password_is_one_line_without_it(call, guest, postgres_server):

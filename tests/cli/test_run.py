@@ -8,7 +8,10 @@ from holdfast import Engine
 
 
 def test_it_works_until_the_run_has_ended_and_prints_its_result(call):
-    assert call.run("shop.py:checkout", "3", '["a", "b"]') == {"payment": "paid 3", "parcels": ["packed a", "packed b"]}
+    assert call.run("shop.py:checkout", "3", '["a", "b"]') == {
+        "payment": "paid 3",
+        "parcels": ["packed a", "packed b"],
+    }
 
 
 def test_a_dotted_module_in_the_current_folder_is_found(call):
@@ -47,9 +50,25 @@ def test_detached_with_json_it_tells_id_and_status(call):
 
 def test_all_options_reach_the_run(call):
     call.start(
-        "shop.py:parcel", '"x"', "--id", "order-7", "--key", "k7", "--lane", "slow", "--priority", "9", "--delay", "1h",
-        "--deadline", "2h", "--tag", "customer=7", "--tag", "kind=a=b",
-    )  # fmt: skip
+        "shop.py:parcel",
+        '"x"',
+        "--id",
+        "order-7",
+        "--key",
+        "k7",
+        "--lane",
+        "slow",
+        "--priority",
+        "9",
+        "--delay",
+        "1h",
+        "--deadline",
+        "2h",
+        "--tag",
+        "customer=7",
+        "--tag",
+        "kind=a=b",
+    )
 
     shown = call.json("show", "order-7")
 
@@ -68,7 +87,9 @@ def test_the_same_key_is_the_same_run(call):
     first = call.start("shop.py:parcel", '"x"', "--key", "k")
 
     assert call.start("shop.py:parcel", '"x"', "--key", "k") == first
-    assert "already belongs to a run with other input" in call.error("run", "shop.py:parcel", '"y"', "--key", "k", "--detach")
+    assert "already belongs to a run with other input" in call.error(
+        "run", "shop.py:parcel", '"y"', "--key", "k", "--detach"
+    )
 
 
 def test_a_failed_run_is_one_line_and_exit_code_1(call):

@@ -9,13 +9,27 @@ from holdfast import Engine
 
 @pytest.fixture
 def nightly(call):
-    call.text("schedules", "add", "nightly", "shop.py:parcel", '"x"', "--cron", "0 2 * * *", "--zone", "Europe/Berlin")
+    call.text(
+        "schedules",
+        "add",
+        "nightly",
+        "shop.py:parcel",
+        '"x"',
+        "--cron",
+        "0 2 * * *",
+        "--zone",
+        "Europe/Berlin",
+    )
     return "nightly"
 
 
 def test_a_schedule_is_added_listed_and_shown(call, nightly):
     (listed,) = call.json("schedules")
-    assert (listed["name"], listed["rule"], listed["zone"]) == ("nightly", {"cron": "0 2 * * *"}, "Europe/Berlin")
+    assert (listed["name"], listed["rule"], listed["zone"]) == (
+        "nightly",
+        {"cron": "0 2 * * *"},
+        "Europe/Berlin",
+    )
     assert call.json("schedules", "list") == [listed]
     assert listed["arguments"] == ["x"]
     assert "cron 0 2 * * *" in call.text("schedules")
@@ -46,15 +60,35 @@ def test_a_trigger_starts_a_run(call, nightly):
 
 
 def test_a_backfill_is_shown_and_done(call, nightly):
-    shown = call.json("schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03", "--preview")
+    shown = call.json(
+        "schedules",
+        "backfill",
+        nightly,
+        "--since",
+        "2026-01-01",
+        "--until",
+        "2026-01-03",
+        "--preview",
+    )
     assert [tick["at"] for tick in shown] == ["2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z"]
     assert "would start" in call.text(
-        "schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03", "--preview"
+        "schedules",
+        "backfill",
+        nightly,
+        "--since",
+        "2026-01-01",
+        "--until",
+        "2026-01-03",
+        "--preview",
     )
     assert call.json("runs") == []
-    done = call.json("schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03")
+    done = call.json(
+        "schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03"
+    )
     assert [tick["created"] for tick in done] == [True, True]
-    assert "has a run" in call.text("schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03")
+    assert "has a run" in call.text(
+        "schedules", "backfill", nightly, "--since", "2026-01-01", "--until", "2026-01-03"
+    )
 
 
 def test_a_schedule_is_removed(call, nightly):
@@ -81,7 +115,9 @@ def test_what_makes_no_sense_is_wrong_usage(call, nightly, words, told):
 
 
 def test_an_unknown_workflow_is_named(call, nightly):
-    assert "has no none" in call.error("schedules", "add", "bad", "shop.py:none", "--interval", "5m")
+    assert "has no none" in call.error(
+        "schedules", "add", "bad", "shop.py:none", "--interval", "5m"
+    )
 
 
 def test_other_rules_can_be_added(call, nightly):
@@ -94,8 +130,10 @@ def test_other_rules_can_be_added(call, nightly):
 
     found = {one["name"]: one for one in call.json("schedules")}
     assert (found["often"]["jitter"], found["often"]["tags"], found["five"]["paused"]) == (
-        "1m", {"team": "7"}, "paused from the start",
-    )  # fmt: skip
+        "1m",
+        {"team": "7"},
+        "paused from the start",
+    )
     assert "every 5m" in call.text("schedules")
     assert "2 dates" in call.text("schedules")
     with Engine(call.json("db", "info")["database"]) as engine:

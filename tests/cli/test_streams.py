@@ -46,9 +46,13 @@ def test_tail_shows_who_put_out_what_and_what_replaces_it(call, run):
     text = call.text("tail", run)
 
     assert text.splitlines()[:6] == [
-        "begins", "chat: two", "chat: lines", 'chat: count {"n":1}', 'chat: summary 1: {"a":1}',
+        "begins",
+        "chat: two",
+        "chat: lines",
+        'chat: count {"n":1}',
+        'chat: summary 1: {"a":1}',
         'chat: summary 2: {"b":null}, deletes a, c.d',
-    ]  # fmt: skip
+    ]
     assert "-- chat is done again: attempt 2 replaces what was put out before" in text
     assert "chat: 1 bytes" in text
     assert call.text("tail", "-f", run).splitlines()[-1] == "-- the run is completed"
@@ -59,10 +63,25 @@ def test_tail_as_json_is_one_object_per_line(call, run):
 
     assert [frame["seq"] for frame in frames] == list(range(1, 12))
     assert frames[1] | {"at": ""} == {
-        "seq": 2, "stream": 2, "step": "chat", "attempt": 1, "generation": 1, "kind": "stdout", "mode": "durable", "at": "",
-        "value": "two\nlines\n", "name": None, "nulls": None, "version": None, "supersedes": None, "superseded_by": 3,
-    }  # fmt: skip
-    assert [frame["seq"] for frame in lines(call.text("tail", run, "--json", "--after", 9))] == [10, 11]
+        "seq": 2,
+        "stream": 2,
+        "step": "chat",
+        "attempt": 1,
+        "generation": 1,
+        "kind": "stdout",
+        "mode": "durable",
+        "at": "",
+        "value": "two\nlines\n",
+        "name": None,
+        "nulls": None,
+        "version": None,
+        "supersedes": None,
+        "superseded_by": 3,
+    }
+    assert [frame["seq"] for frame in lines(call.text("tail", run, "--json", "--after", 9))] == [
+        10,
+        11,
+    ]
     assert lines(call.text("tail", run, "--json", "--step", "other")) == []
 
 
@@ -74,10 +93,25 @@ def test_show_tells_the_progress(call, run):
 def test_events_are_shown_from_a_cursor_on(call, run):
     events = lines(call.text("events", "--json"))
 
-    assert [event["kind"] for event in events] == ["step_retried", "step_completed", "run_completed"]
+    assert [event["kind"] for event in events] == [
+        "step_retried",
+        "step_completed",
+        "run_completed",
+    ]
     after = call.text("events", "--after", events[0]["cursor"])
-    assert [line.split()[-1] for line in after.splitlines()] == [event["cursor"] for event in events[1:]]
-    chosen = ("--kind", "completions", "--tag", "customer=7", "--workflow", "cli_chatting", "--run", run)
+    assert [line.split()[-1] for line in after.splitlines()] == [
+        event["cursor"] for event in events[1:]
+    ]
+    chosen = (
+        "--kind",
+        "completions",
+        "--tag",
+        "customer=7",
+        "--workflow",
+        "cli_chatting",
+        "--run",
+        run,
+    )
     assert len(call.text("events", *chosen).splitlines()) == 1
     assert len(call.text("events", "--limit", 2).splitlines()) == 2
     assert len(call.text("events", "--name", "me", "--limit", 2).splitlines()) == 2
@@ -103,7 +137,17 @@ def test_what_makes_no_sense_is_refused_in_one_line(call, run, words, code):
 
 
 def test_webhooks_are_added_listed_and_removed(call, run):
-    added = json.loads(call.text("subscriptions", "add", "hook", "https://example.org/x", "--kind", "completions", "--json"))
+    added = json.loads(
+        call.text(
+            "subscriptions",
+            "add",
+            "hook",
+            "https://example.org/x",
+            "--kind",
+            "completions",
+            "--json",
+        )
+    )
     listed = call.text("subscriptions")
     (one,) = json.loads(call.text("subscriptions", "--json"))
 
@@ -119,7 +163,9 @@ def test_webhooks_are_added_listed_and_removed(call, run):
 
 def test_without_its_key_a_blob_is_shown_in_words_too(database, call, monkeypatch):
     monkeypatch.delenv("HOLDFAST_KEYS", raising=False)
-    with Engine(database, codec=Encrypted({"k1": base64.b64encode(b"1" * 32).decode()}, "k1"), grace=1) as engine:
+    with Engine(
+        database, codec=Encrypted({"k1": base64.b64encode(b"1" * 32).decode()}, "k1"), grace=1
+    ) as engine:
         run = engine.start(chatting)
         run.result(timeout=20)
 

@@ -10,12 +10,23 @@ import pytest
 def task(call):
     call.start("shop.py:listener")  # there is a database
     return call.text(
-        "tasks", "submit", "render", '{"size": 3}', "--retries", "1", "--lane", "gpu", "--capability", "cuda"
+        "tasks",
+        "submit",
+        "render",
+        '{"size": 3}',
+        "--retries",
+        "1",
+        "--lane",
+        "gpu",
+        "--capability",
+        "cuda",
     ).strip()
 
 
 def claimed(call):
-    (lease,) = call.json("tasks", "claim", "--workflow", "render", "--lane", "gpu", "--capability", "cuda")
+    (lease,) = call.json(
+        "tasks", "claim", "--workflow", "render", "--lane", "gpu", "--capability", "cuda"
+    )
     return lease
 
 
@@ -24,21 +35,31 @@ def test_a_task_is_leased_renewed_and_completed(call, task):
 
     assert (lease["run"], lease["input"], lease["attempt"]) == (task, [{"size": 3}], 1)
     assert "renewed" in call.text("tasks", "renew", lease["lease"], "--ttl", "2m")
-    assert f"run {task} is completed" in call.text("tasks", "complete", lease["lease"], '{"url": "x"}')
+    assert f"run {task} is completed" in call.text(
+        "tasks", "complete", lease["lease"], '{"url": "x"}'
+    )
     assert call.json("tasks", "complete", lease["lease"], '{"url": "x"}')["status"] == "completed"
     assert call.json("show", task)["result"] == {"url": "x"}
     assert call.json("tasks", "claim", "--lane", "gpu") == []
 
 
 def test_a_failed_attempt_is_made_again_then_the_run_fails(call, task):
-    assert call.json("tasks", "fail", claimed(call)["lease"], "infrastructure", "power")["status"] == "pending"
+    assert (
+        call.json("tasks", "fail", claimed(call)["lease"], "infrastructure", "power")["status"]
+        == "pending"
+    )
     lease = claimed(call)["lease"]
     assert "is tried again at" in call.text("tasks", "fail", lease, "transient", "no disk")
-    assert call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--wait", "1ms") == []
+    assert (
+        call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--wait", "1ms") == []
+    )
 
 
 def test_a_task_is_put_off_and_waits(call, task):
-    assert call.json("tasks", "suspend", claimed(call)["lease"], "go", "--timeout", "1h")["status"] == "waiting"
+    assert (
+        call.json("tasks", "suspend", claimed(call)["lease"], "go", "--timeout", "1h")["status"]
+        == "waiting"
+    )
     call.text("signal", task, "go", "7")
     lease = claimed(call)
     assert lease["signals"] == [{"name": "go", "payload": 7, "source": None, "wait": None}]
@@ -48,14 +69,34 @@ def test_a_task_is_put_off_and_waits(call, task):
 def test_a_task_shows_what_it_does(call, task):
     lease = claimed(call)["lease"]
     assert "at 40 %" in call.text("tasks", "progress", lease, "40", "half of it")
-    assert call.json("tasks", "emit", lease, '{"pages": 3}', '{"pages": 4}', "--name", "pages", "--place", "0")["seq"] == 2
-    assert "frame 2" in call.text("tasks", "emit", lease, '{"pages": 3}', '{"pages": 4}', "--name", "pages", "--place", "0")
+    assert (
+        call.json(
+            "tasks",
+            "emit",
+            lease,
+            '{"pages": 3}',
+            '{"pages": 4}',
+            "--name",
+            "pages",
+            "--place",
+            "0",
+        )["seq"]
+        == 2
+    )
+    assert "frame 2" in call.text(
+        "tasks", "emit", lease, '{"pages": 3}', '{"pages": 4}', "--name", "pages", "--place", "0"
+    )
     call.text("tasks", "emit", lease, '"done\\n"', "--kind", "stdout")
     call.text("tasks", "emit", lease, '{"state": "ok"}', "--mode", "summary")
     call.text("tasks", "complete", lease)
 
     lines = [msgspec.json.decode(line) for line in call.text("tail", task, "--json").splitlines()]
-    assert [line["value"] for line in lines] == [{"pages": 3}, {"pages": 4}, "done\n", {"state": "ok"}]
+    assert [line["value"] for line in lines] == [
+        {"pages": 3},
+        {"pages": 4},
+        "done\n",
+        {"state": "ok"},
+    ]
     assert "does not hold this run" in call.error("tasks", "emit", lease, "1")
     assert "half of it" in call.text("show", task)
 
@@ -65,11 +106,16 @@ def test_a_task_waits_for_a_condition_and_for_whoever_has_the_token(call, task):
     wait = call.json("tasks", "wait", lease, "approval", "--expires", "2d")
     assert wait["wait"] in call.text("tasks", "wait", lease, "approval")
     condition = msgspec.json.encode({"all_of": ["go", {"wait": wait["wait"]}]}).decode()
-    call.text("tasks", "suspend", lease, "--for", condition, "--timeout", "3d", "--on-timeout", "fail")
+    call.text(
+        "tasks", "suspend", lease, "--for", condition, "--timeout", "3d", "--on-timeout", "fail"
+    )
     call.text("signal", task, "go", "1")
     call.text("signal", "yes", "2", "--wait", wait["wait"], "--token", wait["token"])
 
-    assert [(one["name"], one["wait"]) for one in claimed(call)["signals"]] == [("go", None), ("yes", wait["wait"])]
+    assert [(one["name"], one["wait"]) for one in claimed(call)["signals"]] == [
+        ("go", None),
+        ("yes", wait["wait"]),
+    ]
 
 
 def test_a_task_that_shall_stop_is_stopped_by_its_holder(call, task):
@@ -81,7 +127,9 @@ def test_a_task_that_shall_stop_is_stopped_by_its_holder(call, task):
 
 
 def test_a_task_is_reclaimed(call, task):
-    lease = call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--ttl", "1h")[0]["lease"]
+    lease = call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--ttl", "1h")[0][
+        "lease"
+    ]
     assert "somebody holds it" in call.error("tasks", "reclaim", task, "--capability", "cuda")
     call.text("tasks", "revoke", task)
     assert "lacks cuda" in call.error("tasks", "reclaim", task)
@@ -98,7 +146,9 @@ def test_whoever_has_claimed_at_a_prompt_is_no_worker_to_count_on(call, task):
         assert [one["claims"] for one in call.json("workers")] == [False] * (1 + bool(more))
     listed = call.text("workers")
     assert "only what it has leased" in listed
-    assert "1 run needs a worker, and no live one serves listener version 1 in lane default" in listed
+    assert (
+        "1 run needs a worker, and no live one serves listener version 1 in lane default" in listed
+    )
 
 
 def test_operators_take_back_change_priorities_and_override(call, task):
@@ -107,7 +157,10 @@ def test_operators_take_back_change_priorities_and_override(call, task):
     assert "nobody holds" in call.text("tasks", "revoke", task)
     assert "does not hold this run" in call.error("tasks", "complete", lease)
     assert "has priority 5, was 0" in call.text("tasks", "priority", task, "5")
-    assert call.json("tasks", "override", task, "done by hand", "--result", "7")["status"] == "completed"
+    assert (
+        call.json("tasks", "override", task, "done by hand", "--result", "7")["status"]
+        == "completed"
+    )
     assert call.json("show", task)["result"] == 7
 
 
@@ -132,9 +185,22 @@ def test_wrong_words_are_one_clear_line(call, task):
 
 def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
     made = call.text(
-        "tasks", "submit", "scan", "--retries", "1", "--retry-delay", "2h", "--reclaims", "3", "--deadline", "1d",
-        "--delay", "1h", "--tag", "team=7",
-    ).strip()  # fmt: skip
+        "tasks",
+        "submit",
+        "scan",
+        "--retries",
+        "1",
+        "--retry-delay",
+        "2h",
+        "--reclaims",
+        "3",
+        "--deadline",
+        "1d",
+        "--delay",
+        "1h",
+        "--tag",
+        "team=7",
+    ).strip()
     assert [run["id"] for run in call.json("runs", "--tag", "team=7")] == [made]
     assert call.json("why", made)["remedy"] == f"holdfast release {made}"
     call.text("release", made)
@@ -149,8 +215,12 @@ def test_a_task_is_submitted_with_all_that_is_agreed(call, task):
 def test_the_last_task_is_that_of_the_namespace(call, task):
     other = call.text("--namespace", "b", "tasks", "submit", "render").strip()
     assert "has priority 3" in call.text("tasks", "priority", "last", "3")
-    assert f"run {other} has priority 4" in call.text("--namespace", "b", "tasks", "priority", "last", "4")
+    assert f"run {other} has priority 4" in call.text(
+        "--namespace", "b", "tasks", "priority", "last", "4"
+    )
     assert "no such run" in call.error("tasks", "revoke", other)
     assert "no such run" in call.error("--namespace", "b", "cancel", task)
-    assert call.json("why", other)["remedy"] == "holdfast --namespace b tasks claim --workflow render"
+    assert (
+        call.json("why", other)["remedy"] == "holdfast --namespace b tasks claim --workflow render"
+    )
     assert other in call.text("--namespace", "b", "cancel", "last")

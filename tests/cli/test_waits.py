@@ -15,7 +15,13 @@ from tests.engine.waiting import wait_for as wait_for_status
 @workflow(name="cli.asking")
 async def asking(on_timeout: str = "fail") -> object:
     wait = await create_wait("callback")
-    return (await wait_for(all_of(wait, "paid"), timeout="1s" if on_timeout == "escalate" else "2d", on_timeout=on_timeout)).how
+    return (
+        await wait_for(
+            all_of(wait, "paid"),
+            timeout="1s" if on_timeout == "escalate" else "2d",
+            on_timeout=on_timeout,
+        )
+    ).how
 
 
 @pytest.fixture
@@ -24,7 +30,9 @@ def parked(call):
 
     def parked(*args):
         call.start("shop.py:listener")
-        now = VirtualClock(datetime.now(UTC))  # it stands still: nothing is over before the test looks
+        now = VirtualClock(
+            datetime.now(UTC)
+        )  # it stands still: nothing is over before the test looks
         with Engine(call.json("db", "info")["database"], workflows=[asking], clock=now) as engine:
             run = engine.start(asking, *args)
             wait_for_status(engine, run, "waiting")
@@ -41,11 +49,21 @@ def test_waits_are_listed_without_their_tokens(call, parked):
     run_id = parked()
 
     (created, waiting) = call.json("waits", run_id)
-    assert (created["name"], created["state"], created["run_id"], len(created["fingerprint"])) == ("callback", "open", run_id, 16)
+    assert (created["name"], created["state"], created["run_id"], len(created["fingerprint"])) == (
+        "callback",
+        "open",
+        run_id,
+        16,
+    )
     assert (waiting["step"], waiting["id"], waiting["fingerprint"]) == ("wait", None, None)
     token = call.text("waits", "--token", created["id"]).strip()
     assert call.json("waits", "--token", created["id"]) == {"wait": created["id"], "token": token}
-    everything = call.text("waits") + call.text("waits", run_id) + call.text("show", run_id) + call.text("why", run_id)
+    everything = (
+        call.text("waits")
+        + call.text("waits", run_id)
+        + call.text("show", run_id)
+        + call.text("why", run_id)
+    )
     assert token.split(".")[2] not in everything
     assert "all of (the wait 'callback', 'paid')" in call.text("show", run_id) + call.text("waits")
 
@@ -55,7 +73,19 @@ def test_a_signal_with_the_token_reaches_the_wait(call, parked):
     wait = handed_out(call, run_id)["id"]
     token = call.text("waits", "--token", wait).strip()
 
-    done = call.json("signal", "--wait", wait, "--token", token, "yes", '{"a": 1}', "--source", "shop", "--key", "k")
+    done = call.json(
+        "signal",
+        "--wait",
+        wait,
+        "--token",
+        token,
+        "yes",
+        '{"a": 1}',
+        "--source",
+        "shop",
+        "--key",
+        "k",
+    )
     assert done == {"wait": wait, "signal": 1, "effect": "kept"}
     assert call.json("signal", "--wait", wait, "--token", token, "--key", "k") == done
     assert "holdfast signal" in call.text("why", run_id) and " paid" in call.text("why", run_id)
@@ -81,7 +111,15 @@ def test_an_operator_needs_no_token(call, parked):
 
 
 @pytest.mark.parametrize(
-    "words", [["last"], [], ["last", "paid", "1", "2"], ["last", "paid", "{"], ["paid", "--token", "k1.a.b"]], ids=" ".join
+    "words",
+    [
+        ["last"],
+        [],
+        ["last", "paid", "1", "2"],
+        ["last", "paid", "{"],
+        ["paid", "--token", "k1.a.b"],
+    ],
+    ids=" ".join,
 )
 def test_a_signal_that_cannot_be_understood_is_refused(call, parked, words):
     parked()
@@ -92,7 +130,10 @@ def test_a_signal_that_cannot_be_understood_is_refused(call, parked, words):
 def test_a_person_lets_a_run_go(call, parked):
     run_id = parked()
 
-    assert call.json("release", run_id, "--by", "ann", "--payload", "1") == {"run": run_id, "step": "wait"}
+    assert call.json("release", run_id, "--by", "ann", "--payload", "1") == {
+        "run": run_id,
+        "step": "wait",
+    }
     assert call.json("show", run_id)["status"] == "pending"
     with Engine(call.json("db", "info")["database"], workflows=[asking]) as engine:
         assert engine.run(run_id).result(timeout=10) == "release"

@@ -16,7 +16,10 @@ def test_it_tells_what_it_serves_and_works(call, process):
     worker = process("worker", "shop.py", "--name", "w1", "--concurrency", "5")
     worker.wait_for(f"run {run_id} of parcel completed")
 
-    assert any("worker w1 serves branches, calling, checkout" in line and "5 at once" in line for line in worker.lines)
+    assert any(
+        "worker w1 serves branches, calling, checkout" in line and "5 at once" in line
+        for line in worker.lines
+    )
     assert any("store sqlite:///" in line for line in worker.lines)
     assert call.json("workers")[0]["worker"] == "w1"
     worker.send()
@@ -51,9 +54,11 @@ def test_told_to_stop_it_lets_the_step_end_and_hands_the_run_back(call, process)
     assert worker.ended() == 0
     shown = call.json("show", run_id)
     assert shown["status"] == "pending"
-    assert [(event["kind"], event["data"]) for event in shown["history"] if event["kind"] == "step_completed"] == [
-        ("step_completed", "done")
-    ]
+    assert [
+        (event["kind"], event["data"])
+        for event in shown["history"]
+        if event["kind"] == "step_completed"
+    ] == [("step_completed", "done")]
     assert call.json("workers") == []
 
 
@@ -130,7 +135,8 @@ def test_a_module_in_a_package_may_use_relative_imports(tmp_path, execute):
     (package / "__init__.py").touch()
     (package / "names.py").write_text("NAME = 'rel'\n")
     (package / "main.py").write_text(
-        "from holdfast import workflow\nfrom .names import NAME\n\n@workflow\ndef hi() -> str:\n    return NAME\n"
+        "from holdfast import workflow\nfrom .names import NAME\n\n@workflow\ndef hi() -> str:\n   "
+        " return NAME\n"
     )
 
     assert execute("run", "store/flows/main.py:hi", cwd=tmp_path).stdout == '"rel"\n'

@@ -1,4 +1,5 @@
-"""Rules are tried with many values, and are right or wrong however long the machine takes to say so."""
+"""Rules are tried with many values, and are right or wrong however long the machine takes to say
+so."""
 
 from hypothesis import HealthCheck, settings
 

@@ -56,9 +56,18 @@ def test_an_address_of_this_machine_or_its_networks_is_not_public(address, kind)
 
 @pytest.mark.parametrize(
     "address",
-    ["93.184.216.34", "8.8.8.8", "172.32.0.1", "100.63.255.255", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8",
-     "64:ff9b::808:808", "2002:808:808::1"],
-)  # fmt: skip
+    [
+        "93.184.216.34",
+        "8.8.8.8",
+        "172.32.0.1",
+        "100.63.255.255",
+        "100.128.0.1",
+        "2606:4700::1111",
+        "::ffff:8.8.8.8",
+        "64:ff9b::808:808",
+        "2002:808:808::1",
+    ],
+)
 def test_an_address_that_everyone_can_reach_is_public(address):
     assert not_public(address) is None
 
@@ -73,7 +82,23 @@ def test_hosts_are_compared_without_case_dots_and_brackets():
 
 
 @pytest.mark.parametrize(
-    "host", ["", " ", "http://a", "a/b", "a:80", "*.internal", "a b", "a\n", "u@a", "x" * 254, 7, None, b"a", ["a"]]
+    "host",
+    [
+        "",
+        " ",
+        "http://a",
+        "a/b",
+        "a:80",
+        "*.internal",
+        "a b",
+        "a\n",
+        "u@a",
+        "x" * 254,
+        7,
+        None,
+        b"a",
+        ["a"],
+    ],
 )
 def test_what_is_no_host_is_refused(host):
     with pytest.raises(BadOption, match="hosts"):

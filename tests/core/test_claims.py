@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import claims
-from holdfast.core.claims import PRIORITY_STEP, Ready
-from holdfast.core.records import Lane
+from holdfast.core import claiming
+from holdfast.core.claiming import PRIORITY_STEP, Claimable
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 
 NOW = 1_750_000_000_000_000
@@ -15,31 +15,35 @@ SECOND = 1_000_000
 
 
 def ready(*lanes):
-    return [Ready(rank=place, id=f"r{place}", lane=lane) for place, lane in enumerate(lanes)]
+    return [Claimable(rank=place, id=f"r{place}", lane=lane) for place, lane in enumerate(lanes)]
 
 
 def chosen(runs, lanes=(), held=None, limit=10, begins=None):
-    left = claims.places(lanes, held or {}) | {
-        (claims.BEGIN, lane, share): room for (lane, share), room in (begins or {}).items()
+    left = claiming.places(lanes, held or {}) | {
+        (claiming.BEGIN, lane, share): room for (lane, share), room in (begins or {}).items()
     }
-    picked, taken = claims.choose(runs, {lane.name: lane for lane in lanes}, left, now=NOW, limit=limit)
-    return [run.id for run in picked], {account[1:]: count for account, count in taken.items() if account[0] == claims.BEGIN}
+    picked, taken = claiming.choose(
+        runs, {lane.name: lane for lane in lanes}, left, now=NOW, limit=limit
+    )
+    return [run.id for run in picked], {
+        account[1:]: count for account, count in taken.items() if account[0] == claiming.BEGIN
+    }
 
 
 def test_a_point_of_priority_is_worth_a_minute_of_waiting():
-    assert claims.rank(NOW, 1) == claims.rank(NOW - 60 * SECOND, 0)
-    assert claims.rank(NOW, 5) < claims.rank(NOW, 0) < claims.rank(NOW, -5)
+    assert claiming.rank(NOW, 1) == claiming.rank(NOW - 60 * SECOND, 0)
+    assert claiming.rank(NOW, 5) < claiming.rank(NOW, 0) < claiming.rank(NOW, -5)
 
 
 @given(st.integers(0, 100), st.integers(0, 100))
 def test_whatever_its_priority_a_run_is_outranked_only_for_a_while(low, more):
     wait = more * PRIORITY_STEP + 1
 
-    assert claims.rank(NOW, low) < claims.rank(NOW + wait, low + more)
+    assert claiming.rank(NOW, low) < claiming.rank(NOW + wait, low + more)
 
 
 def test_the_smallest_rank_goes_first_and_the_id_decides_between_equals():
-    runs = [Ready(2, "c", "l"), Ready(1, "b", "l"), Ready(1, "a", "l")]
+    runs = [Claimable(2, "c", "l"), Claimable(1, "b", "l"), Claimable(1, "a", "l")]
 
     assert chosen(runs) == (["a", "b", "c"], {})
     assert chosen(runs, limit=1) == (["a"], {})
@@ -47,7 +51,12 @@ def test_the_smallest_rank_goes_first_and_the_id_decides_between_equals():
 
 
 def test_of_those_that_may_have_killed_their_worker_one_is_chosen():
-    runs = [Ready(1, "a", "l"), Ready(2, "b", "l", suspect=True), Ready(3, "c", "l", suspect=True), Ready(4, "d", "l")]
+    runs = [
+        Claimable(1, "a", "l"),
+        Claimable(2, "b", "l", suspect=True),
+        Claimable(3, "c", "l", suspect=True),
+        Claimable(4, "d", "l"),
+    ]
 
     assert chosen(runs)[0] == ["a", "b", "d"]
 
@@ -77,17 +86,40 @@ def test_a_rate_is_spent_by_what_is_claimed_and_by_nothing_else():
 
 
 def test_a_run_that_comes_back_within_the_window_is_not_counted_again():
-    lane = Lane(name="x", rate_limit=1, rate_per=SECOND, share_rate_limit=1, share_rate_per=60 * SECOND)
-    begun = [("new", None), ("back", NOW - SECOND + 1), ("late", NOW - SECOND), ("old", NOW - 60 * SECOND)]
-    runs = [Ready(place, name, "x", share="a", started_at=at) for place, (name, at) in enumerate(begun)]
+    lane = Lane(
+        name="x", rate_limit=1, rate_per=SECOND, share_rate_limit=1, share_rate_per=60 * SECOND
+    )
+    begun = [
+        ("new", None),
+        ("back", NOW - SECOND + 1),
+        ("late", NOW - SECOND),
+        ("old", NOW - 60 * SECOND),
+    ]
+    runs = [
+        Claimable(place, name, "x", share="a", started_at=at)
+        for place, (name, at) in enumerate(begun)
+    ]
 
     assert chosen(runs, [lane], begins={("x", ""): 0, ("x", "a"): 0}) == (["back"], {})
-    assert chosen(runs[2:], [lane], begins={("x", ""): 2, ("x", "a"): 0}) == (["late"], {("x", ""): 1})
-    assert chosen(runs[3:], [lane], begins={("x", ""): 2, ("x", "a"): 1}) == (["old"], {("x", ""): 1, ("x", "a"): 1})
+    assert chosen(runs[2:], [lane], begins={("x", ""): 2, ("x", "a"): 0}) == (
+        ["late"],
+        {("x", ""): 1},
+    )
+    assert chosen(runs[3:], [lane], begins={("x", ""): 2, ("x", "a"): 1}) == (
+        ["old"],
+        {("x", ""): 1, ("x", "a"): 1},
+    )
 
 
-@given(st.lists(st.sampled_from("xyz"), max_size=30), st.integers(0, 10), st.integers(0, 10), st.integers(0, 12))
-def test_no_lane_gets_more_than_it_has_places_and_none_keeps_another_waiting(names, places, held, limit):
+@given(
+    st.lists(st.sampled_from("xyz"), max_size=30),
+    st.integers(0, 10),
+    st.integers(0, 10),
+    st.integers(0, 12),
+)
+def test_no_lane_gets_more_than_it_has_places_and_none_keeps_another_waiting(
+    names, places, held, limit
+):
     lanes = [Lane(name="x", concurrency=places), Lane(name="y", paused=True)]
 
     ids, _ = chosen(ready(*names), lanes, {"x": held}, limit)
@@ -100,8 +132,8 @@ def test_no_lane_gets_more_than_it_has_places_and_none_keeps_another_waiting(nam
 
 
 def test_places_are_counted_only_where_a_lane_limits_them():
-    assert claims.count_needed([Lane(name="x"), Lane(name="y", concurrency=0)])
-    assert not claims.count_needed([Lane(name="x", paused=True)])
+    assert claiming.count_needed([Lane(name="x"), Lane(name="y", concurrency=0)])
+    assert not claiming.count_needed([Lane(name="x", paused=True)])
 
 
 @pytest.mark.parametrize(
@@ -116,17 +148,26 @@ def test_places_are_counted_only_where_a_lane_limits_them():
     ],
 )
 def test_a_signal_ends_a_wait_for_its_name(waits, answer):
-    assert claims.waits_for_signal(waits, "paid") is answer
+    assert claiming.waits_for_signal(waits, "paid") is answer
 
 
 def state(status, **options):
-    plain = {"status": status.value, "priority": 2, "crashes": 0, "crash_seq": None, "waits": None, "revision": 4}
+    plain = {
+        "status": status.value,
+        "priority": 2,
+        "crashes": 0,
+        "crash_seq": None,
+        "waits": None,
+        "revision": 4,
+    }
     return {**plain, "seen_revision": None, **options}
 
 
 def fate(state, *, crashed=False, last_seq=7, limit=3, last_progress=None):
     progress = last_seq if last_progress is None else last_progress
-    return claims.fate(state, last_seq=last_seq, last_progress=progress, crashed=crashed, limit=limit, now=NOW)
+    return claiming.recovery_decision(
+        state, last_seq=last_seq, last_progress=progress, crashed=crashed, limit=limit, now=NOW
+    )
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -134,7 +175,7 @@ def test_what_was_at_work_can_be_claimed_again(crashed):
     for status, then in ((Status.RUNNING, Status.PENDING), (Status.CANCELLING, Status.CANCELLING)):
         got = fate(state(status), crashed=crashed)
 
-        assert (got.status, got.rank, got.crashes) == (then, claims.rank(NOW, 2), int(crashed))
+        assert (got.status, got.rank, got.crashes) == (then, claiming.rank(NOW, 2), int(crashed))
 
 
 @pytest.mark.parametrize("crashed", [False, True])
@@ -142,9 +183,12 @@ def test_what_was_at_work_can_be_claimed_again(crashed):
 def test_what_waited_goes_on_waiting_unless_something_came(status, crashed):
     waiting = state(status, waits=b"[]", seen_revision=4, crashes=1, crash_seq=7)
 
-    assert fate(waiting, crashed=crashed) == claims.Fate(status, None, 1, 7)
+    assert fate(waiting, crashed=crashed) == claiming.RecoveryDecision(status, None, 1, 7)
     woken = fate({**waiting, "revision": 5}, crashed=crashed)
-    assert (woken.status, woken.rank) == ({Status.WAITING: Status.PENDING}.get(status, status), claims.rank(NOW, 2))
+    assert (woken.status, woken.rank) == (
+        {Status.WAITING: Status.PENDING}.get(status, status),
+        claiming.rank(NOW, 2),
+    )
     assert woken.crashes == 1
 
 
@@ -154,8 +198,12 @@ def test_who_parked_without_saying_what_it_had_seen_is_woken():
 
 def test_crashes_without_progress_add_up_until_the_run_is_stuck():
     first = fate(state(Status.RUNNING), crashed=True)
-    second = fate(state(Status.RUNNING, crashes=first.crashes, crash_seq=first.crash_seq), crashed=True)
-    third = fate(state(Status.RUNNING, crashes=second.crashes, crash_seq=second.crash_seq), crashed=True)
+    second = fate(
+        state(Status.RUNNING, crashes=first.crashes, crash_seq=first.crash_seq), crashed=True
+    )
+    third = fate(
+        state(Status.RUNNING, crashes=second.crashes, crash_seq=second.crash_seq), crashed=True
+    )
 
     assert [one.crashes for one in (first, second, third)] == [1, 2, 3]
     assert (third.status, third.rank) == (Status.STUCK, None)
@@ -163,11 +211,18 @@ def test_crashes_without_progress_add_up_until_the_run_is_stuck():
 
 
 def test_progress_makes_crashes_count_from_the_start():
-    assert fate(state(Status.RUNNING, crashes=2, crash_seq=6), crashed=True, last_seq=7).crashes == 1
+    assert (
+        fate(state(Status.RUNNING, crashes=2, crash_seq=6), crashed=True, last_seq=7).crashes == 1
+    )
 
 
 def test_lines_that_show_no_progress_leave_the_count_as_it_is():
-    assert fate(state(Status.RUNNING, crashes=1, crash_seq=6), crashed=True, last_seq=9, last_progress=5).crashes == 2
+    assert (
+        fate(
+            state(Status.RUNNING, crashes=1, crash_seq=6), crashed=True, last_seq=9, last_progress=5
+        ).crashes
+        == 2
+    )
 
 
 def test_a_peaceful_end_neither_counts_nor_forgives():

@@ -144,7 +144,9 @@ class Count(int):
 UserId = NewType("UserId", int)
 
 MOMENT = dt.datetime(2026, 2, 28, 12, 30, 15, 123456, tzinfo=dt.UTC)
-ORDER = Order(uuid.UUID(int=7), [Item("a", Decimal("1.10")), Item("b", Decimal(2))], b"\xff\x00", MOMENT)
+ORDER = Order(
+    uuid.UUID(int=7), [Item("a", Decimal("1.10")), Item("b", Decimal(2))], b"\xff\x00", MOMENT
+)
 ANNA = Customer(name="Anna", born=dt.date(1990, 1, 2))
 
 ROUND_TRIPS: list[tuple[Any, Any]] = [
@@ -242,7 +244,11 @@ def test_without_a_type_data_comes_back_plain(kind: Any) -> None:
 
 
 json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=30,
 )
@@ -261,13 +267,28 @@ def test_what_is_called_the_same_is_the_same(value: Any) -> None:
     assert same(value) is not isinstance(value, list | dict)
 
 
-@given(st.datetimes() | st.dates() | st.times() | st.timedeltas() | st.uuids() | st.binary() | st.decimals(allow_nan=False))
+@given(
+    st.datetimes()
+    | st.dates()
+    | st.times()
+    | st.timedeltas()
+    | st.uuids()
+    | st.binary()
+    | st.decimals(allow_nan=False)
+)
 def test_rich_scalars_come_back_the_same(value: Any) -> None:
     assert codec.decode(codec.encode([value]), list[type(value)]) == [value]  # type: ignore[misc]
 
 
 def test_the_trip_is_saved_only_where_it_changes_nothing() -> None:
-    assert same(1) and same(1, int) and same(1, object) and same("a", str) and same(True, bool) and same(0.5, float)
+    assert (
+        same(1)
+        and same(1, int)
+        and same(1, object)
+        and same("a", str)
+        and same(True, bool)
+        and same(0.5, float)
+    )
     assert same(None) and same(None, None)
     assert not same(1, float)
     assert not same(True, int)
@@ -300,7 +321,9 @@ def test_the_first_part_that_cannot_be_stored_is_named(value: object, path: str)
     assert refusal(value) == f"{path}: Opaque"
 
 
-@pytest.mark.parametrize(("value", "path"), [*holding(NAN), ({"big": 2**70, "x": [None, NAN]}, "order['x'][1]")])
+@pytest.mark.parametrize(
+    ("value", "path"), [*holding(NAN), ({"big": 2**70, "x": [None, NAN]}, "order['x'][1]")]
+)
 def test_a_number_that_json_cannot_write_is_named(value: object, path: str) -> None:
     assert refusal(value) == f"{path}: nan"
 
@@ -312,7 +335,16 @@ def test_infinity_is_refused_too(number: float) -> None:
 
 @given(json, st.sampled_from([NAN, INF, -INF]), st.data())
 def test_no_number_is_ever_lost_to_null(value: Any, number: float, data: st.DataObject) -> None:
-    hidden = data.draw(st.sampled_from([[value, number], {"a": value, "b": number}, [[number], value], (value, {"x": [number]})]))
+    hidden = data.draw(
+        st.sampled_from(
+            [
+                [value, number],
+                {"a": value, "b": number},
+                [[number], value],
+                (value, {"x": [number]}),
+            ]
+        )
+    )
 
     with pytest.raises(NotEncodable):
         codec.encode(hidden)
@@ -324,7 +356,11 @@ def test_no_number_is_ever_lost_to_null(value: Any, number: float, data: st.Data
         [None, "null", b"\xcb\x7f\xf8\x00"],
         [None, 0xCB7FF800, Decimal("NaN")],
         {"null": 2**70},
-        [None, Square(), dataclasses.make_dataclass("DataWithUnset", [("a", Any, msgspec.UNSET)])()],
+        [
+            None,
+            Square(),
+            dataclasses.make_dataclass("DataWithUnset", [("a", Any, msgspec.UNSET)])(),
+        ],
     ],
     ids=kind_of,
 )
@@ -417,7 +453,9 @@ def test_data_that_does_not_fit_is_of_the_wrong_type(data: bytes, kind: Any, why
 
 
 @pytest.mark.parametrize(("data", "kind", "why"), MISFITS, ids=kind_of)
-def test_plain_data_that_does_not_fit_is_of_the_wrong_type(data: bytes, kind: Any, why: str) -> None:
+def test_plain_data_that_does_not_fit_is_of_the_wrong_type(
+    data: bytes, kind: Any, why: str
+) -> None:
     with pytest.raises(WrongType) as refused:
         fit(codec.decode(data), kind, "the result")
 
@@ -427,7 +465,19 @@ def test_plain_data_that_does_not_fit_is_of_the_wrong_type(data: bytes, kind: An
 @pytest.mark.parametrize("kind", [Any, int, list[Item], Customer, Customer | Names, Mixed])
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"nul", b"\xff", b'"\xff"', b"NaN", b"1 2", b"['a']", b"[" * 100_000, b'[{"sku":1},', b"1e999"],
+    [
+        b"",
+        b"{",
+        b"nul",
+        b"\xff",
+        b'"\xff"',
+        b"NaN",
+        b"1 2",
+        b"['a']",
+        b"[" * 100_000,
+        b'[{"sku":1},',
+        b"1e999",
+    ],
     ids=kind_of,
 )
 def test_what_is_not_json_is_bad_data(data: bytes, kind: Any) -> None:
@@ -476,7 +526,9 @@ def test_a_lack_of_memory_is_no_fault_of_the_data() -> None:
         fit({"a": 1}, Greedy)
 
 
-@pytest.mark.parametrize("kind", [bytes | str, Mixed, Item | dict[str, int], "int", Customer | bytes])
+@pytest.mark.parametrize(
+    "kind", [bytes | str, Mixed, Item | dict[str, int], "int", Customer | bytes]
+)
 def test_a_type_that_nothing_can_be_read_as_is_found_without_data(kind: Any) -> None:
     with pytest.raises(WrongType):
         check_type(kind, "the result")
@@ -492,7 +544,9 @@ def test_a_type_that_cannot_be_hashed_can_be_read() -> None:
 
 
 def test_an_alias_is_read_as_well_as_a_name() -> None:
-    assert codec.decode(b'{"uno": 1, "dos": 2}', Aliased) == codec.decode(b'{"one": 1, "two": 2}', Aliased)
+    assert codec.decode(b'{"uno": 1, "dos": 2}', Aliased) == codec.decode(
+        b'{"one": 1, "two": 2}', Aliased
+    )
 
 
 def test_subclasses_of_dict_and_list_are_stored_as_what_they_are_made_of() -> None:

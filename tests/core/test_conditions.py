@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core import conditions as of
-from holdfast.core.conditions import AllOf, AnyOf, Condition, Count, Effect, Handed, Named, Tally
+from holdfast.core.conditions import evaluation as of
+from holdfast.core.conditions import validation as condition_validation
+from holdfast.core.conditions.evaluation import ConditionProgress
+from holdfast.core.conditions.model import (
+    AllOf,
+    AnyOf,
+    Condition,
+    Count,
+    SignalEffect,
+    SignalNamed,
+    SignalToWait,
+)
 from holdfast.errors import BadCondition
 
 
@@ -26,15 +36,17 @@ def read(signal: Told) -> object:
     return signal.payload
 
 
-def handed(wait: str, until: int | None = None) -> Handed:
-    return Handed(wait, f"create {wait}", wait, until)
+def handed(wait: str, until: int | None = None) -> SignalToWait:
+    return SignalToWait(wait, f"create {wait}", wait, until)
 
 
-def tally(condition: Condition, *signals: Told | str) -> Tally:
-    return Tally(of.checked(condition), read).offer_all([Told(one) if isinstance(one, str) else one for one in signals])
+def tally(condition: Condition, *signals: Told | str) -> ConditionProgress:
+    return ConditionProgress(condition_validation.checked(condition), read).offer_all(
+        [Told(one) if isinstance(one, str) else one for one in signals]
+    )
 
 
-PAID, SHIPPED, VOTE = Named("paid"), Named("shipped"), Named("vote")
+PAID, SHIPPED, VOTE = SignalNamed("paid"), SignalNamed("shipped"), SignalNamed("vote")
 
 
 # One by one
@@ -84,8 +96,11 @@ def test_two_counts_in_one_tree_count_for_themselves():
 def test_a_wait_is_met_by_what_was_delivered_to_it_whatever_its_name():
     assert not tally(handed("w"), "w", Told("w", wait_id="other")).met
     assert tally(handed("w"), Told("anything", wait_id="w")).met
-    wants_a_name = Handed("w", "create w", "w", name="yes")
-    assert [tally(wants_a_name, Told(name, wait_id="w")).met for name in ("no", "yes")] == [False, True]
+    wants_a_name = SignalToWait("w", "create w", "w", name="yes")
+    assert [tally(wants_a_name, Told(name, wait_id="w")).met for name in ("no", "yes")] == [
+        False,
+        True,
+    ]
 
 
 def test_what_comes_after_the_last_one_needed_is_left_for_others():
@@ -95,7 +110,9 @@ def test_what_comes_after_the_last_one_needed_is_left_for_others():
 
 
 def test_a_condition_that_is_not_met_says_what_is_missing_and_what_is_there():
-    found = tally(AllOf((PAID, AnyOf((SHIPPED, Count(2, (VOTE,), "sources"))))), "paid", Told("vote", "ann"))
+    found = tally(
+        AllOf((PAID, AnyOf((SHIPPED, Count(2, (VOTE,), "sources"))))), "paid", Told("vote", "ann")
+    )
 
     assert found.here() == ["'paid'"]
     assert found.missing() == ["any of ('shipped', 2 distinct sources of 'vote', 1 so far)"]
@@ -123,22 +140,22 @@ def test_a_condition_that_is_not_met_says_what_is_missing_and_what_is_there():
     ],
 )
 def test_a_payload_has_what_is_wanted_in_it(wanted, payload, fits):
-    assert tally(Named("paid", wanted), Told("paid", payload=payload)).met is fits
+    assert tally(SignalNamed("paid", wanted), Told("paid", payload=payload)).met is fits
 
 
 @pytest.mark.parametrize(
     ("before", "new", "effect"),
     [
-        ((), "other", Effect.KEPT),
-        ((), "paid", Effect.KEPT),
-        (("paid",), "paid", Effect.DUPLICATE),
-        (("paid",), Told("vote", payload={"ok": False}), Effect.IGNORED),
-        (("paid",), Told("vote", payload={"ok": True}), Effect.SATISFIED),
-        (("paid", Told("vote", payload={"ok": True})), "paid", Effect.KEPT),
+        ((), "other", SignalEffect.KEPT),
+        ((), "paid", SignalEffect.KEPT),
+        (("paid",), "paid", SignalEffect.DUPLICATE),
+        (("paid",), Told("vote", payload={"ok": False}), SignalEffect.IGNORED),
+        (("paid",), Told("vote", payload={"ok": True}), SignalEffect.SATISFIED),
+        (("paid", Told("vote", payload={"ok": True})), "paid", SignalEffect.KEPT),
     ],
 )
 def test_a_new_signal_is_told_what_it_came_to(before, new, effect):
-    found = tally(AllOf((PAID, Named("vote", {"ok": True}))), *before)
+    found = tally(AllOf((PAID, SignalNamed("vote", {"ok": True}))), *before)
 
     assert found.offer(Told(new) if isinstance(new, str) else new) == effect
 
@@ -161,7 +178,7 @@ def test_the_next_expiry_is_told():
     tree = AllOf((handed("a", 7), AnyOf((handed("b", 5), handed("c"), PAID))))
 
     assert [of.next_expiry(tree, now) for now in (1, 5, 7)] == [5, 7, None]
-    assert set(of.handed_out(tree)) == {"a", "b", "c"}
+    assert set(of.issued_waits(tree)) == {"a", "b", "c"}
 
 
 # Refused
@@ -183,18 +200,18 @@ def nested(depth: int) -> Condition:
         (Count(3, (PAID, VOTE), "waits"), "not so many"),
         (Count(1, (PAID,), "people"), "none of"),
         (Count(2, (AllOf((PAID,)),), "sources"), "names and waits only"),
-        (Named(""), "a name"),
-        (Named(7), "a name"),
-        (Named("paid", ["amount"]), "mapping"),
-        (Named("paid", {1: 2}), "mapping"),
-        (Named("paid", {"a": object()}), "plain data"),
-        (Named("paid", {"a": "x" * 9000}), "bytes"),
+        (SignalNamed(""), "a name"),
+        (SignalNamed(7), "a name"),
+        (SignalNamed("paid", ["amount"]), "mapping"),
+        (SignalNamed("paid", {1: 2}), "mapping"),
+        (SignalNamed("paid", {"a": object()}), "plain data"),
+        (SignalNamed("paid", {"a": "x" * 9000}), "bytes"),
         (nested(5), "5 levels deep"),
     ],
 )
 def test_what_nothing_could_meet_is_refused(condition, why):
     with pytest.raises(BadCondition, match=why):
-        of.checked(condition)
+        condition_validation.checked(condition)
 
 
 def test_four_levels_are_deep_enough():
@@ -205,7 +222,7 @@ def test_four_levels_are_deep_enough():
 
 
 leaves = st.one_of(
-    st.builds(Named, st.sampled_from("abc"), st.none() | st.just({"ok": True})),
+    st.builds(SignalNamed, st.sampled_from("abc"), st.none() | st.just({"ok": True})),
     st.sampled_from("vw").map(handed),
 )
 
@@ -217,7 +234,11 @@ def _groups(inner):
         st.builds(AllOf, some),
         st.builds(AnyOf, some),
         st.builds(Count, st.integers(1, 3), few, st.sampled_from(["signals", "sources"])),
-        some.flatmap(lambda members: st.builds(Count, st.integers(1, len(members)), st.just(members), st.just("waits"))),
+        some.flatmap(
+            lambda members: st.builds(
+                Count, st.integers(1, len(members)), st.just(members), st.just("waits")
+            )
+        ),
     )
 
 
@@ -228,11 +249,14 @@ def _trees(depth: int):
 trees = _trees(3)
 told = st.lists(
     st.builds(
-        Told, st.sampled_from("abcd"), st.sampled_from([None, "ann", "bob"]), st.sampled_from([{"ok": True}, {"ok": False}, 3]),
+        Told,
+        st.sampled_from("abcd"),
+        st.sampled_from([None, "ann", "bob"]),
+        st.sampled_from([{"ok": True}, {"ok": False}, 3]),
         st.sampled_from([None, None, "v", "w"]),
     ),
     max_size=8,
-)  # fmt: skip
+)
 
 
 def holds(condition: Condition, signals: list[Told]) -> bool:
@@ -244,10 +268,17 @@ def holds(condition: Condition, signals: list[Told]) -> bool:
     if isinstance(condition, Count) and condition.distinct == "waits":
         return sum(holds(member, signals) for member in condition.of) >= condition.n
     parts = condition.of if isinstance(condition, Count) else (condition,)
-    fitting = [place for place, signal in enumerate(signals) if any(of.matches(leaf, signal, read) for leaf in parts)]
+    fitting = [
+        place
+        for place, signal in enumerate(signals)
+        if any(of.matches(leaf, signal, read) for leaf in parts)
+    ]
     if isinstance(condition, Count):
         by_source = condition.distinct == "sources"
-        return len({signals[place].source for place in fitting} if by_source else fitting) >= condition.n
+        return (
+            len({signals[place].source for place in fitting} if by_source else fitting)
+            >= condition.n
+        )
     return bool(fitting)
 
 
@@ -259,7 +290,9 @@ def test_a_tree_is_met_exactly_when_its_definition_says_so(tree, signals):
 
 @settings(max_examples=400, deadline=None)
 @given(trees, told)
-def test_it_is_met_by_the_first_signal_that_makes_it_whole_and_that_signal_is_among_its_satisfiers(tree, signals):
+def test_it_is_met_by_the_first_signal_that_makes_it_whole_and_that_signal_is_among_its_satisfiers(
+    tree, signals
+):
     found = tally(tree, *signals)
     if not found.met:
         return
@@ -274,16 +307,18 @@ def test_it_is_met_by_the_first_signal_that_makes_it_whole_and_that_signal_is_am
 def test_once_met_it_stays_met_and_by_the_same(tree, signals, more):
     found = tally(tree, *signals)
     later = tally(tree, *signals, *more)
-    assert not found.met or (later.met and later.satisfiers() == found.satisfiers() and later.spent() == found.spent())
+    assert not found.met or (
+        later.met and later.satisfiers() == found.satisfiers() and later.spent() == found.spent()
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(trees, told)
 def test_the_effect_of_each_signal_tells_when_it_is_met(tree, signals):
-    found, effects = Tally(tree, read), []
+    found, effects = ConditionProgress(tree, read), []
     for signal in signals:
         effects.append(found.offer(signal))
-    met = [place for place, effect in enumerate(effects) if effect is Effect.SATISFIED]
+    met = [place for place, effect in enumerate(effects) if effect is SignalEffect.SATISFIED]
     assert len(met) == int(found.met)
     assert not met or met == [max(found.satisfiers())]
 
@@ -298,7 +333,7 @@ def test_something_is_missing_exactly_while_it_is_not_met(tree, signals):
 @settings(max_examples=300, deadline=None)
 @given(_trees(3), told, told)
 def test_told_by_kind_and_number_it_comes_to_the_same(tree, signals, more):
-    one_by_one, by_kind = Tally(tree, read), Tally(tree, read)
+    one_by_one, by_kind = ConditionProgress(tree, read), ConditionProgress(tree, read)
     for signal in signals:
         one_by_one.offer(signal)
     kinds = {str(signal): signal for signal in signals}
@@ -325,6 +360,8 @@ def test_hope_is_lost_only_where_no_signals_could_help(tree, signals):
     found = tally(old, *signals)
     everything = [
         Told(name, source, {"ok": True}, wait)
-        for name, source, wait in itertools.product("abc", ("ann", "bob", "cy", "dora"), (None, "w"))
+        for name, source, wait in itertools.product(
+            "abc", ("ann", "bob", "cy", "dora"), (None, "w")
+        )
     ]
     assert found.is_hopeless(9) == (not holds(old, [*signals, *everything]))

@@ -1,7 +1,9 @@
-"""Random workflows that crash at random points: the same code never diverges, and changed code loses no recorded outcome.
+"""Random workflows that crash at random points: the same code never diverges, and changed code
+loses no recorded outcome.
 
-A workflow is a tree of steps, sleeps, waits and parallel parts, and one coroutine function walks it. The world below feeds
-its program as a worker does: several outcomes may be recorded in one turn, steps fail, the run is asked to stop.
+A workflow is a tree of steps, sleeps, waits and parallel parts, and one coroutine function walks
+it. The world below feeds its program as a worker does: several outcomes may be recorded in one
+turn, steps fail, the run is asked to stop.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 
 import holdfast
 from holdfast.core.codec import JsonCodec
-from holdfast.core.program import AwaitSignal, Drop, Finish, RunStep, SetTimer
-from holdfast.core.records import Event, Kind, Run
+from holdfast.core.commands import AwaitSignal, Drop, Finish, RunStep, SetTimer
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import Diverged, StepFailed
 
@@ -72,16 +75,21 @@ async def tree(parts: list) -> None:
     await walk(parts)
 
 
-_leaves = st.sampled_from([["step", "a"], ["step", "b"], ["step", "a"], ["sleep"], ["signal"], ["undo", "a"]])
+_leaves = st.sampled_from(
+    [["step", "a"], ["step", "b"], ["step", "a"], ["sleep"], ["signal"], ["undo", "a"]]
+)
 _parts = st.recursive(
     st.lists(_leaves, min_size=1, max_size=4),
     lambda inner: st.lists(
-        _leaves | st.tuples(st.just("gather"), inner, inner) | st.tuples(st.just("first"), inner, inner)
+        _leaves
+        | st.tuples(st.just("gather"), inner, inner)
+        | st.tuples(st.just("first"), inner, inner)
         | st.tuples(st.just("timeout"), inner),
-        min_size=1, max_size=4,
+        min_size=1,
+        max_size=4,
     ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 class World:
@@ -117,10 +125,22 @@ class World:
             self.program.close()
         self.open, self.finish = {}, None
         data = msgspec.json.encode([self.parts])
-        run = Run(
-            id="r", namespace="default", workflow="tree", version="1", lane="default", capabilities=(), status=Status.RUNNING,
-            priority=0, input=data, generation=1, revision=0, crashes=0, created_at=1, started_at=1,
-        )  # fmt: skip
+        run = RunRecord(
+            id="r",
+            namespace="default",
+            workflow="tree",
+            version="1",
+            lane="default",
+            capabilities=(),
+            status=Status.RUNNING,
+            priority=0,
+            input=data,
+            generation=1,
+            revision=0,
+            crashes=0,
+            created_at=1,
+            started_at=1,
+        )
         self.program = tree.program(run, JsonCodec())
         self.do(await self.program.begin(list(self.history)))
 
@@ -136,24 +156,28 @@ class World:
                 self.request(command)
 
     def request(self, command: Any) -> None:
-        kind = {SetTimer: Kind.TIMER_SET, AwaitSignal: Kind.SIGNAL_AWAITED}.get(type(command))
+        kind = {SetTimer: EventKind.TIMER_SET, AwaitSignal: EventKind.SIGNAL_AWAITED}.get(
+            type(command)
+        )
         if kind is not None and command.id not in self.set:
             self.set.add(command.id)
             self.record(Event(kind, command.id, b'{"until":1}'))
 
     def record(self, event: Event) -> Event:
         event.seq = event.at = len(self.history) + 2
-        if event.kind in (Kind.STEP_COMPLETED, Kind.STEP_FAILED):
+        if event.kind in (EventKind.STEP_COMPLETED, EventKind.STEP_FAILED):
             event.started_at = event.at - 1
         self.history.append(event)
         return event
 
     async def turn(self) -> None:
         count = min(self.dice.choice([1, 1, 2, 3]), len(self.open))
-        ended = [self.outcome(self.open.pop(step)) for step in self.dice.sample(sorted(self.open), count)]
+        ended = [
+            self.outcome(self.open.pop(step)) for step in self.dice.sample(sorted(self.open), count)
+        ]
         if not self.cancelled and self.dice.random() < 0.04:
             self.cancelled = True
-            ended.append(Event(Kind.CANCEL_REQUESTED, data=b'{"reason":"enough"}'))
+            ended.append(Event(EventKind.CANCEL_REQUESTED, data=b'{"reason":"enough"}'))
         self.do(await self.program.feed([self.record(event) for event in ended]))
 
     def outcome(self, command: Any) -> Event:
@@ -161,12 +185,16 @@ class World:
         if isinstance(command, RunStep):
             luck = self.dice.random()
             if luck < 0.8:
-                return Event(Kind.STEP_COMPLETED, command.id, told)
+                return Event(EventKind.STEP_COMPLETED, command.id, told)
             kind = "fatal" if luck > 0.93 else "mild"
-            return Event(Kind.STEP_FAILED, command.id, error=msgspec.json.encode({"type": kind, "message": "no"}))
+            return Event(
+                EventKind.STEP_FAILED,
+                command.id,
+                error=msgspec.json.encode({"type": kind, "message": "no"}),
+            )
         if isinstance(command, SetTimer):
-            return Event(Kind.TIMER_FIRED, command.id)
-        return Event(Kind.SIGNAL_RECEIVED, command.id, told)
+            return Event(EventKind.TIMER_FIRED, command.id)
+        return Event(EventKind.SIGNAL_RECEIVED, command.id, told)
 
     async def play(self, turns: int) -> None:
         """Go on for so many turns, or to the end."""
@@ -175,7 +203,9 @@ class World:
             await self.turn()
 
 
-_settings = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+_settings = settings(
+    max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @_settings
@@ -199,7 +229,11 @@ def test_changed_code_diverges_or_leaves_nothing_behind(parts, seed):
     async def scenario(world: World) -> None:
         await world.begin()
         await world.play(world.dice.randint(1, 8))
-        recorded = {event.step for event in world.history if event.kind in (Kind.STEP_COMPLETED, Kind.SIGNAL_RECEIVED)}
+        recorded = {
+            event.step
+            for event in world.history
+            if event.kind in (EventKind.STEP_COMPLETED, EventKind.SIGNAL_RECEIVED)
+        }
         heard = recorded & set(log)
         world.dropped.clear()
         world.parts = without_one(parts, world.dice)
@@ -227,7 +261,8 @@ def without_one(parts: Any, dice: random.Random) -> list[Any]:
 
 
 def test_the_model_sees_what_it_should():
-    """Both ends of the second property occur: changed code that diverges, and changed code that may go on."""
+    """Both ends of the second property occur: changed code that diverges, and changed code that may
+    go on."""
     outcomes = set()
 
     async def scenario(world: World) -> None:

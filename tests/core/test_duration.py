@@ -132,7 +132,9 @@ def test_a_duration_is_shown_by_its_two_largest_units(micros: int, text: str) ->
 
 
 @given(st.integers(0, LONGEST))
-def test_what_is_shown_can_be_read_and_is_cut_off_by_less_than_its_smaller_unit(micros: int) -> None:
+def test_what_is_shown_can_be_read_and_is_cut_off_by_less_than_its_smaller_unit(
+    micros: int,
+) -> None:
     text = show(micros)
 
     largest = next((size for size in UNITS.values() if micros >= size), 1)

@@ -9,35 +9,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import flows as f
-from holdfast.core.flows import FlowStatus
+from holdfast.core.flows import model as flow_model
+from holdfast.core.flows import rules as f
+from holdfast.core.flows.model import FlowStatus
 from holdfast.core.why.flows import explain_flow
 from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFinished, IllegalMove
 
-START, CANCEL, ASK = f.StartFlow(), f.CancelFlow(), f.RequestFlowCancel()
-WAIT, RESUME, FINISH = f.WaitFlow(f.ManualWait()), f.ResumeFlow(), f.FinishFlow()
-FAIL, ADVANCE = f.FailFlow("no"), f.AdvanceFlow(b"{}")
+START, CANCEL, ASK = flow_model.StartFlow(), flow_model.CancelFlow(), flow_model.RequestFlowCancel()
+WAIT, RESUME, FINISH = (
+    flow_model.WaitFlow(flow_model.ManualWait()),
+    flow_model.ResumeFlow(),
+    flow_model.FinishFlow(),
+)
+FAIL, ADVANCE = flow_model.FailFlow("no"), flow_model.AdvanceFlow(b"{}")
 
-LEADS_TO = {START: "running", WAIT: "waiting", RESUME: "running", FINISH: "finished", FAIL: "failed", CANCEL: "cancelled"}
+LEADS_TO = {
+    START: "running",
+    WAIT: "waiting",
+    RESUME: "running",
+    FINISH: "finished",
+    FAIL: "failed",
+    CANCEL: "cancelled",
+}
 ALLOWED = {
-    ("created", START), ("created", CANCEL),
-    ("running", WAIT), ("running", FINISH), ("running", FAIL), ("running", CANCEL),
-    ("waiting", RESUME), ("waiting", FAIL), ("waiting", CANCEL),
-}  # fmt: skip
+    ("created", START),
+    ("created", CANCEL),
+    ("running", WAIT),
+    ("running", FINISH),
+    ("running", FAIL),
+    ("running", CANCEL),
+    ("waiting", RESUME),
+    ("waiting", FAIL),
+    ("waiting", CANCEL),
+}
 OPEN = ("created", "running", "waiting")
 ENDED = ("finished", "failed", "cancelled")
 
 
-def flow(status: str = "running", **options: Any) -> f.Flow:
+def flow(status: str = "running", **options: Any) -> flow_model.FlowRecord:
     given: dict[str, Any] = {
-        "id": "f", "namespace": "n", "controller": "c", "goal": "g", "owner": "o", "requester": "", "current_step": "init",
-        "state": b"{}", "status": FlowStatus(status), "created_at": 1, "updated_at": 1,
+        "id": "f",
+        "namespace": "n",
+        "controller": "c",
+        "goal": "g",
+        "owner": "o",
+        "requester": "",
+        "current_step": "init",
+        "state": b"{}",
+        "status": FlowStatus(status),
+        "created_at": 1,
+        "updated_at": 1,
         "wait": b'{"kind":"manual"}' if status == "waiting" else None,
-    }  # fmt: skip
-    return f.Flow(**given | options)
+    }
+    return flow_model.FlowRecord(**given | options)
 
 
-def acted(before: f.Flow, action: f.FlowAction, now: int = 5) -> f.Acted:
+def acted(
+    before: flow_model.FlowRecord, action: flow_model.FlowAction, now: int = 5
+) -> flow_model.FlowMoved:
     found = f.act(before, action, now)
     assert found is not None
     return found
@@ -45,26 +74,39 @@ def acted(before: f.Flow, action: f.FlowAction, now: int = 5) -> f.Acted:
 
 @pytest.mark.parametrize("action", LEADS_TO, ids=lambda action: type(action).__name__)
 @pytest.mark.parametrize("status", OPEN)
-def test_the_graph_of_moves(status: str, action: f.FlowAction) -> None:
+def test_the_graph_of_moves(status: str, action: flow_model.FlowAction) -> None:
     if (status, action) in ALLOWED:
         assert acted(flow(status), action).flow.status == LEADS_TO[action]
     else:
         with pytest.raises(IllegalMove) as refused:
             f.act(flow(status), action, 5)
-        possible = ", ".join(to for to in FlowStatus if to in {LEADS_TO[one] for was, one in ALLOWED if was == status})
-        assert refused.value.facts == {"flow": "f", "status": status, "to": LEADS_TO[action], "possible": possible}
+        possible = ", ".join(
+            to
+            for to in FlowStatus
+            if to in {LEADS_TO[one] for was, one in ALLOWED if was == status}
+        )
+        assert refused.value.facts == {
+            "flow": "f",
+            "status": status,
+            "to": LEADS_TO[action],
+            "possible": possible,
+        }
 
 
 @pytest.mark.parametrize("action", [*LEADS_TO, ADVANCE], ids=lambda action: type(action).__name__)
 @pytest.mark.parametrize("status", ENDED)
-def test_first_of_all_what_has_ended_stays_as_it_is(status: str, action: f.FlowAction) -> None:
+def test_first_of_all_what_has_ended_stays_as_it_is(
+    status: str, action: flow_model.FlowAction
+) -> None:
     with pytest.raises(FlowFinished):
         f.act(flow(status, cancel_requested=True), action, 5)
 
 
 @pytest.mark.parametrize("action", [*LEADS_TO, ADVANCE], ids=lambda action: type(action).__name__)
 @pytest.mark.parametrize("status", OPEN)
-def test_second_what_was_asked_to_stop_can_only_be_cancelled(status: str, action: f.FlowAction) -> None:
+def test_second_what_was_asked_to_stop_can_only_be_cancelled(
+    status: str, action: flow_model.FlowAction
+) -> None:
     asked = flow(status, cancel_requested=True)
     if action == CANCEL:
         assert acted(asked, action).flow.status == "cancelled"
@@ -88,7 +130,9 @@ def test_to_ask_what_has_ended_to_stop_changes_nothing(status: str) -> None:
 
 @pytest.mark.parametrize("status", OPEN)
 def test_the_state_can_change_whatever_is_going_on(status: str) -> None:
-    after = acted(flow(status, state=b'{"a":{"x":1},"b":1}'), f.AdvanceFlow(b'{"a":{"y":2}}', "next"))
+    after = acted(
+        flow(status, state=b'{"a":{"x":1},"b":1}'), flow_model.AdvanceFlow(b'{"a":{"y":2}}', "next")
+    )
 
     assert msgspec.json.decode(after.flow.state) == {"a": {"y": 2}, "b": 1}
     assert (after.flow.current_step, after.flow.status, after.flow.revision) == ("next", status, 1)
@@ -96,12 +140,15 @@ def test_the_state_can_change_whatever_is_going_on(status: str) -> None:
 
 
 def test_a_failure_is_kept_in_the_state() -> None:
-    after = acted(flow(state=b'{"a":1}'), f.FailFlow("no vendor"), now=7).flow
+    after = acted(flow(state=b'{"a":1}'), flow_model.FailFlow("no vendor"), now=7).flow
 
     assert msgspec.json.decode(after.state) == {"a": 1, "failure": {"reason": "no vendor", "at": 7}}
 
 
-@pytest.mark.parametrize(("state", "patch"), [(b"[1]", b'{"a":1}'), (b'{"a":1}', b"[1]"), (b'{"a":1}', b"null"), (b"1", b'"x"')])
+@pytest.mark.parametrize(
+    ("state", "patch"),
+    [(b"[1]", b'{"a":1}'), (b'{"a":1}', b"[1]"), (b'{"a":1}', b"null"), (b"1", b'"x"')],
+)
 def test_what_is_no_object_takes_the_place_of_the_state(state: bytes, patch: bytes) -> None:
     assert msgspec.json.decode(f.merged(state, patch)) == msgspec.json.decode(patch)
 
@@ -113,7 +160,8 @@ def test_no_patch_changes_nothing_and_a_broken_one_is_refused() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3), lambda below: st.lists(below, max_size=3)
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda below: st.lists(below, max_size=3),
 )
 
 
@@ -125,7 +173,7 @@ def test_objects_are_merged_at_the_top(state: dict[str, Any], patch: dict[str, A
 
 
 @given(st.lists(st.sampled_from([*LEADS_TO, ADVANCE, ASK]), max_size=12))
-def test_the_revision_counts_what_was_done(actions: list[f.FlowAction]) -> None:
+def test_the_revision_counts_what_was_done(actions: list[flow_model.FlowAction]) -> None:
     now, done = flow("created"), 0
     for action in actions:
         try:
@@ -139,7 +187,7 @@ def test_the_revision_counts_what_was_done(actions: list[f.FlowAction]) -> None:
 
 
 def test_time_moves_only_what_waits() -> None:
-    timer = msgspec.json.encode(f.TimerWait(10))
+    timer = msgspec.json.encode(flow_model.TimerWait(10))
 
     assert f.due(flow("waiting", wait=timer), 9) is None
     assert f.due(flow("waiting", wait=timer), 10) == RESUME
@@ -149,7 +197,7 @@ def test_time_moves_only_what_waits() -> None:
 
 
 def test_an_event_must_match_exactly() -> None:
-    waiting = flow("waiting", wait=msgspec.json.encode(f.EventWait("invoice", "7")))
+    waiting = flow("waiting", wait=msgspec.json.encode(flow_model.EventWait("invoice", "7")))
 
     assert f.answers(waiting, "invoice", "7")
     assert not f.answers(waiting, "invoice", "8")
@@ -160,20 +208,25 @@ def test_an_event_must_match_exactly() -> None:
 @pytest.mark.parametrize(
     ("wait", "horizon", "field"),
     [
-        (f.TimerWait(100), None, "at"),
-        (f.TimerWait(99), None, "at"),
-        (f.TimerWait(111), 10, "at"),
-        (f.EventWait(" ", "7"), None, "topic"),
-        (f.EventWait("invoice", ""), None, "correlation"),
+        (flow_model.TimerWait(100), None, "at"),
+        (flow_model.TimerWait(99), None, "at"),
+        (flow_model.TimerWait(111), 10, "at"),
+        (flow_model.EventWait(" ", "7"), None, "topic"),
+        (flow_model.EventWait("invoice", ""), None, "correlation"),
     ],
 )
-def test_a_wait_that_cannot_end_well_is_refused(wait: f.FlowWait, horizon: int | None, field: str) -> None:
+def test_a_wait_that_cannot_end_well_is_refused(
+    wait: flow_model.FlowWait, horizon: int | None, field: str
+) -> None:
     with pytest.raises(BadFlowWait) as refused:
         f.checked_wait(wait, 100, horizon)
     assert refused.value.facts["field"] == field
 
 
-TIMER, EVENT = b'{"kind":"timer","at":3600000001}', b'{"kind":"external_event","topic":"an invoice","correlation":"7"}'
+TIMER, EVENT = (
+    b'{"kind":"timer","at":3600000001}',
+    b'{"kind":"external_event","topic":"an invoice","correlation":"7"}',
+)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +238,22 @@ TIMER, EVENT = b'{"kind":"timer","at":3600000001}', b'{"kind":"external_event","
         (flow("waiting", cancel_requested=True), "a worker cancels it", "holdfast flows cancel f"),
         (flow("waiting"), "somebody to resume it", "holdfast flows resume f"),
         (flow("waiting", wait=TIMER), "(in 1h)", "holdfast flows resume f"),
-        (flow("waiting", wait=b'{"kind":"timer","at":1}'), "its time has come", "holdfast flows resume f"),
-        (flow("waiting", wait=EVENT), "'an invoice' about '7'", "holdfast flows deliver f 'an invoice' 7"),
+        (
+            flow("waiting", wait=b'{"kind":"timer","at":1}'),
+            "its time has come",
+            "holdfast flows resume f",
+        ),
+        (
+            flow("waiting", wait=EVENT),
+            "'an invoice' about '7'",
+            "holdfast flows deliver f 'an invoice' 7",
+        ),
         (flow("failed"), "it has ended", None),
     ],
 )
-def test_what_a_flow_waits_for_is_told_with_what_ends_it(found: f.Flow, told: str, remedy: str | None) -> None:
+def test_what_a_flow_waits_for_is_told_with_what_ends_it(
+    found: flow_model.FlowRecord, told: str, remedy: str | None
+) -> None:
     found.namespace = "default"
     why = explain_flow(found, 1)
     assert told in why.reason

@@ -9,16 +9,35 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from holdfast.core.gates import rules, schema
-from holdfast.core.gates.answer import Answer, Decided, failure_of, outcome_of
-from holdfast.core.gates.records import Act, Entry, Escalation, Gate, Option, Terms, hash_of
-from holdfast.core.gates.rules import Decision
-from holdfast.errors import GateExpired, GateRejected, GateWithdrawn, NotYourGate, QuorumImpossible, UnknownChoice, WrongAnswer
+from holdfast.core.gates import forms
+from holdfast.core.gates import rules as gate_rules
+from holdfast.core.gates.answer import Answer, DecidedBy, failure_of, outcome_of
+from holdfast.core.gates.model import (
+    Escalation,
+    Gate,
+    GateAction,
+    GateEntry,
+    GateTerms,
+    Option,
+    hash_of,
+)
+from holdfast.core.gates.rules import GateDecision
+from holdfast.errors import (
+    GateExpired,
+    GateRejected,
+    GateWithdrawn,
+    NotYourGate,
+    QuorumImpossible,
+    UnknownChoice,
+    WrongAnswer,
+)
 
 
 def asked(*options, **more):
-    fields = {name: more.pop(name) for name in list(more) if name in Terms.__struct_fields__}
-    terms = Terms(options=tuple(one if isinstance(one, Option) else Option(one) for one in options), **fields)
+    fields = {name: more.pop(name) for name in list(more) if name in GateTerms.__struct_fields__}
+    terms = GateTerms(
+        options=tuple(one if isinstance(one, Option) else Option(one) for one in options), **fields
+    )
     return Gate(id="g", run_id="r", step="gate", prompt="?", terms=terms, **more)
 
 
@@ -27,7 +46,7 @@ def all_decide(gate, *votes):
     entries, verdict = [], None
     for by, choice in votes:
         assert verdict is None, "it was closed before everybody had decided"
-        entry, verdict = rules.decide(gate, entries, Decision(choice=choice, by=by), now=1)
+        entry, verdict = gate_rules.decide(gate, entries, GateDecision(choice=choice, by=by), now=1)
         entries.append(entry)
     return entries, verdict
 
@@ -49,27 +68,36 @@ class TestChoices:
     def test_to_approve_and_to_reject_are_understood(self, options, approve, reject):
         gate = asked(*options)
 
-        assert rules.understood(gate, "approve", ()) == approve
-        assert rules.understood(gate, "reject", ()) == reject
-        assert not rules.rejects(gate, approve)
-        assert rules.rejects(gate, reject) or reject == "hold"
+        assert gate_rules.understood(gate, "approve", ()) == approve
+        assert gate_rules.understood(gate, "reject", ()) == reject
+        assert not gate_rules.rejects(gate, approve)
+        assert gate_rules.rejects(gate, reject) or reject == "hold"
 
     @pytest.mark.parametrize("options", [("small", "large"), ("yes", "ok", "no")])
     def test_to_approve_says_too_little_where_several_things_could_be_meant(self, options):
         with pytest.raises(UnknownChoice, match="which of them"):
-            rules.understood(asked(*options), "approve", ())
+            gate_rules.understood(asked(*options), "approve", ())
 
     def test_to_approve_some_of_the_options_needs_no_more(self):
-        entry, verdict = rules.decide(
-            asked("a", "b", "c"), [], Decision(choice="approve", by="ann", selections=("c", "a")), now=1
+        entry, verdict = gate_rules.decide(
+            asked("a", "b", "c"),
+            [],
+            GateDecision(choice="approve", by="ann", selections=("c", "a")),
+            now=1,
         )
 
-        assert (entry.choice, entry.selections, verdict.status) == ("approve", ("a", "c"), "approved")
+        assert (entry.choice, entry.selections, verdict.status) == (
+            "approve",
+            ("a", "c"),
+            "approved",
+        )
 
     def test_only_options_can_be_selected(self):
         for gate in (asked("a"), asked()):
             with pytest.raises(UnknownChoice):
-                rules.decide(gate, [], Decision(choice="approve", by="ann", selections=("z",)), now=1)
+                gate_rules.decide(
+                    gate, [], GateDecision(choice="approve", by="ann", selections=("z",)), now=1
+                )
 
 
 class TestQuorum:
@@ -85,7 +113,10 @@ class TestQuorum:
 
         assert all_decide(gate, ("ann", "reject"))[1] is None
         assert all_decide(gate, ("ann", "reject"), ("bob", "reject"))[1].status == "rejected"
-        assert all_decide(gate, ("ann", "reject"), ("bob", "approve"), ("carol", "approve"))[1].status == "approved"
+        assert (
+            all_decide(gate, ("ann", "reject"), ("bob", "approve"), ("carol", "approve"))[1].status
+            == "approved"
+        )
 
     def test_it_is_rejected_as_soon_as_nothing_else_can_win_among_those_who_may_decide(self):
         gate = asked(quorum=2, assignees=("ann", "bob"))
@@ -102,26 +133,38 @@ class TestQuorum:
 
         assert (verdict.status, verdict.choice) == ("rejected", "reject")
 
-    @pytest.mark.parametrize("gate", [asked(quorum=2, assignees=("ann",)), asked(quorum=2, assignees=("a", "b"), exclude=("b",))])
+    @pytest.mark.parametrize(
+        "gate",
+        [
+            asked(quorum=2, assignees=("ann",)),
+            asked(quorum=2, assignees=("a", "b"), exclude=("b",)),
+        ],
+    )
     def test_more_than_may_decide_can_never_agree(self, gate):
         with pytest.raises(QuorumImpossible):
-            rules.check_quorum(gate)
+            gate_rules.check_quorum(gate)
 
     def test_how_many_have_a_role_is_not_known(self):
-        rules.check_quorum(asked(quorum=9, assignees=("ann",), roles=("finance",)))
+        gate_rules.check_quorum(asked(quorum=9, assignees=("ann",), roles=("finance",)))
 
     @given(
         st.integers(1, 4),
         st.integers(1, 5).map(lambda n: tuple("abcde"[:n])),
-        st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from(["x", "y", "no"])), max_size=12),
+        st.lists(
+            st.tuples(st.sampled_from("abcde"), st.sampled_from(["x", "y", "no"])), max_size=12
+        ),
     )
-    def test_whatever_is_decided_a_gate_closes_by_the_quorum_or_when_it_is_out_of_reach(self, quorum, people, votes):
+    def test_whatever_is_decided_a_gate_closes_by_the_quorum_or_when_it_is_out_of_reach(
+        self, quorum, people, votes
+    ):
         gate = asked("x", "y", "no", quorum=min(quorum, len(people)), assignees=people)
         entries = []
         for by, choice in votes:
             if by not in people or any(entry.person == by for entry in entries):
                 continue
-            entry, verdict = rules.decide(gate, entries, Decision(choice=choice, by=by), now=1)
+            entry, verdict = gate_rules.decide(
+                gate, entries, GateDecision(choice=choice, by=by), now=1
+            )
             entries.append(entry)
             counts = {one: sum(entry.choice == one for entry in entries) for one in gate.choices}
             left = len(people) - len(entries)
@@ -131,7 +174,10 @@ class TestQuorum:
             elif verdict.status == "approved":
                 assert counts[verdict.choice] == gate.terms.quorum
             else:
-                assert counts["no"] == gate.terms.quorum or max(counts["x"], counts["y"]) + left < gate.terms.quorum
+                assert (
+                    counts["no"] == gate.terms.quorum
+                    or max(counts["x"], counts["y"]) + left < gate.terms.quorum
+                )
             if verdict is not None:
                 return
         assert len(entries) < len(people)  # when all have decided it is closed
@@ -139,74 +185,84 @@ class TestQuorum:
 
 class TestWho:
     def test_a_name_is_needed_where_it_matters_who_decides(self):
-        assert rules.may_decide(asked(), [], None, ()) == "anonymous"
+        assert gate_rules.may_decide(asked(), [], None, ()) == "anonymous"
         for gate in (asked(quorum=2), asked(assignees=("ann",)), asked(exclude=("eve",))):
             with pytest.raises(NotYourGate, match="who decides"):
-                rules.may_decide(gate, [], None, ())
+                gate_rules.may_decide(gate, [], None, ())
 
     def test_a_role_lets_decide_but_not_the_excluded(self):
         gate = asked(roles=("finance",), exclude=("eve",))
 
-        assert rules.may_decide(gate, [], "ann", ["finance"]) == "ann"
+        assert gate_rules.may_decide(gate, [], "ann", ["finance"]) == "ann"
         for who, roles in (("eve", ["finance"]), ("ann", ["sales"]), ("ann", [])):
             with pytest.raises(NotYourGate):
-                rules.may_decide(gate, [], who, roles)
+                gate_rules.may_decide(gate, [], who, roles)
 
     def test_what_was_given_away_may_be_given_back(self):
-        there = Entry(kind=Act.DELEGATED, at=1, person="ann", names=("bob",))
-        back = Entry(kind=Act.DELEGATED, at=2, person="bob", names=("ann",))
+        there = GateEntry(kind=GateAction.DELEGATED, at=1, person="ann", names=("bob",))
+        back = GateEntry(kind=GateAction.DELEGATED, at=2, person="bob", names=("ann",))
 
-        assert rules.away([there]) == {"ann"}
-        assert rules.away([there, back]) == {"bob"}
+        assert gate_rules.away([there]) == {"ann"}
+        assert gate_rules.away([there, back]) == {"bob"}
 
 
 class TestTime:
     def test_reminders_come_again_and_again_and_missed_ones_are_not_made_up_for(self):
         gate = asked(remind_every=10, opened_at=100)
 
-        assert rules.next_reminder(gate) == 110
-        assert rules.next_reminder(rules.reminded(gate, 110)) == 120
-        assert rules.next_reminder(rules.reminded(gate, 157)) == 160
+        assert gate_rules.next_reminder(gate) == 110
+        assert gate_rules.next_reminder(gate_rules.reminded(gate, 110)) == 120
+        assert gate_rules.next_reminder(gate_rules.reminded(gate, 157)) == 160
 
     def test_reminders_come_at_the_times_that_were_listed(self):
         gate = asked(remind=(10, 30), opened_at=100)
 
-        assert rules.next_reminder(gate) == 110
-        assert rules.next_reminder(rules.reminded(gate, 110)) == 130
-        assert rules.next_reminder(rules.reminded(gate, 140)) is None
+        assert gate_rules.next_reminder(gate) == 110
+        assert gate_rules.next_reminder(gate_rules.reminded(gate, 110)) == 130
+        assert gate_rules.next_reminder(gate_rules.reminded(gate, 140)) is None
 
     def test_the_next_thing_that_is_due_comes_first(self):
-        gate = asked(remind_every=50, escalate=(Escalation(20, ("boss",)),), opened_at=100, deadline=1000)
+        gate = asked(
+            remind_every=50, escalate=(Escalation(20, ("boss",)),), opened_at=100, deadline=1000
+        )
 
-        assert rules.next_at(gate) == 120
-        assert rules.next_at(rules.escalated(gate)) == 150
-        assert rules.next_at(asked()) is None
+        assert gate_rules.next_at(gate) == 120
+        assert gate_rules.next_at(gate_rules.escalated(gate)) == 150
+        assert gate_rules.next_at(asked()) is None
 
     @given(st.integers(1, 100), st.lists(st.integers(0, 300), max_size=8))
     def test_a_reminder_is_never_due_at_once_again(self, every, passing):
         gate, now = asked(remind_every=every, opened_at=0), 0
         for step in passing:
             now += step
-            gate = rules.reminded(gate, now)
-            assert now < rules.next_reminder(gate) <= now + every
+            gate = gate_rules.reminded(gate, now)
+            assert now < gate_rules.next_reminder(gate) <= now + every
 
 
 def answer(gate, entries):
     outcome = outcome_of(gate, entries)
-    return Answer(outcome, [Decided(told, told.value) for told in outcome.decisions])
+    return Answer(outcome, [DecidedBy(told, told.value) for told in outcome.decisions])
 
 
 class TestAnswer:
     def closed(self, gate, *votes):
         entries, verdict = all_decide(gate, *votes)
-        return msgspec.structs.replace(gate, status=verdict.status, choice=verdict.choice, closed_at=2), entries
+        return msgspec.structs.replace(
+            gate, status=verdict.status, choice=verdict.choice, closed_at=2
+        ), entries
 
     def test_it_is_the_text_of_the_choice_and_knows_more(self):
         found = answer(*self.closed(asked("yes", "no"), ("ann", "yes")))
 
         assert found == "yes"
         assert found in ("yes", "of course")
-        assert (str(found), found.choice, found.by, found.approved, bool(found)) == ("yes", "yes", "ann", True, True)
+        assert (str(found), found.choice, found.by, found.approved, bool(found)) == (
+            "yes",
+            "yes",
+            "ann",
+            True,
+            True,
+        )
         assert found.at.tzinfo is not None
         assert msgspec.json.encode({"a": str(found)}) == b'{"a":"yes"}'
 
@@ -221,9 +277,13 @@ class TestAnswer:
         gate = asked("a", "b", "c", quorum=2)
         entries = []
         for by, picked in (("ann", ("a", "b")), ("bob", ("b", "c"))):
-            entry, verdict = rules.decide(gate, entries, Decision(choice="approve", by=by, selections=picked), now=1)
+            entry, verdict = gate_rules.decide(
+                gate, entries, GateDecision(choice="approve", by=by, selections=picked), now=1
+            )
             entries.append(entry)
-        found = answer(msgspec.structs.replace(gate, status=verdict.status, choice=verdict.choice), entries)
+        found = answer(
+            msgspec.structs.replace(gate, status=verdict.status, choice=verdict.choice), entries
+        )
 
         assert found.selections == ["b"]
 
@@ -274,21 +334,32 @@ class Plain:
     nested: Line | None = None
 
 
-GOOD = {"amount": 1.5, "reason": "broken", "lines": [{"item": "a", "count": 2}], "at": "2026-01-01", "pair": [1, "x"]}
+GOOD = {
+    "amount": 1.5,
+    "reason": "broken",
+    "lines": [{"item": "a", "count": 2}],
+    "at": "2026-01-01",
+    "pair": [1, "x"],
+}
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab")
 
 
 def branches(inner):
-    return st.lists(inner) | st.dictionaries(st.sampled_from(["name", "nested", "item", "count"]), inner)
+    return st.lists(inner) | st.dictionaries(
+        st.sampled_from(["name", "nested", "item", "count"]), inner
+    )
 
 
 class TestForms:
     def check(self, value, model=Refund):
-        return schema.check(msgspec.json.schema(model), msgspec.json.encode(value))
+        return forms.check(msgspec.json.schema(model), msgspec.json.encode(value))
 
-    @pytest.mark.parametrize("value", [GOOD, {"amount": 2, "reason": "no", "how": "card", "note": None, "extra": {"a": 1}}])
+    @pytest.mark.parametrize(
+        "value",
+        [GOOD, {"amount": 2, "reason": "no", "how": "card", "note": None, "extra": {"a": 1}}],
+    )
     def test_what_fits_fits(self, value):
         assert self.check(value) is None
         msgspec.convert(value, Refund)  # and the model agrees
@@ -304,7 +375,10 @@ class TestForms:
             ({"reason": "X" * 5}, "$.reason"),
             ({"reason": "x" * 21}, "$.reason"),
             ({"how": "gold"}, "$.how"),
-            ({"lines": [{"item": "a", "count": 2}, {"item": "b", "count": 10}]}, "$.lines[1].count"),
+            (
+                {"lines": [{"item": "a", "count": 2}, {"item": "b", "count": 10}]},
+                "$.lines[1].count",
+            ),
             ({"lines": [{"count": 2}]}, "$.lines[0].item"),
             ({"lines": {}}, "$.lines"),
             ({"note": 7}, "$.note"),
@@ -327,7 +401,7 @@ class TestForms:
 
     def test_a_missing_field_is_named(self):
         assert self.check({"amount": 1}).field == "$.reason"
-        assert schema.fields(msgspec.json.schema(Refund)) == ["amount", "reason"]
+        assert forms.fields(msgspec.json.schema(Refund)) == ["amount", "reason"]
 
     def test_dataclasses_and_plain_types_are_forms_too(self):
         assert self.check({"name": "x"}, Plain) is None
@@ -347,21 +421,26 @@ class TestForms:
             kind: Literal["a", "b"] = "a"
 
         told = Outer.model_json_schema()
-        assert schema.check(told, b'{"inner": {"size": 2}}') is None
-        assert schema.check(told, b'{"inner": {"size": 0}}').field == "$.inner.size"
-        assert schema.check(told, b'{"inner": {}}').field == "$.inner.size"
-        assert schema.check(told, b'{"inner": {"size": 1}, "kind": "c"}').field == "$.kind"
+        assert forms.check(told, b'{"inner": {"size": 2}}') is None
+        assert forms.check(told, b'{"inner": {"size": 0}}').field == "$.inner.size"
+        assert forms.check(told, b'{"inner": {}}').field == "$.inner.size"
+        assert forms.check(told, b'{"inner": {"size": 1}, "kind": "c"}').field == "$.kind"
 
     def test_a_form_must_be_filled_in_unless_it_is_rejected(self):
         gate = asked(form=msgspec.json.schema(Plain))
 
         with pytest.raises(WrongAnswer, match="filled in"):
-            rules.decide(gate, [], Decision(choice="approve", by="ann"), now=1)
-        assert rules.decide(gate, [], Decision(choice="reject", by="ann"), now=1)[1].status == "rejected"
+            gate_rules.decide(gate, [], GateDecision(choice="approve", by="ann"), now=1)
+        assert (
+            gate_rules.decide(gate, [], GateDecision(choice="reject", by="ann"), now=1)[1].status
+            == "rejected"
+        )
 
     def test_where_there_is_no_form_nothing_can_be_filled_in(self):
         with pytest.raises(WrongAnswer):
-            rules.decide(asked(), [], Decision(choice="approve", by="ann", value=b"1"), now=1)
+            gate_rules.decide(
+                asked(), [], GateDecision(choice="approve", by="ann", value=b"1"), now=1
+            )
 
     @given(st.recursive(LEAVES, branches, max_leaves=8))
     def test_the_schema_refuses_whatever_the_model_refuses(self, value):
@@ -376,4 +455,4 @@ class TestForms:
     def test_a_form_that_is_nested_without_end_is_refused(self):
         told = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}
 
-        assert schema.check(told, b"1").why == "it is nested too deep"
+        assert forms.check(told, b"1").why == "it is nested too deep"

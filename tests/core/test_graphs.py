@@ -9,26 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.core.graphs.builder import PLACE, Graph, filled, with_places
 from holdfast.core.graphs.document import mermaid, read
-from holdfast.core.graphs.drawing import PLACE, Graph, filled, with_places
-from holdfast.core.graphs.records import (
+from holdfast.core.graphs.model import (
     ENDED,
     LOST,
-    Edge,
-    Group,
+    EdgeRecord,
+    GraphPatch,
+    GraphSnapshot,
+    GroupRecord,
     GroupState,
-    Member,
+    MemberRecord,
+    MemberSpec,
     MemberState,
     NewMember,
-    Patch,
-    Rest,
-    Spec,
-    Whole,
+    RemainderPolicy,
 )
-from holdfast.core.graphs.records import Graph as Record
-from holdfast.core.graphs.settling import Link, Settling, Upstream, judged
-from holdfast.core.graphs.structure import check_patch, cycle_in, ending, group_from, replay_roots
-from holdfast.core.records import Route
+from holdfast.core.graphs.model import GraphRecord as Record
+from holdfast.core.graphs.resolution import Link, Resolver, Upstream, judged
+from holdfast.core.graphs.validation import check_patch, cycle_in, ending, group_from, replay_roots
+from holdfast.core.runs import Route
 from holdfast.errors import (
     BadGraph,
     EdgeAcrossNamespaces,
@@ -47,21 +47,26 @@ FAILURES = (S.FAILED, S.CANCELLED, S.EXPIRED)
 class Board:
     """A graph in memory: what a store would hold, and how it would be written."""
 
-    def __init__(self, groups: list[list[tuple[list[int], int, Rest]]]) -> None:
+    def __init__(self, groups: list[list[tuple[list[int], int, RemainderPolicy]]]) -> None:
         self.members = [f"m{number}" for number in range(len(groups))]
-        self.state = {name: S.STARTED if not mine else S.WAITING for name, mine in zip(self.members, groups, strict=True)}
-        self.groups: dict[tuple[str, int], Group] = {}
-        self.edges: list[Edge] = []
+        self.state = {
+            name: S.STARTED if not mine else S.WAITING
+            for name, mine in zip(self.members, groups, strict=True)
+        }
+        self.groups: dict[tuple[str, int], GroupRecord] = {}
+        self.edges: list[EdgeRecord] = []
         self.started = [name for name in self.members if self.state[name] is S.STARTED]
         self.asked: set[str] = set()
         self.decisions: list[tuple[str, int]] = []
         for name, mine in zip(self.members, groups, strict=True):
             for number, (upstreams, need, rest) in enumerate(mine):
-                self.groups[name, number] = Group(run_id=name, number=number, need=need, total=len(upstreams), rest=rest)
-                self.edges += [Edge(self.members[one], name, number) for one in upstreams]
+                self.groups[name, number] = GroupRecord(
+                    run_id=name, number=number, need=need, total=len(upstreams), rest=rest
+                )
+                self.edges += [EdgeRecord(self.members[one], name, number) for one in upstreams]
 
     def end(self, ends: dict[str, MemberState]) -> None:
-        found = Settling(self._downward, self._upward).settle(ends)
+        found = Resolver(self._downward, self._upward).settle(ends)
         assert all(self.state[name] is S.STARTED for name in ends)
         self.state.update(ends)
         self.groups.update(found.groups)
@@ -72,7 +77,9 @@ class Board:
             self.started.append(name)
         for name in [*found.skips, *found.cancels]:
             assert self.state[name] is S.WAITING
-        self.state.update(dict.fromkeys(found.skips, S.SKIPPED) | dict.fromkeys(found.cancels, S.CANCELLED))
+        self.state.update(
+            dict.fromkeys(found.skips, S.SKIPPED) | dict.fromkeys(found.cancels, S.CANCELLED)
+        )
         assert all(self.state[name] is S.STARTED for name in found.stops)
         self.asked |= set(found.stops)
         self.check()
@@ -82,7 +89,14 @@ class Board:
         for edge in self.edges:
             if edge.upstream in names:
                 group = msgspec.structs.replace(self.groups[edge.dependent, edge.number])
-                found.append(Link(edge.upstream, group, self.state[edge.dependent], self.missing(edge.dependent)))
+                found.append(
+                    Link(
+                        edge.upstream,
+                        group,
+                        self.state[edge.dependent],
+                        self.missing(edge.dependent),
+                    )
+                )
         return found
 
     def _upward(self, name, number):
@@ -93,12 +107,18 @@ class Board:
         ]
 
     def missing(self, name: str) -> int:
-        return sum(group.state is not G.SATISFIED for (who, _), group in self.groups.items() if who == name)
+        return sum(
+            group.state is not G.SATISFIED for (who, _), group in self.groups.items() if who == name
+        )
 
     def check(self) -> None:
         """What is counted is what is so, and nobody waits who could start, or in vain."""
         for (name, number), group in self.groups.items():
-            states = [self.state[edge.upstream] for edge in self.edges if (edge.dependent, edge.number) == (name, number)]
+            states = [
+                self.state[edge.upstream]
+                for edge in self.edges
+                if (edge.dependent, edge.number) == (name, number)
+            ]
             assert group.done == states.count(S.COMPLETED)
             assert group.lost == sum(state in LOST for state in states)
             assert group.state is judged(group) or group.state is G.SATISFIED
@@ -111,14 +131,21 @@ class Board:
 
 
 @st.composite
-def graphs(draw, rests=(Rest.RUN,)):
+def graphs(draw, rests=(RemainderPolicy.RUN,)):
     size = draw(st.integers(1, 9))
     found = []
     for number in range(size):
-        others = draw(st.lists(st.integers(0, number - 1), unique=True, max_size=4)) if number else []
+        others = (
+            draw(st.lists(st.integers(0, number - 1), unique=True, max_size=4)) if number else []
+        )
         cut = draw(st.integers(0, len(others)))
         parts = [part for part in (others[:cut], others[cut:]) if part]
-        found.append([(part, draw(st.integers(1, len(part))), draw(st.sampled_from(rests))) for part in parts])
+        found.append(
+            [
+                (part, draw(st.integers(1, len(part))), draw(st.sampled_from(rests)))
+                for part in parts
+            ]
+        )
     return found
 
 
@@ -126,7 +153,10 @@ def graphs(draw, rests=(Rest.RUN,)):
 @settings(max_examples=150, deadline=None)
 def test_who_is_started_and_who_is_skipped_does_not_depend_on_the_order_of_ends(data, groups):
     board = Board(groups)
-    fates = {name: data.draw(st.sampled_from([S.COMPLETED, S.COMPLETED, *FAILURES]), label=name) for name in board.members}
+    fates = {
+        name: data.draw(st.sampled_from([S.COMPLETED, S.COMPLETED, *FAILURES]), label=name)
+        for name in board.members
+    }
     while live := [name for name, state in board.state.items() if state is S.STARTED]:
         some = data.draw(st.lists(st.sampled_from(live), min_size=1, unique=True))
         board.end({name: fates[name] for name in some})
@@ -138,23 +168,36 @@ def expected(board: Board, groups, fates) -> dict[str, MemberState]:
     """Count it all, from the first to the last."""
     found: dict[str, MemberState] = {}
     for name, mine in zip(board.members, groups, strict=True):
-        met = [sum(found[f"m{one}"] is S.COMPLETED for one in upstreams) >= need for upstreams, need, _ in mine]
+        met = [
+            sum(found[f"m{one}"] is S.COMPLETED for one in upstreams) >= need
+            for upstreams, need, _ in mine
+        ]
         found[name] = fates[name] if all(met) else S.SKIPPED
     return found
 
 
-@given(data=st.data(), groups=graphs(rests=(Rest.RUN, Rest.CANCEL)))
+@given(data=st.data(), groups=graphs(rests=(RemainderPolicy.RUN, RemainderPolicy.CANCEL)))
 @settings(max_examples=150, deadline=None)
 def test_when_the_rest_is_cancelled_nobody_is_who_others_wait_for(data, groups):
     board = Board(groups)
     while live := [name for name, state in board.state.items() if state is S.STARTED]:
         name = data.draw(st.sampled_from(live))
-        fate = S.CANCELLED if name in board.asked else data.draw(st.sampled_from([S.COMPLETED, *FAILURES]))
+        fate = (
+            S.CANCELLED
+            if name in board.asked
+            else data.draw(st.sampled_from([S.COMPLETED, *FAILURES]))
+        )
         asked = set(board.asked)
         board.end({name: fate})
         for stopped in board.asked - asked:
-            mine = [board.groups[edge.dependent, edge.number] for edge in board.edges if edge.upstream == stopped]
-            assert all(one.state is not G.OPEN or board.state[one.run_id] is not S.WAITING for one in mine)
+            mine = [
+                board.groups[edge.dependent, edge.number]
+                for edge in board.edges
+                if edge.upstream == stopped
+            ]
+            assert all(
+                one.state is not G.OPEN or board.state[one.run_id] is not S.WAITING for one in mine
+            )
 
     assert set(board.state.values()) <= ENDED
 
@@ -177,33 +220,55 @@ def test_what_is_done_again_can_end_well(data, groups):
     for name in board.members:  # each comes after those that it waits for
         mine = groups[board.members.index(name)]
         if board.state[name] is S.SKIPPED and all(
-            sum(f"m{one}" in can_complete for one in upstreams) >= need for upstreams, need, _ in mine
+            sum(f"m{one}" in can_complete for one in upstreams) >= need
+            for upstreams, need, _ in mine
         ):
             can_complete.add(name)
     assert chosen in can_complete
 
 
-def whole(board: Board) -> Whole:
+def whole(board: Board) -> GraphSnapshot:
     record = Record(
-        id="g", namespace="default", name="g", status="running", revision=1, members=len(board.members), live=0, events=0,
-        fingerprint="", created_at=0,
-    )  # fmt: skip
+        id="g",
+        namespace="default",
+        name="g",
+        status="running",
+        revision=1,
+        members=len(board.members),
+        live=0,
+        events=0,
+        fingerprint="",
+        created_at=0,
+    )
     members = {
-        name: Member(
-            run_id=name, graph_id="g", workflow="w", state=state, missing=board.missing(name), spec=b"", input=b"",
+        name: MemberRecord(
+            run_id=name,
+            graph_id="g",
+            workflow="w",
+            state=state,
+            missing=board.missing(name),
+            spec=b"",
+            input=b"",
             started_at=None if state is S.SKIPPED else 1,
         )
         for name, state in board.state.items()
-    }  # fmt: skip
-    return Whole(record, members, dict(board.groups), list(board.edges))
+    }
+    return GraphSnapshot(record, members, dict(board.groups), list(board.edges))
 
 
 # What a graph may look like
 
 
-def member(name: str, *after: str, namespace: str = "default", takes: tuple[str, ...] = ()) -> NewMember:
+def member(
+    name: str, *after: str, namespace: str = "default", takes: tuple[str, ...] = ()
+) -> NewMember:
     groups = (group_from(after),) if after else ()
-    return NewMember(name=name, spec=Spec(route=Route(namespace, "w", "1", "default"), takes=takes), input=b"[]", groups=groups)
+    return NewMember(
+        name=name,
+        spec=MemberSpec(route=Route(namespace, "w", "1", "default"), takes=takes),
+        input=b"[]",
+        groups=groups,
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,24 +281,24 @@ def member(name: str, *after: str, namespace: str = "default", takes: tuple[str,
         ([member("a", namespace="other")], EdgeAcrossNamespaces, "other"),
         ([member("a"), member("b", takes=("a",))], BadGraph, "does not wait"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_by_name(members, error, said):
     with pytest.raises(error, match=said):
-        check_patch("g", "default", Patch(tuple(members)), {})
+        check_patch("g", "default", GraphPatch(tuple(members)), {})
 
 
 def test_an_edge_is_there_once():
-    patch = Patch((), (("b", group_from(["a"])),))
+    patch = GraphPatch((), (("b", group_from(["a"])),))
 
     with pytest.raises(EdgeExists):
-        check_patch("g", "default", patch, {"a": "default", "b": "default"}, [Edge("a", "b")])
+        check_patch("g", "default", patch, {"a": "default", "b": "default"}, [EdgeRecord("a", "b")])
 
 
 def test_an_edge_between_members_that_are_there_may_close_a_ring():
-    patch = Patch((), (("a", group_from(["b"])),))
+    patch = GraphPatch((), (("a", group_from(["b"])),))
 
     with pytest.raises(GraphCycle):
-        check_patch("g", "default", patch, {"a": "default", "b": "default"}, [Edge("a", "b")])
+        check_patch("g", "default", patch, {"a": "default", "b": "default"}, [EdgeRecord("a", "b")])
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.sets(st.sampled_from("abcdef"))))
@@ -241,7 +306,8 @@ def test_an_edge_between_members_that_are_there_may_close_a_ring():
 def test_a_ring_is_found_if_and_only_if_there_is_one(after):
     def reaches(one, wanted, seen):
         return any(
-            next_ == wanted or (next_ not in seen and reaches(next_, wanted, seen | {next_})) for next_ in after.get(one, ())
+            next_ == wanted or (next_ not in seen and reaches(next_, wanted, seen | {next_}))
+            for next_ in after.get(one, ())
         )
 
     ring = cycle_in(after)
@@ -302,7 +368,10 @@ def test_a_document_draws_up_a_graph():
     )
 
     assert graph.members["charge"].options == {"priority": 3}
-    assert [(one.upstreams, one.rest) for one in graph.members["ship"].needs()] == [(("pack",), "run"), (("charge",), "cancel")]
+    assert [(one.upstreams, one.rest) for one in graph.members["ship"].needs()] == [
+        (("pack",), "run"),
+        (("charge",), "cancel"),
+    ]
     assert graph.members["ship"].takes() == ["charge"]
     assert [one.upstreams for one in graph.there["there"].groups] == [("ship",)]
 
@@ -314,7 +383,10 @@ def test_a_document_draws_up_a_graph():
         b'{"members": {"a": {"workflow": "w", "nonsense": 1}}}',
         b'{"members": {"a": {"args": [1]}}}',
         b'{"members": {"a": {"workflow": "\xff"}}}',
-        b'{"members": {"a": {"workflow": "w", "args": [' + 100_000 * b"[" + 100_000 * b"]" + b"]}}}",
+        b'{"members": {"a": {"workflow": "w", "args": ['
+        + 100_000 * b"["
+        + 100_000 * b"]"
+        + b"]}}}",
     ],
     ids=["cut off", "an unknown word", "no workflow", "no Unicode", "too deep"],
 )
@@ -325,7 +397,13 @@ def test_a_document_that_makes_no_sense_is_refused(text):
 
 def test_a_graph_can_be_drawn():
     lines = list(
-        mermaid({"a": ("completed", []), "b": ("waiting", [(["a"], 1, "run")]), "c": ("waiting", [(["a", "b"], 1, "cancel")])})
+        mermaid(
+            {
+                "a": ("completed", []),
+                "b": ("waiting", [(["a"], 1, "run")]),
+                "c": ("waiting", [(["a", "b"], 1, "cancel")]),
+            }
+        )
     )
 
     assert lines[0] == "flowchart TD"

@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.rate import Rate, Window, is_within, parse_rate, show
+from holdfast.core.rate_limits import RateLimit, Window, is_within, parse_rate, show
 from holdfast.errors import BadOption
 
 SECOND = 1_000_000
 
 
-@pytest.mark.parametrize(("began", "room"), [(Window(), 3), (Window(10, 9), 2), (Window(10, 7), 0), (Window(10, 0), 0)])
+@pytest.mark.parametrize(
+    ("began", "room"), [(Window(), 3), (Window(10, 9), 2), (Window(10, 7), 0), (Window(10, 0), 0)]
+)
 def test_a_window_has_room_for_what_has_not_begun_in_it(began: Window, room: int) -> None:
     assert began.room(3) == room
 
@@ -31,17 +33,17 @@ def test_what_began_a_whole_window_ago_has_left_it() -> None:
 @pytest.mark.parametrize(
     ("text", "rate"),
     [
-        ("10/s", Rate(10, SECOND)),
-        ("100/m", Rate(100, 60 * SECOND)),
-        ("5/1h", Rate(5, 3_600 * SECOND)),
-        ("3/10s", Rate(3, 10 * SECOND)),
-        ("1/d", Rate(1, 86_400 * SECOND)),
-        ("7 / 250 ms", Rate(7, 250_000)),
-        (" 2/1h30m ", Rate(2, 5_400 * SECOND)),
-        ("2/PT1M", Rate(2, 60 * SECOND)),
+        ("10/s", RateLimit(10, SECOND)),
+        ("100/m", RateLimit(100, 60 * SECOND)),
+        ("5/1h", RateLimit(5, 3_600 * SECOND)),
+        ("3/10s", RateLimit(3, 10 * SECOND)),
+        ("1/d", RateLimit(1, 86_400 * SECOND)),
+        ("7 / 250 ms", RateLimit(7, 250_000)),
+        (" 2/1h30m ", RateLimit(2, 5_400 * SECOND)),
+        ("2/PT1M", RateLimit(2, 60 * SECOND)),
     ],
 )
-def test_a_rate_is_read(text: str, rate: Rate) -> None:
+def test_a_rate_is_read(text: str, rate: RateLimit) -> None:
     assert parse_rate(text) == rate
 
 
@@ -75,22 +77,22 @@ def test_what_is_no_rate_is_refused_with_a_reason(text: Any) -> None:
 @pytest.mark.parametrize(
     ("rate", "text"),
     [
-        (Rate(10, SECOND), "10/s"),
-        (Rate(3, 10 * SECOND), "3/10s"),
-        (Rate(5, 5_400 * SECOND), "5/90m"),
-        (Rate(1, 14 * 86_400 * SECOND), "1/2w"),
+        (RateLimit(10, SECOND), "10/s"),
+        (RateLimit(3, 10 * SECOND), "3/10s"),
+        (RateLimit(5, 5_400 * SECOND), "5/90m"),
+        (RateLimit(1, 14 * 86_400 * SECOND), "1/2w"),
     ],
 )
-def test_a_rate_is_shown_in_its_largest_whole_unit(rate: Rate, text: str) -> None:
+def test_a_rate_is_shown_in_its_largest_whole_unit(rate: RateLimit, text: str) -> None:
     assert show(rate) == text
 
 
-@given(st.builds(Rate, limit=st.integers(1, 10**9), per=st.integers(1, 10**15)))
-def test_what_is_shown_reads_as_the_same_rate(rate: Rate) -> None:
+@given(st.builds(RateLimit, limit=st.integers(1, 10**9), per=st.integers(1, 10**15)))
+def test_what_is_shown_reads_as_the_same_rate(rate: RateLimit) -> None:
     assert parse_rate(show(rate)) == rate
 
 
 @pytest.mark.parametrize(("limit", "per"), [(0, 1), (1, 0), (-1, 1), (True, 1), (1.0, 1)])
 def test_a_senseless_rate_cannot_be_made(limit: Any, per: Any) -> None:
     with pytest.raises(BadOption):
-        Rate(limit, per)
+        RateLimit(limit, per)

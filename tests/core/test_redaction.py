@@ -29,7 +29,12 @@ def test_no_password_is_left(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["postgresql://ann@there:5432/shop", "postgresql://there:5432,other:5433/shop", "postgresql://[::1]:5432/shop", "orders.db"],
+    [
+        "postgresql://ann@there:5432/shop",
+        "postgresql://there:5432,other:5433/shop",
+        "postgresql://[::1]:5432/shop",
+        "orders.db",
+    ],
 )
 def test_what_has_no_password_stays(text):
     assert redacted(text) == text

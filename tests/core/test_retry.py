@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.retry import RETRY_LIMIT, RetryPolicy, decide, policy_from
-from holdfast.errors import BadDuration, BadOption, Fail, NotEncodable, Retry, StepTimeout, WrongType
+from holdfast.errors import (
+    BadDuration,
+    BadOption,
+    Fail,
+    NotEncodable,
+    Retry,
+    StepTimeout,
+    WrongType,
+)
 
 SECOND = 1_000_000
 STEADY = RetryPolicy(retries=5, delay=SECOND, factor=2.0, cap=10 * SECOND, jitter=0.0)
@@ -34,13 +42,23 @@ def test_a_factor_of_one_keeps_the_delay_fixed() -> None:
 def test_the_dice_spread_the_delay_by_the_jitter() -> None:
     policy = RetryPolicy(delay=SECOND, jitter=0.1)
 
-    assert [policy.next_delay(1, dice) for dice in (0.0, 0.25, 0.5, 0.75)] == [900_000, 950_000, 1_000_000, 1_050_000]
+    assert [policy.next_delay(1, dice) for dice in (0.0, 0.25, 0.5, 0.75)] == [
+        900_000,
+        950_000,
+        1_000_000,
+        1_050_000,
+    ]
 
 
 def test_waits_at_the_cap_are_still_spread() -> None:
     policy = RetryPolicy(delay=SECOND, cap=SECOND, jitter=0.1)
 
-    assert [policy.next_delay(9, dice) for dice in (0.0, 0.25, 0.5, 0.75)] == [900_000, 950_000, 1_000_000, 950_000]
+    assert [policy.next_delay(9, dice) for dice in (0.0, 0.25, 0.5, 0.75)] == [
+        900_000,
+        950_000,
+        1_000_000,
+        950_000,
+    ]
 
 
 @pytest.mark.parametrize("attempt", [1, 1_000, 10**6, 10**18, 10**400])
@@ -64,10 +82,14 @@ def test_no_delay_stays_no_delay() -> None:
     st.integers(1, 10_000),
     dices,
 )
-def test_a_wait_is_within_the_jitter_and_never_beyond_the_cap(policy: RetryPolicy, attempt: int, dice: float) -> None:
+def test_a_wait_is_within_the_jitter_and_never_beyond_the_cap(
+    policy: RetryPolicy, attempt: int, dice: float
+) -> None:
     wait = policy.next_delay(attempt, dice)
 
-    steady = RetryPolicy(delay=policy.delay, factor=policy.factor, cap=policy.cap, jitter=0.0).next_delay(attempt, dice)
+    steady = RetryPolicy(
+        delay=policy.delay, factor=policy.factor, cap=policy.cap, jitter=0.0
+    ).next_delay(attempt, dice)
     assert 0 <= wait <= policy.cap
     assert abs(wait - steady) <= steady * policy.jitter + 2
 
@@ -82,7 +104,9 @@ def test_without_retries_an_error_is_final() -> None:
     assert decide(RetryPolicy(), ValueError(), 1, 0.5) is None
 
 
-@pytest.mark.parametrize("error", [Fail("no"), NotEncodable(value="x"), WrongType(what="x", why="y")])
+@pytest.mark.parametrize(
+    "error", [Fail("no"), NotEncodable(value="x"), WrongType(what="x", why="y")]
+)
 def test_some_errors_are_never_retried(error: Exception) -> None:
     assert decide(STEADY, error, 1, 0.5) is None
 
@@ -97,7 +121,8 @@ def test_a_timeout_is_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "micros"), [("5s", 5 * SECOND), (0, 0), (90, 90 * SECOND), (timedelta(minutes=5), 300 * SECOND)]
+    ("after", "micros"),
+    [("5s", 5 * SECOND), (0, 0), (90, 90 * SECOND), (timedelta(minutes=5), 300 * SECOND)],
 )
 def test_retry_says_itself_how_long_to_wait_even_beyond_the_cap(after: object, micros: int) -> None:
     assert decide(STEADY, Retry(after=after), 1, 0.9) == micros
@@ -118,7 +143,11 @@ def test_retry_is_limited_by_the_policy() -> None:
 
 
 def test_retry_without_a_policy_gets_a_limited_number_of_attempts() -> None:
-    tried = [attempt for attempt in range(1, 200) if decide(RetryPolicy(), Retry(), attempt, 0.5) is not None]
+    tried = [
+        attempt
+        for attempt in range(1, 200)
+        if decide(RetryPolicy(), Retry(), attempt, 0.5) is not None
+    ]
 
     assert tried == list(range(1, RETRY_LIMIT))
 
@@ -185,13 +214,18 @@ def test_a_senseless_option_is_refused_by_name(options: dict[str, Any]) -> None:
     assert refused.value.facts["option"] in options
 
 
-@pytest.mark.parametrize("options", [{"delay": "soon"}, {"cap": "5 parsecs"}, {"cap": "-5s"}, {"delay": b"1h"}, {"cap": []}])
+@pytest.mark.parametrize(
+    "options",
+    [{"delay": "soon"}, {"cap": "5 parsecs"}, {"cap": "-5s"}, {"delay": b"1h"}, {"cap": []}],
+)
 def test_an_unreadable_duration_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadDuration):
         policy_from(1, **options)
 
 
-@pytest.mark.parametrize("options", [{"retries": -1}, {"delay": -1}, {"cap": 1.5}, {"jitter": 2}, {"factor": 0}])
+@pytest.mark.parametrize(
+    "options", [{"retries": -1}, {"delay": -1}, {"cap": 1.5}, {"jitter": 2}, {"factor": 0}]
+)
 def test_a_policy_cannot_be_made_wrong_by_hand_either(options: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
         RetryPolicy(**options)

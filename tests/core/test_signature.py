@@ -39,7 +39,13 @@ class Options(TypedDict, total=False):
 def plain(a, b=2, *, c=3): ...  # type: ignore[no-untyped-def]
 
 
-def typed(order: Order, at: dt.datetime | None = None, *more: Order, urgent: bool = False, **extra: dt.date) -> list[Order]: ...  # type: ignore[empty-body]
+def typed(
+    order: Order,
+    at: dt.datetime | None = None,
+    *more: Order,
+    urgent: bool = False,
+    **extra: dt.date,
+) -> list[Order]: ...  # type: ignore[empty-body]
 
 
 def positional_only(order: Order, /, **extra: int) -> None: ...
@@ -77,7 +83,9 @@ def stored(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         (lambda: None, (), {}),
     ],
 )
-def test_arguments_come_back_by_their_annotations(fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+def test_arguments_come_back_by_their_annotations(
+    fn: Callable[..., Any], args: Any, kwargs: Any
+) -> None:
     assert there_and_back(fn, *args, **kwargs) == (args, kwargs)
 
 
@@ -116,7 +124,9 @@ def test_a_default_that_is_skipped_stays_with_the_function() -> None:
         ((1,), {"nonsense": 1}, "unexpected keyword argument 'nonsense'"),
     ],
 )
-def test_a_call_that_does_not_fit_is_refused_with_the_name_of_the_function(args: Any, kwargs: Any, why: str) -> None:
+def test_a_call_that_does_not_fit_is_refused_with_the_name_of_the_function(
+    args: Any, kwargs: Any, why: str
+) -> None:
     def checkout(order: int, fast: bool = False) -> None: ...
 
     with pytest.raises(WrongType) as refused:
@@ -197,7 +207,9 @@ def test_stored_arguments_that_do_not_fit_are_refused_by_name(data: bytes, what:
 
 
 def test_arguments_written_by_hand_may_all_be_named() -> None:
-    args, kwargs = Signature(typed).decode_args(codec, b'{"kwargs": {"at": "2026-02-28T00:00:00Z", "order": {"id": 1}}}')
+    args, kwargs = Signature(typed).decode_args(
+        codec, b'{"kwargs": {"at": "2026-02-28T00:00:00Z", "order": {"id": 1}}}'
+    )
 
     assert (args, kwargs) == ((Order(1), MOMENT), {})
 
@@ -212,7 +224,9 @@ def test_arguments_that_fit_pass_the_check() -> None:
 
 
 @pytest.mark.parametrize("given", [("1",), (True,), (1.0,), (None,)])
-def test_arguments_that_would_come_back_as_something_else_are_refused(given: tuple[object, ...]) -> None:
+def test_arguments_that_would_come_back_as_something_else_are_refused(
+    given: tuple[object, ...],
+) -> None:
     def count(number: int) -> None: ...
 
     assert Signature(count).encode_checked(codec, (1,), {}) == b"[1]"
@@ -320,7 +334,9 @@ class Shop(Generic[T]):
         (Shop[int](), []),
     ],
 )
-def test_wrappers_partials_methods_and_objects_are_read_through(fn: Callable[..., Any], rest: list[Any]) -> None:
+def test_wrappers_partials_methods_and_objects_are_read_through(
+    fn: Callable[..., Any], rest: list[Any]
+) -> None:
     signature = Signature(fn)
 
     args, _ = signature.decode_args(codec, codec.encode([{"id": 1}, *rest]))

@@ -1,4 +1,5 @@
-"""The state machine of a run: every pair of a status and a move, and what follows from the table."""
+"""The state machine of a run: every pair of a status and a move, and what follows from the
+table."""
 
 from itertools import product
 
@@ -27,11 +28,24 @@ def test_the_table_knows_every_status_and_needs_every_move():
 def test_the_words_are_those_of_the_design():
     live = ["pending", "blocked", "running", "waiting", "cancelling", "stuck"]
 
-    assert [status.value for status in Status] == [*live, "completed", "failed", "cancelled", "expired", "skipped"]
+    assert [status.value for status in Status] == [
+        *live,
+        "completed",
+        "failed",
+        "cancelled",
+        "expired",
+        "skipped",
+    ]
 
 
 def test_what_has_ended_can_only_be_replayed():
-    assert {Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.EXPIRED, Status.SKIPPED} == FINAL
+    assert {
+        Status.COMPLETED,
+        Status.FAILED,
+        Status.CANCELLED,
+        Status.EXPIRED,
+        Status.SKIPPED,
+    } == FINAL
     assert {move for status in FINAL for move in NEXT[status]} == {Move.REPLAY}
 
 
@@ -60,7 +74,12 @@ def test_a_run_that_is_being_cancelled_is_never_at_work_again_unless_a_person_sa
     reached, more = set(), {Status.CANCELLING}
     while more:
         reached |= more
-        more = {to for status in more for move, to in NEXT[status].items() if move not in (Move.RESUME, Move.REPLAY)} - reached
+        more = {
+            to
+            for status in more
+            for move, to in NEXT[status].items()
+            if move not in (Move.RESUME, Move.REPLAY)
+        } - reached
 
     assert reached == {Status.CANCELLING, Status.STUCK} | (FINAL - {Status.SKIPPED})
 

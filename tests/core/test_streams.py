@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.streams import CEILING, DEEPEST, FLOOR, Rate, merge, null, plain, split
+from holdfast.core.streams.rules import (
+    CEILING,
+    DEEPEST,
+    FLOOR,
+    FrameRate,
+    merge,
+    null,
+    plain,
+    split,
+)
 from holdfast.errors import BadPatch
 
 SECOND = 1_000_000
@@ -63,12 +72,17 @@ def test_a_patch_has_names_and_is_not_too_deep():
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
-VALUES = st.recursive(LEAVES, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(), v, max_size=3))
+VALUES = st.recursive(
+    LEAVES, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(), v, max_size=3)
+)
 
 
 def explicit(value):
     """The same document, told as a patch that says null where it means it."""
-    return {name: null if one is None else explicit(one) if isinstance(one, dict) else one for name, one in value.items()}
+    return {
+        name: null if one is None else explicit(one) if isinstance(one, dict) else one
+        for name, one in value.items()
+    }
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
@@ -77,7 +91,7 @@ def test_every_document_can_be_told_as_a_patch(document):
 
 
 def test_twice_as_many_are_kept_as_come_while_they_count():
-    rate, now, kept = Rate(), 0, 0
+    rate, now, kept = FrameRate(), 0, 0
     for _ in range(200):
         now += SECOND // 100
         kept = rate.came(now, 10 * SECOND)
@@ -86,11 +100,11 @@ def test_twice_as_many_are_kept_as_come_while_they_count():
 
 
 def test_what_is_kept_has_a_floor_and_a_ceiling():
-    slow, fast = Rate(), Rate()
+    slow, fast = FrameRate(), FrameRate()
 
     assert [slow.came(now * 60 * SECOND, SECOND) for now in range(1, 20)][-1] == FLOOR
     assert [fast.came(1, 10 * SECOND) for _ in range(100)][-1] == CEILING
-    assert Rate().came(0, SECOND) == FLOOR
+    assert FrameRate().came(0, SECOND) == FLOOR
 
 
 @pytest.mark.parametrize(
@@ -98,7 +112,11 @@ def test_what_is_kept_has_a_floor_and_a_ceiling():
     [
         ({"a": None}, {}, [["a"]]),
         ({"a": null}, {"a": None}, []),
-        ({"a": {"b": None, "c": null, "d": 1}, "e": None}, {"a": {"c": None, "d": 1}}, [["a", "b"], ["e"]]),
+        (
+            {"a": {"b": None, "c": null, "d": 1}, "e": None},
+            {"a": {"c": None, "d": 1}},
+            [["a", "b"], ["e"]],
+        ),
         ({"a": {"b": None}}, {}, [["a", "b"]]),
         ({"a": {}}, {"a": {}}, []),
         ({"a": [None, null]}, {"a": [None, None]}, []),

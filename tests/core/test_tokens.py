@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from holdfast.core import tokens
-from holdfast.core.tokens import Key
+from holdfast.core.tokens import SigningKey
 from holdfast.errors import BadOption, KeyExists, TokenExpired, TokenRefused, UsageError
 
-KEY = Key("k1", b"a secret of 16 bytes or more", 1)
-OLD = Key("k0", b"an older secret, long enough", 0, expires_at=100)
+KEY = SigningKey("k1", b"a secret of 16 bytes or more", 1)
+OLD = SigningKey("k0", b"an older secret, long enough", 0, expires_at=100)
 SAYS = {"gate": "g1", "choice": "yes"}
 
 
@@ -42,10 +42,22 @@ def test_a_true_token_whose_time_is_over_says_so():
 
 
 def test_an_unknown_key_a_wrong_signature_and_no_token_at_all_look_the_same():
-    forged = tokens.sign(Key("k1", b"some other secret, long enough", 1), "gate", SAYS)
-    unknown = tokens.sign(Key("k9", b"some other secret, long enough", 1), "gate", SAYS)
+    forged = tokens.sign(SigningKey("k1", b"some other secret, long enough", 1), "gate", SAYS)
+    unknown = tokens.sign(SigningKey("k9", b"some other secret, long enough", 1), "gate", SAYS)
     told = set()
-    for wrong in [forged, unknown, "", "x", "a.b.c", "a.b.c.d", "k1..", "k1.é.x", "k1." + "A" * 20_000 + ".x", None, 7]:
+    for wrong in [
+        forged,
+        unknown,
+        "",
+        "x",
+        "a.b.c",
+        "a.b.c.d",
+        "k1..",
+        "k1.é.x",
+        "k1." + "A" * 20_000 + ".x",
+        None,
+        7,
+    ]:
         with pytest.raises(TokenRefused) as refused:
             tokens.check(wrong, "gate", [KEY], now=1)
         told.add((type(refused.value), str(refused.value)))
@@ -66,7 +78,8 @@ def test_no_character_of_a_token_can_be_changed(place, code):
 
 
 def same_bits(one, other):
-    """The last character of base64 has bits that mean nothing; only the signature may differ in them."""
+    """The last character of base64 has bits that mean nothing; only the signature may differ in
+    them."""
     heads = [text.rpartition(".")[::2] for text in (one, other)]
     if heads[0][0] != heads[1][0] or one.count(".") != 2:
         return False
@@ -95,7 +108,10 @@ def test_a_token_survives_json_as_text():
 def test_a_rotation_adds_the_key_and_drops_those_whose_time_is_over():
     found = tokens.rotate([OLD, KEY], "k2", b"the newest of the secrets", now=101)
 
-    assert (found.added, found.dropped) == (Key("k2", b"the newest of the secrets", 101), ["k0"])
+    assert (found.added, found.dropped) == (
+        SigningKey("k2", b"the newest of the secrets", 101),
+        ["k0"],
+    )
 
 
 def test_the_same_key_again_is_no_rotation():
@@ -103,7 +119,9 @@ def test_the_same_key_again_is_no_rotation():
 
 
 def test_a_key_whose_time_is_over_may_come_back():
-    assert tokens.rotate([OLD, KEY], "k0", OLD.secret, now=101).added == Key("k0", OLD.secret, 101)
+    assert tokens.rotate([OLD, KEY], "k0", OLD.secret, now=101).added == SigningKey(
+        "k0", OLD.secret, 101
+    )
 
 
 def test_another_secret_for_a_known_key_is_refused():

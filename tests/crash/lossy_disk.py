@@ -1,7 +1,8 @@
-"""A disk that forgets: record every write and sync of SQLite, then build what a power failure could have left.
+"""A disk that forgets: record every write and sync of SQLite, then build what a power failure could
+have left.
 
-A power failure keeps what was synced. Of the writes since the last sync of a file, the disk may have kept any, lost any, and torn
-any between two sectors. Each file is on its own.
+A power failure keeps what was synced. Of the writes since the last sync of a file, the disk may
+have kept any, lost any, and torn any between two sectors. Each file is on its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _REAL = apsw.vfs_names()[0]
 
 
 class Recording:
-    """Everything that happened to the files, in order, and what the program acknowledged in between."""
+    """Everything that happened to the files, in order, and what the program acknowledged in
+    between."""
 
     def __init__(self) -> None:
         self.operations: list[tuple[Any, ...]] = []
@@ -121,11 +123,19 @@ def _sectors(operation: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 
 def power_losses(
-    operations: Sequence[tuple[Any, ...]], database: pathlib.Path, folder: pathlib.Path, *, count: int, seed: int
+    operations: Sequence[tuple[Any, ...]],
+    database: pathlib.Path,
+    folder: pathlib.Path,
+    *,
+    count: int,
+    seed: int,
 ) -> Any:
-    """Yield *count* databases in *folder* as power failures may leave them, each with the facts acknowledged by then."""
+    """Yield *count* databases in *folder* as power failures may leave them, each with the facts
+    acknowledged by then."""
     dice = random.Random(seed)
-    first = next(number for number, operation in enumerate(operations) if operation[0] == "acknowledged")
+    first = next(
+        number for number, operation in enumerate(operations) if operation[0] == "acknowledged"
+    )
     moments = sorted(dice.sample(range(first, len(operations)), count))
     images: dict[str, _Image] = {}
     acknowledged: list[Any] = []

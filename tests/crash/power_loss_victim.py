@@ -1,7 +1,8 @@
-"""The program whose disk loses power: it starts runs, sends signals and waits for results, then judges what each failure left.
+"""The program whose disk loses power: it starts runs, sends signals and waits for results, then
+judges what each failure left.
 
-It is a process of its own, because it replaces the disk of SQLite for the whole process. Arguments: folder, seed, images.
-Prints one line per finding and, at the end, what it has done.
+It is a process of its own, because it replaces the disk of SQLite for the whole process. Arguments:
+folder, seed, images. Prints one line per finding and, at the end, what it has done.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def judge(image: pathlib.Path, facts: list[list[object]], *, finish: bool) -> li
             run = runs.get(str(run_id))
             if run is None:
                 findings.append(f"{run_id} was acknowledged and is lost")
-            elif kind == "completed" and (run.status != "completed" or json.loads(run.result or b"null") != value):
+            elif kind == "completed" and (
+                run.status != "completed" or json.loads(run.result or b"null") != value
+            ):
                 findings.append(f"{run_id} had completed with {value} and is {run.status}")
         if finish:
             findings += _finish(engine, facts)
@@ -90,13 +93,18 @@ def main() -> None:
     operations = list(recording.operations)
     images = 0
     acknowledged = 0
-    for number, (image, facts) in enumerate(power_losses(operations, database, folder, count=count, seed=seed)):
+    for number, (image, facts) in enumerate(
+        power_losses(operations, database, folder, count=count, seed=seed)
+    ):
         for finding in judge(image, facts, finish=number % FINISH_EVERY == 0):
             sys.stdout.write(f"image {image.parent.name}: {finding}\n")
         images += 1
         acknowledged += len(facts)
     checkpoints = sum(operation[:2] == ("sync", str(database)) for operation in operations)
-    sys.stdout.write(json.dumps({"images": images, "acknowledged": acknowledged, "checkpoints": checkpoints}) + "\n")
+    sys.stdout.write(
+        json.dumps({"images": images, "acknowledged": acknowledged, "checkpoints": checkpoints})
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

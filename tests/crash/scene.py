@@ -1,4 +1,5 @@
-"""What tests of crashes share: engines that live one after another on one database, and real workers that are killed."""
+"""What tests of crashes share: engines that live one after another on one database, and real
+workers that are killed."""
 
 from __future__ import annotations
 
@@ -7,31 +8,38 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from holdfast import Engine
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import EngineClosed
-from holdfast.store import contract as c
+from holdfast.store.contract import Store
+from holdfast.store.contract.runs import EndSession
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import Boundaries, Crash, Plan
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.harness import hasty_store
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import Crash, Fault, FaultyStore
+from holdfast.testing.lab import hasty_store
+from holdfast.testing.recorder import CommitRecorder
 from tests.crash.test_processes import Workers
 
 Act = Callable[[Lab], object]
 
 
 class Stage:
-    """A database, and engines on it, one after another: each dies as planned, and the next goes on with the script."""
+    """A database, and engines on it, one after another: each dies as planned, and the next goes on
+    with the script."""
 
     def __init__(
-        self, database: str, script: list[Act], plans: list[Plan], workflows: Sequence[Any], clock: VirtualClock
+        self,
+        database: str,
+        script: list[Act],
+        plans: list[Fault],
+        workflows: Sequence[Any],
+        clock: VirtualClock,
     ) -> None:
         self.database, self.script, self.plans, self.workflows = database, script, plans, workflows
-        self.clock, self.ledger, self.done = clock, Ledger(), 0
+        self.clock, self.ledger, self.done = clock, CommitRecorder(), 0
         self.zombies: list[Lab] = []
 
     @contextmanager
-    def played(self) -> Iterator[c.Store]:
+    def played(self) -> Iterator[Store]:
         """Play the script to its end, and give the store that it left behind."""
         try:
             for number, plan in enumerate([*self.plans, None]):
@@ -44,9 +52,11 @@ class Stage:
             assert store.check() == []
             yield store
 
-    def _live(self, number: int, plan: Plan | None) -> bool:
+    def _live(self, number: int, plan: Fault | None) -> bool:
         open_it = open_store if self.database.startswith("postgresql:") else hasty_store
-        store = Boundaries(open_it(self.database, clock=self.clock), self.ledger, plan, engine=number)
+        store = FaultyStore(
+            open_it(self.database, clock=self.clock), self.ledger, plan, engine=number
+        )
         try:
             lab = Lab(self.database, clock=self.clock, store=store, workflows=self.workflows)
         except EngineClosed:
@@ -70,10 +80,11 @@ class Stage:
         return False
 
     def _notice(self) -> None:
-        """End the sessions of the dead at once: how soon others notice by themselves is tested elsewhere."""
+        """End the sessions of the dead at once: how soon others notice by themselves is tested
+        elsewhere."""
         with closing(open_store(self.database, clock=self.clock)) as store:
             while sessions := store.sessions():
-                store.apply([c.EndSession(session.id, crashed=True) for session in sessions])
+                store.apply([EndSession(session.id, crashed=True) for session in sessions])
 
 
 @contextmanager

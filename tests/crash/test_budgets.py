@@ -1,4 +1,5 @@
-"""Budgets, killed at each commit: what completed work says it spent is what was counted, and nothing stays set aside."""
+"""Budgets, killed at each commit: what completed work says it spent is what was counted, and
+nothing stays set aside."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import pytest
 
 import holdfast
 from holdfast import Fail, compensate, gather, reserve, sleep, spend, spent, step, sync, workflow
-from holdfast.core.budgets import limits_from
-from holdfast.store import contract as c
-from holdfast.testing.ledger import RUN
+from holdfast.core.budgets.rules import limits_from
+from holdfast.store.contract.budgets import RaiseBudget, SetBudget
+from holdfast.testing.recorder import RUN
 
 stores: list = []
 """The store of the engine that is alive, for steps that do what people do."""
@@ -22,7 +23,13 @@ def with_budget(limit=1000, **options):
     def wrap(store):
         stores[:] = [store]
         if store.budget("team") is None:
-            store.apply([c.SetBudget(name="team", limits=limits_from({"tokens": limit, "calls": None}), **options)])
+            store.apply(
+                [
+                    SetBudget(
+                        name="team", limits=limits_from({"tokens": limit, "calls": None}), **options
+                    )
+                ]
+            )
         return store
 
     return wrap
@@ -38,9 +45,13 @@ def counted(lab, **expected):
 
 def everywhere(crashing, workflow, *args, spent, limit=1000, resets=None, **options):
     return crashing(
-        workflow, *args, options={"budget": "team"}, wrap=with_budget(limit, resets=resets), check=partial(counted, **spent),
+        workflow,
+        *args,
+        options={"budget": "team"},
+        wrap=with_budget(limit, resets=resets),
+        check=partial(counted, **spent),
         **options,
-    )  # fmt: skip
+    )
 
 
 @step
@@ -90,7 +101,7 @@ async def broken() -> None:
 @step
 def raise_the_budget() -> None:
     (store,) = stores
-    store.apply([c.RaiseBudget("team", {"tokens": 500_000_000}, "once")])
+    store.apply([RaiseBudget("team", {"tokens": 500_000_000}, "once")])
 
 
 @workflow
@@ -186,19 +197,25 @@ def test_what_was_spent_is_counted_once_wherever_it_is_killed(crashing_in_a_file
     assert report.boundaries > 2
 
 
-def test_what_was_set_aside_and_spent_in_postgres_is_counted_once_wherever_it_is_killed(crashing_in_postgres):
+def test_what_was_set_aside_and_spent_in_postgres_is_counted_once_wherever_it_is_killed(
+    crashing_in_postgres,
+):
     everywhere(crashing_in_postgres, reserving, spent={"tokens": 45})
 
 
 def test_a_run_that_had_no_room_goes_on_when_another_raises_the_budget(crashing_in_a_file):
-    report = everywhere(crashing_in_a_file, raising_for_another, spent={"tokens": 120}, limit=150, exact=False)
+    report = everywhere(
+        crashing_in_a_file, raising_for_another, spent={"tokens": 120}, limit=150, exact=False
+    )
 
     assert report.boundaries > 5
 
 
 def total(lab, tokens, left):
     assert lab.engine.spending(RUN).total["tokens"] == tokens
-    (line,) = (one for one in lab.engine._parts.store.allowances(["team"]) if one.dimension == "tokens")
+    (line,) = (
+        one for one in lab.engine._parts.store.allowances(["team"]) if one.dimension == "tokens"
+    )
     assert (line.used, line.reserved) == (left * 1_000_000, 0)
 
 
@@ -206,24 +223,35 @@ def test_a_run_that_had_no_room_goes_on_after_the_reset(crashing_in_a_file):
     """What it spent before is forgotten by the budget, not by the run."""
     minute = str(60_000_000)
     crashing_in_a_file(
-        buying_twice, options={"budget": "team"}, wrap=with_budget(100, resets=minute), check=partial(total, tokens=150, left=70)
+        buying_twice,
+        options={"budget": "team"},
+        wrap=with_budget(100, resets=minute),
+        check=partial(total, tokens=150, left=70),
     )
 
 
-def test_a_run_past_its_limit_stops_wherever_it_is_killed_and_goes_on_after_the_reset(crashing_in_a_file):
+def test_a_run_past_its_limit_stops_wherever_it_is_killed_and_goes_on_after_the_reset(
+    crashing_in_a_file,
+):
     minute = str(60_000_000)
     crashing_in_a_file(
-        thinking_past_the_limit, options={"budget": "team"}, wrap=with_budget(100, resets=minute),
+        thinking_past_the_limit,
+        options={"budget": "team"},
+        wrap=with_budget(100, resets=minute),
         check=partial(total, tokens=155, left=5),
-    )  # fmt: skip
+    )
 
 
-def test_a_step_without_room_leaves_nothing_wherever_it_is_killed_and_is_made_after_the_reset(crashing):
+def test_a_step_without_room_leaves_nothing_wherever_it_is_killed_and_is_made_after_the_reset(
+    crashing,
+):
     minute = str(60_000_000)
     crashing(
-        thinking_up_to_the_limit, options={"budget": "team"}, wrap=with_budget(100, resets=minute),
+        thinking_up_to_the_limit,
+        options={"budget": "team"},
+        wrap=with_budget(100, resets=minute),
         check=partial(total, tokens=155, left=75),
-    )  # fmt: skip
+    )
 
 
 def test_limits_of_a_tree_that_fail_its_run(crashing_in_a_file):
@@ -235,7 +263,11 @@ def test_limits_of_a_tree_that_fail_its_run(crashing_in_a_file):
     def spent(lab):
         assert lab.engine.spending(RUN).total["tokens"] == 121
 
-    crashing_in_a_file(failing, options={"budget": {"tokens": 100, "calls": None, "on_breach": "fail"}}, check=spent)
+    crashing_in_a_file(
+        failing,
+        options={"budget": {"tokens": 100, "calls": None, "on_breach": "fail"}},
+        check=spent,
+    )
 
 
 def test_a_run_that_is_cancelled_with_something_set_aside(crashing_in_a_file):

@@ -1,4 +1,5 @@
-"""Trees of runs that stop, killed before and after each of their commits: children undo before their parents."""
+"""Trees of runs that stop, killed before and after each of their commits: children undo before
+their parents."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import pytest
 import holdfast
 from holdfast import compensate, step, sync, workflow
 from holdfast.testing import crash_everywhere
-from holdfast.testing.ledger import RUN
+from holdfast.testing.recorder import RUN
 
 undone: list[str] = []
 
@@ -70,7 +71,8 @@ def starting_blocking() -> None:
 
 
 def children_first(lab) -> None:
-    """A step may run twice after a crash, so the first time counts. A run that was cancelled before it began undoes nothing."""
+    """A step may run twice after a crash, so the first time counts. A run that was cancelled before
+    it began undoes nothing."""
     order = list(dict.fromkeys(undone))
     assert not order or order[-1] == "root"
     for name in order:
@@ -86,7 +88,9 @@ def cancelled(lab) -> None:
 @pytest.mark.parametrize("linger", [0, 10], ids=["parked", "in memory"])
 @pytest.mark.parametrize("shape", [gathering, gathering_blocking], ids=lambda shape: shape.name)
 def test_children_undo_before_a_parent_that_fails(shape, linger):
-    crash_everywhere(shape, setup=undone.clear, doubles=1, engine={"linger": linger}, check=children_first)
+    crash_everywhere(
+        shape, setup=undone.clear, doubles=1, engine={"linger": linger}, check=children_first
+    )
 
 
 @pytest.mark.parametrize("at", [3, 4])
@@ -96,4 +100,6 @@ def test_children_undo_before_a_parent_that_is_cancelled(shape, at):
 
 
 def test_children_undo_before_a_parent_that_expires():
-    crash_everywhere(mapping, setup=undone.clear, doubles=1, options={"deadline": "1d"}, check=children_first)
+    crash_everywhere(
+        mapping, setup=undone.clear, doubles=1, options={"deadline": "1d"}, check=children_first
+    )

@@ -1,6 +1,8 @@
-"""Every shape a workflow can have, killed before and after each of its commits, and once more as a zombie.
+"""Every shape a workflow can have, killed before and after each of its commits, and once more as a
+zombie.
 
-What holds for all of them is checked by ``crash_everywhere``; what a shape does to the world is checked here.
+What holds for all of them is checked by ``crash_everywhere``; what a shape does to the world is
+checked here.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from holdfast import (
     wait_signal,
     workflow,
 )
-from holdfast.engine import wants
+from holdfast.engine.execution import pending
 from holdfast.testing import crash_everywhere
-from holdfast.testing.ledger import RUN
+from holdfast.testing.recorder import RUN
 
 world: Counter[str] = Counter()
 """What the steps have done to the world outside."""
@@ -272,18 +274,32 @@ def versioned_blocking(x: int) -> list[object]:
 @pytest.mark.parametrize(
     "shape",
     [
-        sequence, sequence_blocking, retrying, retrying_blocking, sleeping, sleeping_blocking, recovering_from_failure,
-        finally_a_step, finally_a_step_blocking, with_context, dicey, dicey_blocking, versioned, versioned_blocking,
+        sequence,
+        sequence_blocking,
+        retrying,
+        retrying_blocking,
+        sleeping,
+        sleeping_blocking,
+        recovering_from_failure,
+        finally_a_step,
+        finally_a_step_blocking,
+        with_context,
+        dicey,
+        dicey_blocking,
+        versioned,
+        versioned_blocking,
     ],
     ids=lambda shape: shape.name,
-)  # fmt: skip
+)
 def test_a_run_comes_to_the_same_end_wherever_its_worker_dies(shape):
     report = everywhere(shape, 2)
 
     assert report.runs >= 3 * report.boundaries
 
 
-@pytest.mark.parametrize("shape", [sequence, sleeping, sleeping_blocking], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape", [sequence, sleeping, sleeping_blocking], ids=lambda shape: shape.name
+)
 def test_a_run_comes_to_the_same_end_when_it_never_waits_in_memory(shape):
     everywhere(shape, 2, engine={"linger": 0})
 
@@ -302,12 +318,22 @@ def _at_most(count: int) -> None:
 @workflow
 async def signalled(x: int) -> list[int]:
     x = await add(x, 1)
-    return [x, await wait_signal("go", type=int), await add(x, 1), await wait_signal("go", type=int)]
+    return [
+        x,
+        await wait_signal("go", type=int),
+        await add(x, 1),
+        await wait_signal("go", type=int),
+    ]
 
 
 @workflow
 def signalled_blocking(x: int) -> list[int]:
-    return [double(x), sync.wait_signal("go", type=int), double(x), sync.wait_signal("go", type=int)]
+    return [
+        double(x),
+        sync.wait_signal("go", type=int),
+        double(x),
+        sync.wait_signal("go", type=int),
+    ]
 
 
 @workflow
@@ -361,7 +387,9 @@ def test_waits_side_by_side_take_one_signal_each():
     everywhere(signalled_side_by_side, 2, signals=[("go", 10)])
 
 
-@pytest.mark.parametrize("shape", [signalled_too_late, signalled_too_late_blocking], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape", [signalled_too_late, signalled_too_late_blocking], ids=lambda shape: shape.name
+)
 def test_a_timeout_of_a_signal_is_remembered(shape):
     everywhere(shape, 2)
 
@@ -458,10 +486,20 @@ def mapped_collecting_blocking(x: int) -> list[str]:
 
 @pytest.mark.parametrize(
     "shape",
-    [together, together_blocking, branches, race_with_time, race_with_time_blocking, limited, mapped, mapped_blocking,
-     mapped_collecting, mapped_collecting_blocking],
+    [
+        together,
+        together_blocking,
+        branches,
+        race_with_time,
+        race_with_time_blocking,
+        limited,
+        mapped,
+        mapped_blocking,
+        mapped_collecting,
+        mapped_collecting_blocking,
+    ],
     ids=lambda shape: shape.name,
-)  # fmt: skip
+)
 def test_parallel_branches_come_to_the_same_end(shape):
     everywhere(shape, 4)
 
@@ -576,10 +614,22 @@ async def collected_children(x: int) -> list[str]:
 
 @pytest.mark.parametrize(
     "shape",
-    [calling, calling_blocking, calling_in_parallel, calling_failing, starting, starting_and_cancelling, starting_and_telling,
-     calling_within_limits, racing_child_blocking, mapped_children, mapped_children_blocking, collected_children],
+    [
+        calling,
+        calling_blocking,
+        calling_in_parallel,
+        calling_failing,
+        starting,
+        starting_and_cancelling,
+        starting_and_telling,
+        calling_within_limits,
+        racing_child_blocking,
+        mapped_children,
+        mapped_children_blocking,
+        collected_children,
+    ],
     ids=lambda shape: shape.name,
-)  # fmt: skip
+)
 def test_a_tree_of_runs_comes_to_the_same_end(shape):
     everywhere(shape, 3)
 
@@ -589,9 +639,11 @@ async def mapped_in_portions(x: int) -> list[int]:
     return await map(grow, range(x))
 
 
-@pytest.mark.parametrize("shape", [mapped_in_portions, collected_children], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape", [mapped_in_portions, collected_children], ids=lambda shape: shape.name
+)
 def test_a_map_that_starts_its_children_in_portions_comes_to_the_same_end(shape, monkeypatch):
-    monkeypatch.setattr(wants, "PORTION", 1)
+    monkeypatch.setattr(pending, "PORTION", 1)
     everywhere(shape, 3)
 
 
@@ -705,10 +757,18 @@ async def saga_that_succeeds(x: int) -> int:
 
 @pytest.mark.parametrize(
     "shape",
-    [saga, saga_blocking, saga_with_failing_undo, saga_that_stops, saga_with_retried_undo, saga_in_branches,
-     saga_in_branches_blocking, saga_that_succeeds],
+    [
+        saga,
+        saga_blocking,
+        saga_with_failing_undo,
+        saga_that_stops,
+        saga_with_retried_undo,
+        saga_in_branches,
+        saga_in_branches_blocking,
+        saga_that_succeeds,
+    ],
     ids=lambda shape: shape.name,
-)  # fmt: skip
+)
 def test_what_failed_is_undone_once_and_in_reverse(shape):
     everywhere(shape, 2)
 
@@ -767,7 +827,9 @@ def test_a_cancelled_run_undoes_what_it_did(shape, at):
     everywhere(shape, 2, cancel_at=at, check=lambda lab: _status(lab, "cancelled"))
 
 
-@pytest.mark.parametrize("shape", [working_when_cancelled, working_when_cancelled_blocking], ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape", [working_when_cancelled, working_when_cancelled_blocking], ids=lambda shape: shape.name
+)
 def test_a_cancelled_run_ends_what_it_does_at_last(shape):
     def done(lab):
         assert sum(event.kind == "step_completed" for event in lab.history(RUN)) == 3
@@ -785,7 +847,12 @@ def test_a_run_past_its_deadline_undoes_what_it_did(shape):
 
 
 def test_a_run_may_expire_before_it_begins():
-    everywhere(sequence, 2, options={"delay": "2h", "deadline": "1h"}, check=lambda lab: _status(lab, "expired"))
+    everywhere(
+        sequence,
+        2,
+        options={"delay": "2h", "deadline": "1h"},
+        check=lambda lab: _status(lab, "expired"),
+    )
 
 
 # Exactly once

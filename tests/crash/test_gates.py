@@ -1,4 +1,5 @@
-"""Gates, killed before and after each commit that has to do with them, in a file and in PostgreSQL."""
+"""Gates, killed before and after each commit that has to do with them, in a file and in
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import pytest
 from holdfast import compensate, first, gate, gather, sleep, step, sync, timeout, workflow
 from holdfast.errors import GateExpired, GateRejected, GateWithdrawn, StepFailed
 from holdfast.testing import crash_everywhere
-from holdfast.testing.ledger import RUN
 from holdfast.testing.postgres import _WIPE
+from holdfast.testing.recorder import RUN
 
 world: Counter[str] = Counter()
 
@@ -24,7 +25,9 @@ def everywhere(request):
     server = request.getfixturevalue("postgres_server")
     with server.lend() as url:
         clear = partial(server.execute, _WIPE, url)
-        yield partial(crash_everywhere, setup=world.clear, doubles=0, zombies=False, database=url, clear=clear)
+        yield partial(
+            crash_everywhere, setup=world.clear, doubles=0, zombies=False, database=url, clear=clear
+        )
 
 
 def decides(choice, by, **options):
@@ -44,7 +47,9 @@ async def ship(what: str) -> str:
 @workflow
 async def approval(x: int) -> list:
     before = await ship("first")
-    answer = await gate("Ship it?", options=["yes", "no"], assignees=["ann"], timeout="2d", data={"x": x})
+    answer = await gate(
+        "Ship it?", options=["yes", "no"], assignees=["ann"], timeout="2d", data={"x": x}
+    )
     after = await ship("second") if answer == "yes" else None
     return [before, answer, answer.by, answer.feedback, after]
 
@@ -81,9 +86,13 @@ async def too_late() -> str:
 @workflow
 async def reminded() -> list:
     answer = await gate(
-        "Still there?", assignees=["ann"], timeout="1d", remind="6h", on_timeout="reject",
+        "Still there?",
+        assignees=["ann"],
+        timeout="1d",
+        remind="6h",
+        on_timeout="reject",
         escalate={"after": "12h", "assignees": ["boss"]},
-    )  # fmt: skip
+    )
     return [answer, answer.expired]
 
 
@@ -184,7 +193,9 @@ def test_whoever_it_is_escalated_to_decides(everywhere):
 
 def test_a_race_withdraws_the_gate_that_lost(everywhere):
     def check(lab):
-        assert [(one.status, one.reason) for one in gates_of(lab)] == [("withdrawn", "nobody waits for it any more")]
+        assert [(one.status, one.reason) for one in gates_of(lab)] == [
+            ("withdrawn", "nobody waits for it any more")
+        ]
 
     everywhere(race, check=check)
 
@@ -211,13 +222,19 @@ def test_what_is_rejected_is_undone(everywhere):
 def test_a_cancelled_run_withdraws_its_gate(everywhere):
     def check(lab):
         assert [one.status for one in gates_of(lab)] == ["withdrawn"]
-        assert [event.kind for event in lab.history(RUN)][-2:] == ["gate_withdrawn", "run_cancelled"]
+        assert [event.kind for event in lab.history(RUN)][-2:] == [
+            "gate_withdrawn",
+            "run_cancelled",
+        ]
 
     everywhere(approval, 7, cancel_at="ship", check=check)
 
 
 def test_a_person_withdraws_a_gate(everywhere):
-    everywhere(withdrawn, people=[lambda lab, gate: lab.engine.withdraw(gate, by="root", reason="not needed")])
+    everywhere(
+        withdrawn,
+        people=[lambda lab, gate: lab.engine.withdraw(gate, by="root", reason="not needed")],
+    )
 
 
 def test_a_delegation_and_a_reassignment(everywhere):

@@ -1,4 +1,5 @@
-"""Graphs and crashes: whoever dies before or after whichever commit, each member is started once, and the graph ends the same."""
+"""Graphs and crashes: whoever dies before or after whichever commit, each member is started once,
+and the graph ends the same."""
 
 from __future__ import annotations
 
@@ -11,17 +12,28 @@ import pytest
 
 import holdfast
 from holdfast import Fail, Graph, step, wait_signal, workflow
-from holdfast.connect.store import open_store
-from holdfast.engine import graph_stages, graphs
-from holdfast.engine.export import export_graph
-from holdfast.engine.payloads.vault import Vault
+from holdfast.connect.open_store import open_store
+from holdfast.engine.runtime import graph_stages
 from holdfast.errors import GraphFinished, MemberExists, RunFinished, StoreHalfCopied
-from holdfast.store import contract as c
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.service import graphs
+from holdfast.service.export import export_graph
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import (
+    CancelGraph,
+    ReplayMember,
+    ResolveGraphs,
+    StageGraphs,
+    SweepStages,
+    WriteStagePart,
+)
+from holdfast.store.contract.growing import AddMembers
+from holdfast.store.contract.reading import RunFilter
 from holdfast.store.transitions.graphs import work
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Crash, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Crash, Fault, has_effect
+from holdfast.testing.recorder import CommitRecorder
 from tests.crash.scene import Act, Stage, databases, replace_one, victims
 from tests.crash.test_processes import until
 
@@ -67,14 +79,25 @@ async def large_planner() -> int:
     return len(await holdfast.grow(more))
 
 
-OURS = (c.StagePart, c.SweepStages, c.StageGraphs, c.ExtendGraph, c.SettleGraphs, c.CancelGraph, c.ReplayMember)
+OURS = (
+    WriteStagePart,
+    SweepStages,
+    StageGraphs,
+    AddMembers,
+    ResolveGraphs,
+    CancelGraph,
+    ReplayMember,
+)
 WORKFLOWS = [add, listen, fickle, planner, large_planner]
 
 
 def start(lab: Lab) -> None:
     graph = Graph("all there is")
     top = graph.add(add, 1, name="top")
-    left, right = graph.add(add, top.result, name="left"), graph.add(add, top.result, 5, name="right")
+    left, right = (
+        graph.add(add, top.result, name="left"),
+        graph.add(add, top.result, 5, name="right"),
+    )
     graph.add(add, left.result, right.result, name="bottom")
     held, slow = graph.add(listen, name="held"), graph.add(listen, name="slow")
     graph.add(listen, name="never").after("bad")
@@ -170,7 +193,9 @@ def start_lost(lab: Lab) -> None:
     """Two fail, for each of which several are skipped, and one that waits for all of them."""
     graph = Graph("replayed in parts")
     lost = [graph.add(fickle, f"x{number}", name=f"lost{number}") for number in range(2)]
-    below = [graph.add(add, number, name=f"m{number}").after(lost[number % 2]) for number in range(6)]
+    below = [
+        graph.add(add, number, name=f"m{number}").after(lost[number % 2]) for number in range(6)
+    ]
     graph.add(add, 1, name="bottom").after(*below)
     lab.engine.graphs.start(graph, id="g")
 
@@ -201,17 +226,24 @@ SCRIPTS: dict[str, list[Act]] = {
 }
 
 
-def play(database: str, script: list[Act], plans: list[Plan]) -> tuple[dict[str, object], Ledger]:
+def play(
+    database: str, script: list[Act], plans: list[Fault]
+) -> tuple[dict[str, object], CommitRecorder]:
     """Return how the graph and its members ended, and what was committed."""
     mended[0] = False
     stage = Stage(database, script, plans, WORKFLOWS, VirtualClock())
     with stage.played() as store:
         whole = store.whole_graph("g")
         assert whole is not None
-        starts = [event.member for event in store.graph_events("g") if event.kind == "member_started"]
+        starts = [
+            event.member for event in store.graph_events("g") if event.kind == "member_started"
+        ]
         assert len(starts) == len(set(starts))
-        runs = {run.id: (run.status.value, run.result) for run in store.runs(c.Filter(limit=1000))}
-        ended = {"": whole.graph.status.value, **{name: member.state.value for name, member in whole.members.items()}}
+        runs = {run.id: (run.status.value, run.result) for run in store.runs(RunFilter(limit=1000))}
+        ended = {
+            "": whole.graph.status.value,
+            **{name: member.state.value for name, member in whole.members.items()},
+        }
         return ended | runs, stage.ledger
 
 
@@ -225,7 +257,9 @@ def test_a_graph_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_pa
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.timeout(300)
-def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(kind, name, request, tmp_path, monkeypatch):
+def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(
+    kind, name, request, tmp_path, monkeypatch
+):
     monkeypatch.setattr(graph_stages, "PART", 4)
     monkeypatch.setattr(work, "PORTION", 2)
     monkeypatch.setattr(work, "LINKS", 2)
@@ -234,18 +268,24 @@ def test_a_graph_that_is_written_in_parts_ends_the_same_wherever_whoever_dies(ki
     ends_the_same(kind, LARGE[name], request, tmp_path)
 
 
-def ends_the_same(kind: str, script: list[Act], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def ends_the_same(
+    kind: str, script: list[Act], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     with databases(kind, request, tmp_path) as fresh:
         expected, ledger = play(fresh(), script, [])
         commits = list(enumerate(ledger.commits, start=1))
         boundaries = [
             number
             for number, commit in commits
-            if has_effect(commit.batch, commit.answers) and (kind == "sqlite" or any(isinstance(op, OURS) for op in commit.batch))
+            if has_effect(commit.batch, commit.answers)
+            and (kind == "sqlite" or any(isinstance(op, OURS) for op in commit.batch))
         ]
         assert boundaries
-        plans = [Plan(boundaries[0], BEFORE), *(Plan(number, AFTER) for number in boundaries)]  # before one is after another
-        plans += [Plan(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
+        plans = [
+            Fault(boundaries[0], BEFORE),
+            *(Fault(number, AFTER) for number in boundaries),
+        ]  # before one is after another
+        plans += [Fault(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
         for plan in plans:
             assert play(fresh(), script, [plan])[0] == expected, str(plan)
 
@@ -263,7 +303,11 @@ def test_graphs_end_when_real_workers_are_killed(kind, request, tmp_path):
     with victims(kind, request, tmp_path) as (workers, engine):
         runs = engine.graphs.start_many([chain(number) for number in range(10)])
         for wanted in (9, 18):
-            until(lambda wanted=wanted: sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted)
+            until(
+                lambda wanted=wanted: (
+                    sum(run.status == "completed" for run in engine.runs(limit=1000)) >= wanted
+                )
+            )
             replace_one(workers)
         for number, run in enumerate(runs):
             total = number
@@ -301,14 +345,19 @@ def test_an_export_that_dies_leaves_a_whole_copy_or_one_that_says_it_is_none(tmp
         for number, side in ((number, side) for number in range(1, 20) for side in (BEFORE, AFTER)):
             target = tmp_path / f"{number}{side}.db"
             try:
-                export_graph(source, Vault(source), "g", lambda: Mortal(open_store(target), number, side))  # noqa: B023
+                export_graph(
+                    source,
+                    PayloadSealer(source),
+                    "g",
+                    lambda: Mortal(open_store(target), number, side),  # noqa: B023
+                )
             except Crash:
                 commits = number
                 _whole_or_half(target, source, whole=number == 4 and side == AFTER)
     assert commits == 4  # it is marked, the runs, the graph, the mark is taken off
 
 
-def _whole_or_half(target: Path, source: c.Store, *, whole: bool) -> None:
+def _whole_or_half(target: Path, source: Store, *, whole: bool) -> None:
     try:
         with closing(open_store(target)) as copy:
             if whole:

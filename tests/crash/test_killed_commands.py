@@ -1,4 +1,5 @@
-"""``db rekey`` and ``db copy``, killed at random instants: nothing is lost, and the same command comes to its end."""
+"""``db rekey`` and ``db copy``, killed at random instants: nothing is lost, and the same command
+comes to its end."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from contextlib import closing, suppress
 import pytest
 
 from holdfast import Encrypted, Engine, start, step, wait_signal, workflow
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreHalfCopied, StoreSealed
 
 KEYS = {"k1": b"1" * 32, "k2": b"2" * 32}
@@ -34,7 +35,7 @@ engine.close()
 COPY = """
 import sys
 from contextlib import closing, suppress
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.engine import moving
 write, moving.RUNS = moving._do, 5
 def told(store, op):
@@ -77,21 +78,28 @@ def codec(key="k1"):
 
 
 def fill(database):
-    """Leave runs that have ended and runs that wait, with large and small values; return what is to come of them."""
+    """Leave runs that have ended and runs that wait, with large and small values; return what is to
+    come of them."""
     with Engine(database, codec=codec(), large=500) as engine:
         ended = [engine.start(parent, f"{number}{TEXT}", False) for number in range(RUNS)]
         waiting = [engine.start(parent, f"{number}", True) for number in range(5)]
         results = {run.id: run.result(timeout=60) for run in ended}
         for run in waiting:
             run.signal("unheard", TEXT)
-    return results | {run.id: f"{number}!{TEXT}" for number, run in enumerate(waiting)}, [run.id for run in waiting]
+    return results | {run.id: f"{number}!{TEXT}" for number, run in enumerate(waiting)}, [
+        run.id for run in waiting
+    ]
 
 
 def killed_at_random(script, arguments, dice, commits):
-    """Run a script again and again, each time killed at a random instant after a random commit; yield the return codes."""
+    """Run a script again and again, each time killed at a random instant after a random commit;
+    yield the return codes."""
     for _ in range(KILLS):
         process = subprocess.Popen(
-            [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(dice.randrange(commits)):
             if not process.stdout.readline():
@@ -106,7 +114,13 @@ def killed_at_random(script, arguments, dice, commits):
 
 def end(script, arguments):
     """Run a script to its end."""
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -1,4 +1,5 @@
-"""Leased work, killed before and after each of its commits: it goes on elsewhere, and nothing is lost or written by halves."""
+"""Leased work, killed before and after each of its commits: it goes on elsewhere, and nothing is
+lost or written by halves."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine, all_of
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.testing.clock import VirtualClock
 
 Lend = Callable[[], AbstractContextManager[str]]
@@ -54,7 +55,8 @@ class Mortal:
 
 
 def work(engine: Engine) -> None:
-    """Claim once, and do the next thing: show something and wait for two signals, wait in vain, be done."""
+    """Claim once, and do the next thing: show something and wait for two signals, wait in vain, be
+    done."""
     leases = engine.leases("mortal", workflows=["render"], ttl="10s")
     for lease in leases.claim():
         if lease.waited is None:
@@ -62,7 +64,9 @@ def work(engine: Engine) -> None:
             lease.renew()
             lease.emit("a", "b", place=0)
             lease.emit({"state": "waits"}, mode="summary")
-            lease.suspend(all_of(lease.create_wait("ok", expires="9d"), "go"), timeout="1d", on_timeout="fail")
+            lease.suspend(
+                all_of(lease.create_wait("ok", expires="9d"), "go"), timeout="1d", on_timeout="fail"
+            )
         elif lease.waited.how == "signals":
             lease.emit("c")
             lease.suspend("never", timeout="1h")
@@ -80,8 +84,11 @@ def answer(engine: Engine, run_id: str, clock: VirtualClock) -> None:
     clock.advance("1h")
 
 
-def live(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -> tuple[bool, dict[str, Any]]:
-    """Let it be done by one who dies at the n-th commit, and then by others; return whether it died, and what was done."""
+def live(
+    whole: Engine, database: str, clock: VirtualClock, n: int, side: str
+) -> tuple[bool, dict[str, Any]]:
+    """Let it be done by one who dies at the n-th commit, and then by others; return whether it
+    died, and what was done."""
     run = whole.start("render", 1, policy={"retries": 1})
     store = open_store(database, clock=clock)
     mortal, died = Engine(database, clock=clock, store=Mortal(store, n, side)), False
@@ -97,10 +104,14 @@ def live(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -
         answer(whole, run.id, clock)
     history = [event.kind for event in run.history()]
     done = {
-        "status": run.status, "result": run.result(timeout="1s"), "progress": whole.progress(run.id).percent,
-        "waits": history.count("wait_satisfied"), "timeouts": history.count("wait_timed_out"),
-        "summary": whole.summary(run.id), "streams": {stream.reason for stream in whole.streams(run.id)} - {"taken over"},
-    }  # fmt: skip
+        "status": run.status,
+        "result": run.result(timeout="1s"),
+        "progress": whole.progress(run.id).percent,
+        "waits": history.count("wait_satisfied"),
+        "timeouts": history.count("wait_timed_out"),
+        "summary": whole.summary(run.id),
+        "streams": {stream.reason for stream in whole.streams(run.id)} - {"taken over"},
+    }
     store.close()
     return died, done
 
@@ -110,7 +121,8 @@ ACTIONS = ("continue", "fail", "cancel", "expire", "escalate")
 
 
 def work_in_vain(engine: Engine) -> None:
-    """Claim what can be claimed: let it wait for what never comes, as it says itself, or say what came of that."""
+    """Claim what can be claimed: let it wait for what never comes, as it says itself, or say what
+    came of that."""
     leases = engine.leases("mortal", workflows=["overdue"], ttl="10s")
     for lease in leases.claim(10):
         if lease.waited is None:
@@ -120,9 +132,11 @@ def work_in_vain(engine: Engine) -> None:
     leases.close()
 
 
-def live_in_vain(whole: Engine, database: str, clock: VirtualClock, n: int, side: str) -> tuple[bool, dict[str, Any]]:
-    """Let five tasks wait in vain, and one see to them who dies at the n-th commit, and then others; return whether it died, and
-    what they came to."""
+def live_in_vain(
+    whole: Engine, database: str, clock: VirtualClock, n: int, side: str
+) -> tuple[bool, dict[str, Any]]:
+    """Let five tasks wait in vain, and one see to them who dies at the n-th commit, and then
+    others; return whether it died, and what they came to."""
     runs = {action: whole.start("overdue", action) for action in ACTIONS}
     work_in_vain(whole)
     clock.advance("1h")
@@ -149,8 +163,11 @@ def _came_to(run: Any) -> tuple[Any, ...]:
     return record.status, record.result, record.error and b"WaitTimeout" in record.error, waits
 
 
-def at_every_commit(live: Callable[..., tuple[bool, Any]], lend: Lend, side: str) -> tuple[Any, int]:
-    """Let it die at each commit in turn, see that the same comes of it as undisturbed, and say what, and how often it died."""
+def at_every_commit(
+    live: Callable[..., tuple[bool, Any]], lend: Lend, side: str
+) -> tuple[Any, int]:
+    """Let it die at each commit in turn, see that the same comes of it as undisturbed, and say
+    what, and how often it died."""
     clock, undisturbed, n = VirtualClock(), None, 0
     with lend() as database:
         whole = Engine(database, clock=clock)
@@ -166,12 +183,17 @@ def at_every_commit(live: Callable[..., tuple[bool, Any]], lend: Lend, side: str
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_what_becomes_of_a_wait_in_vain_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
+def test_what_becomes_of_a_wait_in_vain_survives_a_crash_at_every_commit(
+    lend: Lend, side: str
+) -> None:
     done, n = at_every_commit(live_in_vain, lend, side)
     assert {action: came[:3] for action, came in done.items()} == {
-        "continue": ("completed", b'"timeout"', None), "fail": ("failed", None, True), "cancel": ("cancelled", None, True),
-        "expire": ("expired", None, True), "escalate": ("completed", b'"release"', None),
-    }  # fmt: skip
+        "continue": ("completed", b'"timeout"', None),
+        "fail": ("failed", None, True),
+        "cancel": ("cancelled", None, True),
+        "expire": ("expired", None, True),
+        "escalate": ("completed", b'"release"', None),
+    }
     assert done["escalate"][3] == ("wait_escalated", "wait_opened", "wait_released")
     assert n > 7
 
@@ -179,5 +201,10 @@ def test_what_becomes_of_a_wait_in_vain_survives_a_crash_at_every_commit(lend: L
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_leased_work_survives_a_crash_at_every_commit(lend: Lend, side: str) -> None:
     done, n = at_every_commit(live, lend, side)
-    assert (done["status"], done["waits"], done["timeouts"], done["summary"]) == ("completed", 1, 1, {"state": "waits"})
+    assert (done["status"], done["waits"], done["timeouts"], done["summary"]) == (
+        "completed",
+        1,
+        1,
+        {"state": "waits"},
+    )
     assert n > 12

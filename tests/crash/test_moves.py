@@ -1,4 +1,5 @@
-"""A copy that is killed at every commit: at no instant can both databases be worked on, and the same command ends it."""
+"""A copy that is killed at every commit: at no instant can both databases be worked on, and the
+same command ends it."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from contextlib import closing
 import pytest
 
 from holdfast import Engine, step, workflow
-from holdfast.connect.store import open_store
-from holdfast.engine.moving import copy_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreHalfCopied, StoreSealed
+from holdfast.service.copy import copy_store
 
 COPY = """
 import os, signal, sys
 from contextlib import closing
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.engine import moving
 from holdfast.store.contract import SealStore
 
@@ -60,7 +61,8 @@ async def doubled(n: int) -> int:
 
 
 def copy_and_die(source: str, target: str, number: int, moment: str) -> list[str]:
-    """Copy in another process, which is killed at its write of that number; return what it had written."""
+    """Copy in another process, which is killed at its write of that number; return what it had
+    written."""
     command = [sys.executable, "-c", COPY, source, target, str(number), moment]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode in (0, -9), done.stderr
@@ -68,7 +70,8 @@ def copy_and_die(source: str, target: str, number: int, moment: str) -> list[str
 
 
 def is_usable(url: str) -> bool:
-    """Return whether an engine opens the database, finds its run there and can start another one."""
+    """Return whether an engine opens the database, finds its run there and can start another
+    one."""
     try:
         with closing(Engine(url)) as engine:
             found = [run.id for run in engine.runs()]

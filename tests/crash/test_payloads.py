@@ -1,4 +1,5 @@
-"""Large and encrypted values, killed before and after each commit: what a run refers to is always there, and nothing else is."""
+"""Large and encrypted values, killed before and after each commit: what a run refers to is always
+there, and nothing else is."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ import pytest
 
 import holdfast
 from holdfast import Encrypted, Engine, gather, map, sleep, start, step, wait_signal, workflow
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.core.status import FINAL
-from holdfast.engine.moving import copy_store
+from holdfast.service.copy import copy_store
 from holdfast.store.contract import CopyPayloads, Forget, Prune, Reseal, ResealKey, ResealWebhook
 from holdfast.testing import crash_everywhere
 from holdfast.testing.clock import VirtualClock
@@ -72,7 +73,8 @@ async def transacts() -> int:
 
 
 def is_sound(lab) -> None:
-    """Every payload is what its digest says, and is as often there as it is referred to: the laws are checked anyway."""
+    """Every payload is what its digest says, and is as often there as it is referred to: the laws
+    are checked anyway."""
     found = lab.engine.check_payloads()
     assert (found.damaged, found.unreadable) == ([], {})
     assert found.payloads > 0
@@ -101,7 +103,8 @@ class Dies(Exception):
 
 
 class Mortal:
-    """A store that dies before, or after, a commit of its own choosing that is about these transitions."""
+    """A store that dies before, or after, a commit of its own choosing that is about these
+    transitions."""
 
     def __init__(self, store, kinds, at, *, after):
         self._store, self._kinds, self._left, self._after = store, kinds, at, after
@@ -131,7 +134,9 @@ def database(request, tmp_path):
 
 def fill(database, clock, codec=None, runs=3):
     """Leave finished runs that share payloads, and one that lives and shares them too."""
-    with Engine(database, clock=clock, codec=codec, large=1000, lifetime="36500d", poll="1h") as engine:
+    with Engine(
+        database, clock=clock, codec=codec, large=1000, lifetime="36500d", poll="1h"
+    ) as engine:
         text = noise(SIZE, 7)
         ids = [engine.start(child_of_it, text) for _ in range(runs)]
         results = {run.id: run.result(timeout=30) for run in ids}
@@ -147,8 +152,8 @@ def open_again(database, clock, codec=None):
 
 
 def die_and_repeat(database, clock, codec, kinds, act, check):
-    """Do something, dying at each of its commits in turn, before it and after it, and see each time that all is sound and that
-    doing it again comes to its end."""
+    """Do something, dying at each of its commits in turn, before it and after it, and see each time
+    that all is sound and that doing it again comes to its end."""
     for after in (False, True):
         for at in range(100):
             engine = open_again(database, clock, codec)
@@ -178,7 +183,9 @@ def test_pruning_shared_payloads(database):
     def check(engine):
         assert len(engine.run(live).record.input) == SIZE + 4
 
-    die_and_repeat(database, clock, None, (Prune,), lambda engine: engine.prune("1h", batch=1), check)
+    die_and_repeat(
+        database, clock, None, (Prune,), lambda engine: engine.prune("1h", batch=1), check
+    )
     engine = open_again(database, clock)
     assert [run.id for run in engine.runs()] == [live]
     assert engine._parts.store.payload_totals()["payloads"] == 1
@@ -210,10 +217,19 @@ def test_rekeying(database, was):
         for run_id, result in results.items():
             assert engine.run(run_id).result(timeout=1) == result
         assert len(engine.run(live).record.input) == SIZE + 4
-        assert [engine._parts.vault.secrets.reveal(key) for key in engine._parts.store.keys()] == [SECRET]
+        assert [engine._parts.vault.secrets.reveal(key) for key in engine._parts.store.keys()] == [
+            SECRET
+        ]
         assert engine.add_webhook("hook", "https://example.org/hook") == SECRET.decode()
 
-    die_and_repeat(database, clock, codec, (Reseal, ResealKey, ResealWebhook), lambda engine: engine.rekey(), check)
+    die_and_repeat(
+        database,
+        clock,
+        codec,
+        (Reseal, ResealKey, ResealWebhook),
+        lambda engine: engine.rekey(),
+        check,
+    )
     engine = open_again(database, clock, codec)
     assert engine.rekey().values == 0
     assert engine._parts.store.keys_in_use().keys() == {"k2"}
@@ -227,7 +243,9 @@ def test_copying_takes_the_payloads_along_and_begins_anew_after_a_crash(database
     target = str(tmp_path / "copy.db")
 
     def open_target(at, *, after):
-        return lambda: Mortal(open_store(target, clock=clock, half_copied=True), (CopyPayloads,), at, after=after)
+        return lambda: Mortal(
+            open_store(target, clock=clock, half_copied=True), (CopyPayloads,), at, after=after
+        )
 
     for after in (False, True):
         with pytest.raises(Dies):

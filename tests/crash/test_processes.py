@@ -26,7 +26,8 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs si
 
 
 PATIENCE = 60.0
-"""Seconds after which something that should come to pass will not: long, for nobody waits longer than it takes."""
+"""Seconds after which something that should come to pass will not: long, for nobody waits longer
+than it takes."""
 
 
 def until(condition, *, seconds: float = PATIENCE, what: str = "") -> None:
@@ -49,7 +50,10 @@ class Workers:
         """Start a worker and wait until it works."""
         around = {**os.environ, "PYTHONPATH": SOURCES, "VICTIM_FOLDER": str(self.folder)}
         worker = subprocess.Popen(
-            [sys.executable, str(VICTIM), self.database, json.dumps(options)], env=around, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(VICTIM), self.database, json.dumps(options)],
+            env=around,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         self.running.append(worker)
         assert worker.stdout is not None
@@ -63,7 +67,8 @@ class Workers:
             self.bury(worker)
 
     def stop(self, worker: subprocess.Popen[str]) -> None:
-        """Stop a worker between two commits: one that is stopped in the middle of one keeps the file to itself."""
+        """Stop a worker between two commits: one that is stopped in the middle of one keeps the
+        file to itself."""
         until(lambda: self._stopped(worker), what="between two commits")
 
     def _stopped(self, worker: subprocess.Popen[str]) -> bool:
@@ -135,14 +140,22 @@ def count(engine: Engine, *statuses: str) -> int:
 def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engine):
     dice, concurrency, runs = random.Random(7), 8, 100
     for number in range(runs):
-        engine.start("five_steps" if number % 4 else "five_steps_blocking", number, id=f"run-{number}")
+        engine.start(
+            "five_steps" if number % 4 else "five_steps_blocking", number, id=f"run-{number}"
+        )
     kills = 0
 
     while count(engine, "completed") < runs:
         with never_again(engine, workers):
             worker = workers.start(concurrency=concurrency, crash_limit=50)
             enough = len(workers.effects()) + dice.randint(20, 120)
-            until(lambda: len(workers.effects()) >= enough or count(engine, "completed") == runs, what="progress")  # noqa: B023
+            until(
+                lambda: (
+                    len(workers.effects()) >= enough  # noqa: B023
+                    or count(engine, "completed") == runs
+                ),
+                what="progress",
+            )
             workers.kill(worker)
         kills += 1
 
@@ -151,7 +164,9 @@ def test_runs_finish_though_their_worker_is_killed_again_and_again(workers, engi
     assert kills > 3
     assert len(done) == runs * 5
     assert repeated <= kills * concurrency
-    assert {run.id: run.result for run in engine.runs(limit=1000)} == {f"run-{n}": b"%d" % (5 * n + 10) for n in range(runs)}
+    assert {run.id: run.result for run in engine.runs(limit=1000)} == {
+        f"run-{n}": b"%d" % (5 * n + 10) for n in range(runs)
+    }
     assert engine.check() == []
 
 
@@ -162,7 +177,10 @@ def test_another_worker_takes_over_at_once_when_one_is_killed(workers, engine):
     second = workers.start(lifetime="1h")
 
     workers.kill(first)
-    until(lambda: len({run for run, _, pid in workers.effects() if pid == second.pid}) == 10, what="takeover")
+    until(
+        lambda: len({run for run, _, pid in workers.effects() if pid == second.pid}) == 10,
+        what="takeover",
+    )
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 10
@@ -186,7 +204,9 @@ def test_a_live_worker_whose_sessions_file_is_read_or_deleted_keeps_its_runs(wor
 
 
 @pytest.mark.parametrize("how", ["read", "delete"])
-def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_killed(workers, engine, how):
+def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_killed(
+    workers, engine, how
+):
     first = workers.start(lifetime="1h")
     run = engine.start("meddling", how, "go")
     until(lambda: len(workers.effects()) == 1, what="at work")
@@ -195,7 +215,9 @@ def test_a_worker_that_lost_its_sessions_file_is_taken_over_at_once_when_it_is_k
     workers.kill(first)
     killed = time.monotonic()
     until(lambda: len(workers.effects()) == 2, what="takeover")
-    assert time.monotonic() - killed < 5  # two checks of the next leader take a second on an idle machine
+    assert (
+        time.monotonic() - killed < 5
+    )  # two checks of the next leader take a second on an idle machine
     workers.tell("go")
 
     assert run.result(timeout=PATIENCE) == second.pid
@@ -215,7 +237,10 @@ def test_a_worker_that_hangs_loses_its_runs_and_comes_back_as_a_new_one(workers,
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 5
     assert all(sum(event.kind == "step_completed" for event in run.history()) == 1 for run in runs)
-    until(lambda: {s.pid for s in engine.workers() if s.id not in old} == {hanging.pid, other.pid}, what="new session")
+    until(
+        lambda: {s.pid for s in engine.workers() if s.id not in old} == {hanging.pid, other.pid},
+        what="new session",
+    )
     workers.kill(other)
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
     assert engine.check() == []
@@ -233,11 +258,18 @@ def test_a_stopped_def_workflow_begins_no_step_that_went_on_elsewhere(workers, e
     assert [run.result(timeout=PATIENCE) for run in runs] == [other.pid] * 10
     workers.kill(stopped, signal.SIGCONT)
     until(lambda: workers.lines("released", stopped) == 10, what="all programs awake")
-    until(lambda: {session.pid for session in engine.workers()} == {stopped.pid, other.pid}, what="new session")
+    until(
+        lambda: {session.pid for session in engine.workers()} == {stopped.pid, other.pid},
+        what="new session",
+    )
     assert engine.start("five_steps", 1).result(timeout=PATIENCE) == 15
 
-    steps = Counter((run, step) for run, step, _ in workers.effects() if run in {run.id for run in runs})
-    assert steps == {(run.id, step): 1 for run in runs for step in ("work_in_a_thread", "work_in_a_thread#2")}
+    steps = Counter(
+        (run, step) for run, step, _ in workers.effects() if run in {run.id for run in runs}
+    )
+    assert steps == {
+        (run.id, step): 1 for run in runs for step in ("work_in_a_thread", "work_in_a_thread#2")
+    }
     assert engine.check() == []
 
 
@@ -281,7 +313,9 @@ def test_the_neighbours_of_a_run_that_kills_its_worker_complete(workers, engine)
     if not workers.running:
         workers.start()
 
-    assert [run.result(timeout=PATIENCE) for run in neighbours] == [5 * number + 10 for number in range(5)]
+    assert [run.result(timeout=PATIENCE) for run in neighbours] == [
+        5 * number + 10 for number in range(5)
+    ]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -289,7 +323,9 @@ def workers_anywhere(request, tmp_path):
     with ExitStack() as stack:
         workers = Workers(tmp_path)
         if request.param == "postgres":
-            workers.database = stack.enter_context(request.getfixturevalue("postgres_server").lend())
+            workers.database = stack.enter_context(
+                request.getfixturevalue("postgres_server").lend()
+            )
         yield workers
         for worker in list(workers.running):
             workers.kill(worker)
@@ -304,7 +340,10 @@ def kill_the_holder(workers, engine):
     engine.lane("narrow", per_share=1)
     engine.budget("team", {"tokens": 100})
     first = workers.start()
-    runs = [engine.start("holder", "go", lane="narrow", share="customer", budget="team") for _ in range(2)]
+    runs = [
+        engine.start("holder", "go", lane="narrow", share="customer", budget="team")
+        for _ in range(2)
+    ]
     until(lambda: len(workers.effects()) == 1, what="one at work")
     assert [line.reserved for line in engine.budgets()[0].allowances] == [60_000_000]
 
@@ -316,5 +355,7 @@ def kill_the_holder(workers, engine):
     workers.tell("go")
 
     assert [run.result(timeout=PATIENCE) for run in runs] == [second.pid] * 2
-    assert [(line.used, line.reserved) for line in engine.budgets()[0].allowances] == [(10_000_000, 0)]
+    assert [(line.used, line.reserved) for line in engine.budgets()[0].allowances] == [
+        (10_000_000, 0)
+    ]
     assert engine.check() == []

@@ -1,4 +1,5 @@
-"""Replays and crashes: a run and its failed children are put back to work together, wherever a process dies."""
+"""Replays and crashes: a run and its failed children are put back to work together, wherever a
+process dies."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import pytest
 
 import holdfast
 from holdfast import Fail, compensate, step, workflow
-from holdfast.core.records import Kind
-from holdfast.store import contract as c
+from holdfast.core.events import EventKind
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import ReplayRun
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect
+from holdfast.testing.recorder import CommitRecorder
 from tests.crash.scene import Stage, databases
 
 mended = [False]
@@ -60,8 +62,9 @@ WORKFLOWS = [leaf, branch, parent, mapping, saga]
 RESULTS = {parent: b"[0,3]", mapping: b"[2,3,4]", saga: b"[1,3,2]"}
 
 
-def play(database: str, flow: object, plans: list[Plan]) -> Ledger:
-    """Let a run fail, replay it, and check that it has completed with its children; return what was committed."""
+def play(database: str, flow: object, plans: list[Fault]) -> CommitRecorder:
+    """Let a run fail, replay it, and check that it has completed with its children; return what was
+    committed."""
     mended[0] = False
 
     def begin(lab: Lab) -> None:
@@ -77,8 +80,10 @@ def play(database: str, flow: object, plans: list[Plan]) -> Ledger:
         root = store.run("root")
         assert root is not None
         assert (root.status, root.result) == ("completed", RESULTS[flow])
-        for run in store.runs(c.Filter(limit=1000)):
-            replays = [event for event in store.history(run.id) if event.kind == Kind.RUN_REPLAYED]
+        for run in store.runs(RunFilter(limit=1000)):
+            replays = [
+                event for event in store.history(run.id) if event.kind == EventKind.RUN_REPLAYED
+            ]
             assert len(replays) <= 1
             was_replaced = "before replay" in (run.parent_step or "")
             assert run.status == "completed" or was_replaced
@@ -88,14 +93,24 @@ def play(database: str, flow: object, plans: list[Plan]) -> Ledger:
 @pytest.mark.parametrize("flow", RESULTS, ids=lambda flow: flow.name)
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 @pytest.mark.timeout(300)
-def test_a_replay_takes_failed_children_along_wherever_a_process_dies(kind, flow, request, tmp_path):
+def test_a_replay_takes_failed_children_along_wherever_a_process_dies(
+    kind, flow, request, tmp_path
+):
     with databases(kind, request, tmp_path) as fresh:
         commits = list(enumerate(play(fresh(), flow, []).commits, start=1))
-        replay = next(number for number, commit in commits if any(isinstance(op, c.ReplayRun) for op in commit.batch))
-        boundaries = [number for number, commit in commits if number >= replay and has_effect(commit.batch, commit.answers)]
+        replay = next(
+            number
+            for number, commit in commits
+            if any(isinstance(op, ReplayRun) for op in commit.batch)
+        )
+        boundaries = [
+            number
+            for number, commit in commits
+            if number >= replay and has_effect(commit.batch, commit.answers)
+        ]
         if kind == "postgres":
             boundaries = boundaries[:3]
-        plans = [Plan(replay, BEFORE), *(Plan(number, AFTER) for number in boundaries)]
-        plans += [Plan(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
+        plans = [Fault(replay, BEFORE), *(Fault(number, AFTER) for number in boundaries)]
+        plans += [Fault(number, ZOMBIE) for number in boundaries] if kind == "sqlite" else []
         for plan in plans:
             play(fresh(), flow, [plan])

@@ -1,4 +1,5 @@
-"""Schedules and crashes: whoever dies before or after whichever commit, each tick has its run, and none has two."""
+"""Schedules and crashes: whoever dies before or after whichever commit, each tick has its run, and
+none has two."""
 
 from __future__ import annotations
 
@@ -10,19 +11,34 @@ import pytest
 
 import holdfast
 from holdfast import Engine, sleep, step, workflow
-from holdfast.core.schedules.record import tick_of
-from holdfast.store import contract as c
+from holdfast.core.schedules.model import tick_of
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, ZOMBIE, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, ZOMBIE, Fault, has_effect
+from holdfast.testing.recorder import CommitRecorder
 from tests.crash.scene import Act, Stage, databases, replace_one, victims
 from tests.crash.test_processes import Workers, until
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 OURS = (
-    c.SetSchedule, c.PauseSchedule, c.ResumeSchedule, c.RemoveSchedule, c.FireSchedules, c.TriggerSchedule, c.BackfillSchedule,
-)  # fmt: skip
+    SetSchedule,
+    PauseSchedule,
+    ResumeSchedule,
+    RemoveSchedule,
+    FireSchedules,
+    TriggerSchedule,
+    BackfillSchedule,
+)
 
 
 @step
@@ -44,7 +60,9 @@ def made(**options) -> Act:
 
 def at(hour: float) -> Act:
     """Let it be so many hours past noon."""
-    return lambda lab: lab.clock.advance_to(int(NOON.timestamp() * 1_000_000) + int(hour * 3_600_000_000))
+    return lambda lab: lab.clock.advance_to(
+        int(NOON.timestamp() * 1_000_000) + int(hour * 3_600_000_000)
+    )
 
 
 def hours(*which: float) -> list[Act]:
@@ -78,7 +96,12 @@ SCRIPTS: dict[str, list[Act]] = {
         lambda lab: lab.engine.backfill("hourly", "5h", "0s"),
         *hours(2, 4),
     ],
-    "another rule": [made(overlap="skip"), *hours(1, 1.5), made(cron="30 * * * *", overlap="skip"), *hours(2, 2.5, 3, 4, 4.5, 6)],
+    "another rule": [
+        made(overlap="skip"),
+        *hours(1, 1.5),
+        made(cron="30 * * * *", overlap="skip"),
+        *hours(2, 2.5, 3, 4, 4.5, 6),
+    ],
 }
 
 
@@ -86,11 +109,13 @@ UNHINDERED = ("allow", "once", "none", "backfill")
 """Here no tick depends on how far the runs of others are."""
 
 
-def play(database: str, script: list[Act], plans: list[Plan]) -> tuple[dict[str, tuple[str, bytes | None]], Ledger]:
+def play(
+    database: str, script: list[Act], plans: list[Fault]
+) -> tuple[dict[str, tuple[str, bytes | None]], CommitRecorder]:
     """Return the runs by their keys, with how they ended; and what was committed."""
     stage = Stage(database, script, plans, [ticked], VirtualClock(NOON))
     with stage.played() as store:
-        runs = store.runs(c.Filter(limit=1000))
+        runs = store.runs(RunFilter(limit=1000))
         assert len({run.key for run in runs}) == len(runs)
         return {run.key or run.id: (run.status.value, run.result) for run in runs}, stage.ledger
 
@@ -106,15 +131,18 @@ def test_each_tick_has_its_run_wherever_whoever_dies(kind, name, request, tmp_pa
         boundaries = [
             number
             for number, commit in commits
-            if has_effect(commit.batch, commit.answers) and any(isinstance(op, OURS) for op in commit.batch)
+            if has_effect(commit.batch, commit.answers)
+            and any(isinstance(op, OURS) for op in commit.batch)
         ]
         assert boundaries
         for number in boundaries:
             for side in (BEFORE, AFTER, ZOMBIE) if kind == "sqlite" else (BEFORE, AFTER):
-                found, _ = play(fresh(), SCRIPTS[name], [Plan(number, side)])
+                found, _ = play(fresh(), SCRIPTS[name], [Fault(number, side)])
                 if side != ZOMBIE:
                     assert found == expected, f"{side} commit {number}"
-                elif name in UNHINDERED:  # else it matters how far runs are, and zombies do not wait for us
+                elif (
+                    name in UNHINDERED
+                ):  # else it matters how far runs are, and zombies do not wait for us
                     assert found.keys() == expected.keys(), f"{side} commit {number}"
 
 
@@ -128,7 +156,7 @@ def test_a_trigger_that_was_committed_is_not_lost(tmp_path):
     assert len(expected) == 2
     for number in range(1, len(ledger.commits) + 1):
         for side in (BEFORE, AFTER):
-            found, _ = play(str(tmp_path / f"{number}{side}.db"), script, [Plan(number, side)])
+            found, _ = play(str(tmp_path / f"{number}{side}.db"), script, [Fault(number, side)])
             assert len(found) == 2, f"{side} commit {number}"
 
 
@@ -142,8 +170,14 @@ def test_ticks_are_neither_lost_nor_doubled_when_real_workers_are_killed(kind, r
 def _kill_and_count(workers: Workers, engine: Engine) -> None:
     pause = threading.Event()
     engine.schedule(
-        "each second", "five_steps", interval="1s", args=(1,), misfire="all", catch_up=1000, overlap="allow"
-    )  # fmt: skip
+        "each second",
+        "five_steps",
+        interval="1s",
+        args=(1,),
+        misfire="all",
+        catch_up=1000,
+        overlap="allow",
+    )
     made = engine.find_schedule("each second")
     for _ in range(6):
         pause.wait(0.9)
@@ -151,7 +185,9 @@ def _kill_and_count(workers: Workers, engine: Engine) -> None:
     until(lambda: len(engine.runs(limit=1000)) >= 8)
     engine.pause_schedule("each second")
     until(lambda: all(run.status == "completed" for run in engine.runs(limit=1000)))
-    ticks = sorted(int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs(limit=1000))
+    ticks = sorted(
+        int(tick_of(run.key)[1].timestamp() * 1_000_000) for run in engine.runs(limit=1000)
+    )
     assert ticks == [made.anchor + number * 1_000_000 for number in range(1, len(ticks) + 1)]
     assert engine.find_schedule("each second").started == len(ticks)
     assert engine.check() == []

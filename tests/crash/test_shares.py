@@ -9,19 +9,24 @@ from functools import partial
 import pytest
 
 from holdfast import gather, start, step, workflow
-from holdfast.core.records import Lane
+from holdfast.core.sessions import Lane
 from holdfast.errors import EngineClosed
-from holdfast.store import contract as c
-from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Crash, Plan
+from holdfast.store.contract.runs import EndSession, SetLane
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.harness import Lab, hasty_store
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, Crash, Fault, FaultyStore
+from holdfast.testing.lab import Lab, hasty_store
 from holdfast.testing.postgres import _WIPE
+from holdfast.testing.recorder import CommitRecorder
 
 
 def narrow(store):
-    limits = {"rate_limit": 3, "rate_per": 90_000_000, "share_rate_limit": 1, "share_rate_per": 60_000_000}
-    store.apply([c.SetLane(Lane(name="narrow", concurrency=2, per_share=1, **limits))])
+    limits = {
+        "rate_limit": 3,
+        "rate_per": 90_000_000,
+        "share_rate_limit": 1,
+        "share_rate_per": 60_000_000,
+    }
+    store.apply([SetLane(Lane(name="narrow", concurrency=2, per_share=1, **limits))])
     return store
 
 
@@ -31,7 +36,10 @@ def keeps_its_rates(lab):
     for began, limit, per in [([run.started_at for run in runs], 3, 90_000_000)] + [
         ([run.started_at for run in runs if run.share == share], 1, 60_000_000) for share in "ab"
     ]:
-        assert all(late - early >= per for early, late in zip(sorted(began), sorted(began)[limit:], strict=False))
+        assert all(
+            late - early >= per
+            for early, late in zip(sorted(began), sorted(began)[limit:], strict=False)
+        )
 
 
 @step
@@ -78,10 +86,11 @@ def gather_words(lab, words, told):
 
 
 def gathers_in_spite_of(database, plan, clear):
-    """Gather, die as planned, go on with what is left, and see that no word is lost, and only the one in doubt comes twice."""
+    """Gather, die as planned, go on with what is left, and see that no word is lost, and only the
+    one in doubt comes twice."""
     clear()
     clock, told = VirtualClock(), []
-    store = Boundaries(hasty_store(database, clock), Ledger(), plan)
+    store = FaultyStore(hasty_store(database, clock), CommitRecorder(), plan)
     lab = Lab(database, clock=clock, store=store, workflows=[gathered_words, last_draft])
     try:
         gather_words(lab, WORDS, told)
@@ -92,16 +101,24 @@ def gathers_in_spite_of(database, plan, clear):
     else:
         lab.close()
     real = hasty_store(database, clock)
-    real.apply([c.EndSession(session.id, crashed=True) for session in real.sessions()])
+    real.apply([EndSession(session.id, crashed=True) for session in real.sessions()])
     real.close()
     in_doubt = WORDS[len(told) : len(told) + 1]
     with Lab(database, clock=clock, workflows=[gathered_words, last_draft]) as lab:
         gather_words(lab, WORDS[len(told) :], told)
         results = {run.id: (run.workflow, lab.finish(run.id)) for run in lab.engine.runs()}
         assert lab.engine.check() == []
-    found = Counter(word for workflow, words in results.values() if workflow == "gathered_words" for word in words)
+    found = Counter(
+        word
+        for workflow, words in results.values()
+        if workflow == "gathered_words"
+        for word in words
+    )
     assert set(found) == set(WORDS)
-    assert all(count == 1 or (count == 2 and word in in_doubt) for word, count in found.items()), (plan, found)
+    assert all(count == 1 or (count == 2 and word in in_doubt) for word, count in found.items()), (
+        plan,
+        found,
+    )
     drafts = [run_id for run_id, (workflow, _) in results.items() if workflow == "last_draft"]
     assert results[max(drafts)][1] == WORDS[-1]
     return store.count
@@ -121,4 +138,4 @@ def test_gathered_starts_are_durable_when_they_return(request, tmp_path, kind):
         assert commits > 6
         for at in range(2, commits + 1):  # the first one opens a session
             for side in (BEFORE, AFTER) if kind == "sqlite" else (BEFORE if at % 2 else AFTER,):
-                gathers_in_spite_of(database, Plan(at, side), clear)
+                gathers_in_spite_of(database, Fault(at, side), clear)

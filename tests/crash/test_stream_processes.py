@@ -1,4 +1,5 @@
-"""Output and events across real processes: followed from elsewhere, and the writer killed in the middle of it."""
+"""Output and events across real processes: followed from elsewhere, and the writer killed in the
+middle of it."""
 
 from __future__ import annotations
 
@@ -42,7 +43,11 @@ def test_a_tail_in_another_process_sees_a_killed_writer_superseded(workers):
         rest = list(frames)
         assert [frame.value["said"] for frame in rest] == list(range(1, len(rest) + 1))
         assert run.result(timeout=20) == second.pid
-        assert [stream.reason for stream in engine.streams(run.id)] == ["completed", "taken over", "completed"]
+        assert [stream.reason for stream in engine.streams(run.id)] == [
+            "completed",
+            "taken over",
+            "completed",
+        ]
         assert [event.kind for event in engine.events(kind="leases")] == ["lease_lost"]
         assert engine.check() == []
 

@@ -1,4 +1,5 @@
-"""A crash at every commit of what is deleted or started in parts: the same call goes on where it ended."""
+"""A crash at every commit of what is deleted or started in parts: the same call goes on where it
+ended."""
 
 from __future__ import annotations
 
@@ -10,19 +11,45 @@ import pytest
 
 import holdfast
 from holdfast import Fail, Graph, step, workflow
-from holdfast.core.records import NewRun, Route
-from holdfast.engine import client, forking, graph_stages, replaying, writing
+from holdfast.core.runs import NewRun, Route
+from holdfast.engine.execution import writing
+from holdfast.engine.runtime import graph_stages
 from holdfast.errors import RunFinished, StartIncomplete
-from holdfast.store import contract as c
+from holdfast.service import fork as fork_service
+from holdfast.service import graph_stages as graph_stage_service
+from holdfast.service import replay as replay_service
+from holdfast.service import runs as run_service
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import SweepStages
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import (
+    Advance,
+    EndSession,
+    ImportRun,
+    OpenSession,
+    Prune,
+    ReplayRuns,
+    RequestCancel,
+    StageEvents,
+    StartRuns,
+)
 from holdfast.store.transitions import advancing, sessions, stopping, trees
 from holdfast.store.transitions.graphs import pruning, sweeping
 from holdfast.testing import Lab
-from holdfast.testing.boundaries import AFTER, BEFORE, Plan, has_effect
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, Fault, has_effect
+from holdfast.testing.recorder import CommitRecorder
 from tests.crash.scene import Act, Stage, databases
 
-TABLES = {"graph", "graph_member", "graph_group", "graph_edge", "graph_event", "graph_news", "graph_stage"}
+TABLES = {
+    "graph",
+    "graph_member",
+    "graph_group",
+    "graph_edge",
+    "graph_event",
+    "graph_news",
+    "graph_stage",
+}
 begun: list[bool] = []
 
 
@@ -87,19 +114,29 @@ async def add_up(numbers: list) -> int:
 
 
 mended: list[bool] = []
-WORKFLOWS = [leaf, family, gathered, sleeper, left_behind, waiting, fragile, fragile_map, many_steps]
+WORKFLOWS = [
+    leaf,
+    family,
+    gathered,
+    sleeper,
+    left_behind,
+    waiting,
+    fragile,
+    fragile_map,
+    many_steps,
+]
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(client, "PART", 2)
+    monkeypatch.setattr(run_service, "PART", 2)
     monkeypatch.setattr(graph_stages, "PART", 4)
-    monkeypatch.setattr(forking, "PART", 2)
+    monkeypatch.setattr(fork_service, "PART", 2)
     monkeypatch.setattr(pruning, "ROWS", 3)
     monkeypatch.setattr(sweeping, "PORTION", 2)
     monkeypatch.setattr(trees, "RUNS", 2)
     monkeypatch.setattr(writing, "PORTION", 2)
-    monkeypatch.setattr(replaying, "PORTION", 2)
+    monkeypatch.setattr(replay_service, "PORTION", 2)
     monkeypatch.setattr(stopping, "PORTION", 2)
     monkeypatch.setattr(advancing, "PORTION", 2)
     monkeypatch.setattr(sessions, "PORTION", 2)
@@ -178,10 +215,10 @@ def fork_steps(lab: Lab) -> None:
 
 def sweep(lab: Lab) -> None:
     lab.advance("1h")
-    graph_stages.sweep_all(lab.engine._do)
+    graph_stage_service.sweep_all(lab.engine._do)
 
 
-def all_are_forked(store: c.Store, ledger: Ledger) -> None:
+def all_are_forked(store: Store, ledger: CommitRecorder) -> None:
     """There is one fork, with the whole history, and nothing else."""
     fork = store.run("fork")
     assert fork is not None
@@ -197,76 +234,91 @@ def lose_a_worker(lab: Lab) -> None:
     store = lab.engine._parts.store
     if store.run("r0") is None:
         own = store.sessions()[0]
-        gone = msgspec.structs.replace(own, id="gone", host="elsewhere", slot=-1, expires_at=store.now() + 60_000_000)
+        gone = msgspec.structs.replace(
+            own, id="gone", host="elsewhere", slot=-1, expires_at=store.now() + 60_000_000
+        )
         route = Route("default", "crash_many_leaf", "1", "default", ())
-        runs = [NewRun(id=f"r{number}", route=route, input=b"[1]", session_id="gone") for number in range(7)]
-        store.apply([c.OpenSession(gone), c.StartRuns(runs)])
+        runs = [
+            NewRun(id=f"r{number}", route=route, input=b"[1]", session_id="gone")
+            for number in range(7)
+        ]
+        store.apply([OpenSession(gone), StartRuns(runs)])
     while ends := [session.id for session in store.sessions() if session.id.startswith("gone")]:
-        store.apply([c.EndSession(ends[0], crashed=True)])
+        store.apply([EndSession(ends[0], crashed=True)])
 
 
-def all_were_taken_over(store: c.Store, ledger: Ledger) -> None:
+def all_were_taken_over(store: Store, ledger: CommitRecorder) -> None:
     """They are claimed, or wait to be claimed, and no session stands for the dead one."""
     counts = store.counts()
     assert counts.get("pending", 0) + counts.get("completed", 0) == 7
     assert not any(session.id.startswith("gone") for session in store.sessions())
 
 
-def all_are_summed(store: c.Store, ledger: Ledger) -> None:
+def all_are_summed(store: Store, ledger: CommitRecorder) -> None:
     parent = store.run("parent")
     assert parent is not None
     assert parent.result == b"10"
     assert store.counts() == {"completed": 6}
 
 
-def all_are_left_behind(store: c.Store, ledger: Ledger) -> None:
+def all_are_left_behind(store: Store, ledger: CommitRecorder) -> None:
     assert store.counts() == {"completed": 1, "cancelled": 7}
 
 
-def all_are_cancelled(store: c.Store, ledger: Ledger) -> None:
+def all_are_cancelled(store: Store, ledger: CommitRecorder) -> None:
     assert store.counts() == {"cancelled": 10}
 
 
-def nothing_is_left(store: c.Store, ledger: Ledger) -> None:
+def nothing_is_left(store: Store, ledger: CommitRecorder) -> None:
     assert store.standing().keys() & TABLES == set()
     assert store.counts() == {}
 
 
-def only_runs_are_left(store: c.Store, ledger: Ledger) -> None:
+def only_runs_are_left(store: Store, ledger: CommitRecorder) -> None:
     assert store.standing().keys() & TABLES == set()
     assert store.counts() == {"completed": 6}
 
 
-def parts_are_whole(store: c.Store, ledger: Ledger) -> None:
+def parts_are_whole(store: Store, ledger: CommitRecorder) -> None:
     """What was committed has run, and nothing else was started: the parts up to the crash."""
-    started = [run for commit in ledger.commits for op in commit.batch if isinstance(op, c.StartRuns) for run in op.runs]
-    runs = store.runs(c.Filter(limit=100))
+    started = [
+        run
+        for commit in ledger.commits
+        for op in commit.batch
+        if isinstance(op, StartRuns)
+        for run in op.runs
+    ]
+    runs = store.runs(RunFilter(limit=100))
     assert {run.id for run in runs} == {run.id for run in started}
     assert sorted(int(run.result or b"") for run in runs) == list(range(len(runs)))
     assert len(runs) in (0, 2, 4, 6, 7)
 
 
-Check = Callable[[c.Store, Ledger], None]
+Check = Callable[[Store, CommitRecorder], None]
 
-FORKING = (c.StageEvents, c.ImportRun, c.SweepStages)
+FORKING = (StageEvents, ImportRun, SweepStages)
 
 SCRIPTS: dict[str, tuple[list[Act], type | tuple[type, ...], Check]] = {
-    "a graph is pruned": ([start_graph, prune_graphs], c.SweepStages, only_runs_are_left),
-    "a graph is pruned with its runs": ([start_graph, prune_runs], c.SweepStages, nothing_is_left),
-    "a tree is pruned": ([start_family, prune_runs], c.Prune, nothing_is_left),
-    "many are started": ([start_many], c.StartRuns, parts_are_whole),
-    "many are gathered": ([gather], c.Advance, all_are_summed),
-    "a parent ends before many children": ([leave_behind], c.Advance, all_are_left_behind),
-    "a tree is cancelled": ([start_waiting, cancel], c.RequestCancel, all_are_cancelled),
-    "a tree is cancelled by force": ([start_waiting, cancel_by_force], c.RequestCancel, all_are_cancelled),
-    "a worker dies that held many": ([lose_a_worker], c.EndSession, all_were_taken_over),
+    "a graph is pruned": ([start_graph, prune_graphs], SweepStages, only_runs_are_left),
+    "a graph is pruned with its runs": ([start_graph, prune_runs], SweepStages, nothing_is_left),
+    "a tree is pruned": ([start_family, prune_runs], Prune, nothing_is_left),
+    "many are started": ([start_many], StartRuns, parts_are_whole),
+    "many are gathered": ([gather], Advance, all_are_summed),
+    "a parent ends before many children": ([leave_behind], Advance, all_are_left_behind),
+    "a tree is cancelled": ([start_waiting, cancel], RequestCancel, all_are_cancelled),
+    "a tree is cancelled by force": (
+        [start_waiting, cancel_by_force],
+        RequestCancel,
+        all_are_cancelled,
+    ),
+    "a worker dies that held many": ([lose_a_worker], EndSession, all_were_taken_over),
     "a long history is forked": ([take_steps, fork_steps, sweep], FORKING, all_are_forked),
-    "many children are replayed": ([fail, replay], c.ReplayRuns, all_are_summed),
+    "many children are replayed": ([fail, replay], ReplayRuns, all_are_summed),
 }
 """What is done, what is done in parts in it, and what is true at the end."""
 
 
-def play(database: str, script: list[Act], plans: list[Plan], is_right: Check) -> Ledger:
+def play(database: str, script: list[Act], plans: list[Fault], is_right: Check) -> CommitRecorder:
     begun.clear()
     stage = Stage(database, script, plans, WORKFLOWS, VirtualClock())
     with stage.played() as store:
@@ -284,9 +336,10 @@ def test_what_is_done_in_parts_is_done_wherever_whoever_dies(kind, name, request
         parts = [
             number
             for number, commit in enumerate(commits, start=1)
-            if any(isinstance(op, part) for op in commit.batch) and has_effect(commit.batch, commit.answers)
+            if any(isinstance(op, part) for op in commit.batch)
+            and has_effect(commit.batch, commit.answers)
         ]
         assert len(parts) >= 2
         for number in parts:
             for side in (BEFORE, AFTER):
-                play(fresh(), script, [Plan(number, side)], is_right)
+                play(fresh(), script, [Fault(number, side)], is_right)

@@ -1,4 +1,5 @@
-"""Waits with conditions, killed before and after each commit that has to do with them, in a file and in PostgreSQL."""
+"""Waits with conditions, killed before and after each commit that has to do with them, in a file
+and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ from holdfast import (
 )
 from holdfast.errors import BadOption, WaitNotFound, WaitTimeout
 from holdfast.testing import crash_everywhere
-from holdfast.testing.ledger import RUN
 from holdfast.testing.postgres import _WIPE
+from holdfast.testing.recorder import RUN
 
 world: Counter[str] = Counter()
 let_go: list[str] = []
@@ -41,7 +42,9 @@ def everywhere(request):
     server = request.getfixturevalue("postgres_server")
     with server.lend() as url:
         clear = partial(server.execute, _WIPE, url)
-        yield partial(crash_everywhere, setup=world.clear, doubles=0, zombies=False, database=url, clear=clear)
+        yield partial(
+            crash_everywhere, setup=world.clear, doubles=0, zombies=False, database=url, clear=clear
+        )
 
 
 @step
@@ -59,8 +62,16 @@ def delivers(name, payload=None, **options):
     """Deliver a signal, as an outsider with the token, to the wait of that name."""
 
     def deliver(lab):
-        wait = next(wait for wait in lab.engine.waits(RUN) if wait.id is not None and wait.name == name)
-        lab.engine.deliver(wait.id, lab.engine.wait_token(wait.id), payload=payload, key=f"{name} {payload}", **options)
+        wait = next(
+            wait for wait in lab.engine.waits(RUN) if wait.id is not None and wait.name == name
+        )
+        lab.engine.deliver(
+            wait.id,
+            lab.engine.wait_token(wait.id),
+            payload=payload,
+            key=f"{name} {payload}",
+            **options,
+        )
 
     return deliver
 
@@ -105,8 +116,16 @@ def all_is_closed(lab):
 @workflow
 async def ready(x: int) -> list[object]:
     before = await ship("first")
-    found = await wait_for(all_of("paid", any_of("shipped", count(2, matching("vote", {"ok": True}), distinct="signals"))))
-    return [before, [(one.id, one.name, one.payload) for one in found.signals], await ship("second")]
+    found = await wait_for(
+        all_of(
+            "paid", any_of("shipped", count(2, matching("vote", {"ok": True}), distinct="signals"))
+        )
+    )
+    return [
+        before,
+        [(one.id, one.name, one.payload) for one in found.signals],
+        await ship("second"),
+    ]
 
 
 @workflow
@@ -115,7 +134,13 @@ def ready_blocking(x: int) -> list[object]:
     return [[(one.id, one.name, one.payload) for one in found.signals], ship.sync("second")]
 
 
-VOTES = [("vote", {"ok": True}), ("other", 1), ("paid", 5), ("vote", {"ok": True}), ("vote", {"ok": True})]
+VOTES = [
+    ("vote", {"ok": True}),
+    ("other", 1),
+    ("paid", 5),
+    ("vote", {"ok": True}),
+    ("vote", {"ok": True}),
+]
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["when waited for", "before"])
@@ -262,7 +287,12 @@ def too_late_blocking(on_timeout: str) -> list[object]:
 @pytest.mark.parametrize("on_timeout", ["fail", "cancel", "expire", "continue"])
 @pytest.mark.parametrize("shape", [too_late, too_late_blocking], ids=lambda shape: shape.name)
 def test_time_is_up_once_and_the_same_comes_of_it(everywhere, shape, on_timeout):
-    ends = {"fail": "completed", "cancel": "cancelled", "expire": "expired", "continue": "completed"}
+    ends = {
+        "fail": "completed",
+        "cancel": "cancelled",
+        "expire": "expired",
+        "continue": "completed",
+    }
 
     def ended(lab):
         assert lab.engine.run(RUN).status == ends[on_timeout]
@@ -329,7 +359,9 @@ def tries_again_blocking(x: int) -> str:
 
 
 @pytest.mark.parametrize("shape", [tries_again, tries_again_blocking], ids=lambda shape: shape.name)
-def test_a_step_that_waits_for_its_retry_is_let_try_and_does_not_wait_again_after_a_crash(everywhere, shape):
+def test_a_step_that_waits_for_its_retry_is_let_try_and_does_not_wait_again_after_a_crash(
+    everywhere, shape
+):
     everywhere(shape, 1, signals=[releases_when_parked], early=True, check=soon)
     assert shape.name in let_go
 
@@ -347,7 +379,9 @@ def test_a_run_that_was_put_off_is_let_begin_once(everywhere):
 
 
 def test_a_person_and_a_signal_may_come_together(everywhere):
-    everywhere(ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed)
+    everywhere(
+        ready, 1, signals=[("paid", 1), releases, ("shipped", 2)], exact=False, check=all_is_closed
+    )
 
 
 # What follows from a signal alone begins before its reception is written
@@ -369,4 +403,9 @@ def test_a_step_that_did_not_wait_for_the_commit_is_done_for_the_same_signal_aga
         assert set(world) == {f"ship {word}" for word in words}
 
     everywhere(ships_on_word, signals=[("word", word) for word in words], check=shipped_in_order)
-    everywhere(ships_on_word, signals=[("word", word) for word in words], early=True, check=shipped_in_order)
+    everywhere(
+        ships_on_word,
+        signals=[("word", word) for word in words],
+        early=True,
+        check=shipped_in_order,
+    )

@@ -1,6 +1,8 @@
-"""A worker process for tests that kill it: ``python victim.py DATABASE FOLDER {"lifetime": "1s", ...}``.
+"""A worker process for tests that kill it: ``python victim.py DATABASE FOLDER {"lifetime": "1s",
+...}``.
 
-What its steps do to the world is a line in a file, written before the step returns. It works until it is killed.
+What its steps do to the world is a line in a file, written before the step returns. It works until
+it is killed.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ async def wait_for_file(name: str) -> int:
 
 @step
 async def meddle(how: str, name: str) -> int:
-    """Read or delete the file by which others see that this process lives, and wait until the test says so."""
+    """Read or delete the file by which others see that this process lives, and wait until the test
+    says so."""
     file = folder / "test.db-sessions"
     if how == "read":
         file.read_bytes()

@@ -30,7 +30,10 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     """Return the blocks of a page, in order."""
     text = page.read_text("utf-8")
-    return [Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1) for found in _FENCED.finditer(text)]
+    return [
+        Block(found[1], found[2], text.count("\n", 0, found.start(2)) + 1)
+        for found in _FENCED.finditer(text)
+    ]
 
 
 def label(page: Path) -> str:

@@ -1,4 +1,5 @@
-"""The picture of the statuses is drawn from the table that decides them, and the table of layers names what is there."""
+"""The picture of the statuses is drawn from the table that decides them, and the table of layers
+names what is there."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ def test_the_picture_of_the_statuses_is_that_of_the_table():
 
 
 def test_every_file_that_is_named_exists():
-    named = re.findall(r"`((?:core|store|engine|authoring|connect|testing|cli)/[\w/.*{},]+)`", ARCHITECTURE.read_text("utf-8"))
+    named = re.findall(
+        r"`((?:core|store|engine|authoring|connect|testing|cli)/[\w/.*{},]+)`",
+        ARCHITECTURE.read_text("utf-8"),
+    )
 
     assert named
     assert [path for path in named if not any((ROOT / "src/holdfast").glob(path))] == []

@@ -1,4 +1,5 @@
-"""Every Python block of a page runs, in order and in one namespace, and prints what the page says that it prints."""
+"""Every Python block of a page runs, in order and in one namespace, and prints what the page says
+that it prints."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from holdfast.authoring.code import registry
+from holdfast.authoring import registry
 from tests.docs.pages import PAGES, blocks, label
 
 WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
@@ -39,7 +40,17 @@ def run_as_tests(page: Path, folder: Path) -> None:
     """A page that shows tests shows tests that pass."""
     file = folder / "test_page.py"
     file.write_text("\n".join(block.text for block in blocks(page) if block.is_run), "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        str(file),
+    ]
 
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
 

@@ -10,24 +10,32 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.authoring.code.children import OPTIONS as CHILD_OPTIONS
-from holdfast.cli.root import cli
-from holdfast.connect.parts import START_OPTIONS
-from holdfast.core.records import Event, Kind, Lane, Session
-from holdfast.core.records import Run as Record
-from holdfast.core.schedules.record import Schedule, Tick
-from holdfast.engine.scheduling import OPTIONS as SCHEDULE_OPTIONS
-from holdfast.engine.settings import Settings
+from holdfast.authoring.python.children import OPTIONS as CHILD_OPTIONS
+from holdfast.cli.main import cli
+from holdfast.connect.components import START_OPTIONS
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import RunRecord as Record
+from holdfast.core.schedules.model import Schedule, Tick
+from holdfast.core.sessions import Lane, Session
+from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.service.schedules import OPTIONS as SCHEDULE_OPTIONS
 from tests.docs.pages import REFERENCE, ROOT
 
 TEXT = "\n".join(page.read_text("utf-8") for page in REFERENCE)
-HEADINGS = set(re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#"))))
+HEADINGS = set(
+    re.findall(r"\w+", " ".join(line for line in TEXT.splitlines() if line.startswith("#")))
+)
 ERRORS = [name for name, one in vars(errors).items() if inspect.isclass(one)]
 HANDLES = [holdfast.Engine, holdfast.AsyncEngine, holdfast.Run, holdfast.AsyncRun]
 
 
 def methods(handle):
-    own = {name for one in handle.__mro__ if one.__module__.startswith("holdfast.") for name in vars(one)}
+    own = {
+        name
+        for one in handle.__mro__
+        if one.__module__.startswith("holdfast.")
+        for name in vars(one)
+    }
     return sorted(f"{handle.__name__}.{name}" for name in own if not name.startswith("_"))
 
 
@@ -68,7 +76,7 @@ def test_every_option_of_a_schedule_is_described(option):
     assert f"`{option}`" in guide("schedules")
 
 
-@pytest.mark.parametrize("setting", Settings.__struct_fields__)
+@pytest.mark.parametrize("setting", WorkerSettings.__struct_fields__)
 def test_every_setting_of_a_worker_is_described(setting):
     assert f"`{setting}`" in guide("workers")
 
@@ -81,7 +89,7 @@ def test_every_field_of_a_record_is_described(record):
 
 
 def test_every_kind_of_event_is_described():
-    kinds = [kind for name, kind in vars(Kind).items() if not name.startswith("_")]
+    kinds = [kind for name, kind in vars(EventKind).items() if not name.startswith("_")]
 
     assert [kind for kind in kinds if f"`{kind}`" not in TEXT] == []
 

@@ -1,4 +1,5 @@
-"""An engine at work on a database of its own, in a file or in PostgreSQL, in real time or by a clock that the test moves."""
+"""An engine at work on a database of its own, in a file or in PostgreSQL, in real time or by a
+clock that the test moves."""
 
 from __future__ import annotations
 
@@ -11,14 +12,18 @@ from holdfast.testing.clock import VirtualClock
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "sqlite_only: it looks into the file, or is about what only files do")
+    config.addinivalue_line(
+        "markers", "sqlite_only: it looks into the file, or is about what only files do"
+    )
 
 
 def pytest_generate_tests(metafunc):
     """Whatever asks for a database, and be it through another fixture, is tested on each."""
     if "database" in metafunc.fixturenames:
         only = any(mark.name == "sqlite_only" for mark in metafunc.definition.iter_markers())
-        metafunc.parametrize("database", ["sqlite"] if only else ["sqlite", "postgres"], indirect=True)
+        metafunc.parametrize(
+            "database", ["sqlite"] if only else ["sqlite", "postgres"], indirect=True
+        )
 
 
 @pytest.fixture

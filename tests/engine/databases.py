@@ -17,7 +17,8 @@ def connect(database):
 
 
 def execute(database, sql, **values):
-    """Execute a statement, commit, and return its rows. Tables are written ``holdfast.run``, values ``:name``."""
+    """Execute a statement, commit, and return its rows. Tables are written ``holdfast.run``, values
+    ``:name``."""
     of_a_file = not database.startswith("postgresql:")
     sql = sql.replace("holdfast.", "holdfast_") if of_a_file else re.sub(r":(\w+)", r"%(\1)s", sql)
     with closing(connect(database)) as db:

@@ -11,10 +11,15 @@ import msgspec
 
 import holdfast
 from holdfast import Engine, Fail, Graph, compensate, gate, sleep, step, wait_signal, workflow
-from holdfast.core.graphs.records import NewMember, Spec
-from holdfast.core.records import NewRun, Route, Session
+from holdfast.core.graphs.model import MemberSpec, NewMember
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.errors import HoldfastError
-from holdfast.store import contract as c
+from holdfast.store.contract import Store
+from holdfast.store.contract.budgets import ReserveBudget, SpendBudget
+from holdfast.store.contract.graphs import WriteStagePart
+from holdfast.store.contract.payloads import TakeMaintenanceLock
+from holdfast.store.contract.runs import OpenSession, RequestCancel, SignalRun, StartRuns
 from tests.engine.waiting import wait_for, wait_until
 
 
@@ -58,7 +63,15 @@ async def listener() -> Any:
 
 @workflow(name="every_gated")
 async def gated() -> str:
-    return (await gate("Ship it?", options=["yes", "no"], assignees=["ann", "bob"], data={"total": 7}, timeout="2d")).choice
+    return (
+        await gate(
+            "Ship it?",
+            options=["yes", "no"],
+            assignees=["ann", "bob"],
+            data={"total": 7},
+            timeout="2d",
+        )
+    ).choice
 
 
 @workflow(name="every_caller")
@@ -96,14 +109,23 @@ WORKFLOWS = [payer, plain, bulky, failing, sleeper, listener, gated, caller, ite
 def populate(url: str, clock: Any) -> None:
     """Make one of every kind of thing."""
     with Engine(url, clock=clock, grace=1, workflows=WORKFLOWS) as engine:
-        engine.lane("narrow", concurrency=5, rate="50/h", per_share=2, rate_per_share="40/h", weights={"x": 2})
+        engine.lane(
+            "narrow",
+            concurrency=5,
+            rate="50/h",
+            per_share=2,
+            rate_per_share="40/h",
+            weights={"x": 2},
+        )
         engine.lane("closed", paused=True)
         engine.budget("shared", {"money": 100})
         list(engine.events(name="audit"))
         engine.schedule("hourly", plain, args=[3], interval="1h")
         engine.retention("old", older_than="30d", workflow="every_plain")
         engine.trigger("hourly")
-        engine.add_webhook("dead", "http://127.0.0.1:9/none", after="now", kind="run_failed", attempts=1)
+        engine.add_webhook(
+            "dead", "http://127.0.0.1:9/none", after="now", kind="run_failed", attempts=1
+        )
         engine.add_webhook("hook", "http://127.0.0.1:9/none", after="now", kind="run_expired")
         done = [
             engine.start(plain, 1, id="plain", key="order-1", tags={"customer": "7"}),
@@ -135,7 +157,13 @@ def populate(url: str, clock: Any) -> None:
         for run in waiting:
             wait_for(engine, run, "waiting")
         wait_until(engine, lambda: engine.runs(workflow="every_item", status="waiting") != [])
-        wait_until(engine, lambda: [run.id for run in engine.runs(workflow="every_listener", status="waiting")] != ["listener"])
+        wait_until(
+            engine,
+            lambda: (
+                [run.id for run in engine.runs(workflow="every_listener", status="waiting")]
+                != ["listener"]
+            ),
+        )
         engine.signal("listener", "later", {"kept": 1}, key="k")
         engine.delegate(engine.gates()[0].id, "cid", by="ann")
         _outside(engine)
@@ -144,7 +172,9 @@ def populate(url: str, clock: Any) -> None:
 
 
 def _outside(engine: Engine) -> None:
-    flow = engine.flows.create("research", "compare", owner="agent", state={"n": 1}, start=True, id="flow")
+    flow = engine.flows.create(
+        "research", "compare", owner="agent", state={"n": 1}, start=True, id="flow"
+    )
     engine.flows.observe(flow.id, "r1", "look", "succeeded", result=[1])
     engine.flows.wait(flow.id, until="6h")
     engine.start("every_task", {"size": 1}, id="task", policy={"retries": 3})
@@ -154,28 +184,48 @@ def _outside(engine: Engine) -> None:
     engine.graphs.start(pair, id="pair")
 
 
-def _in_passing(store: c.Store) -> None:
-    """Write the rows that exist only for a while: those of a session that holds a run, and those that a worker takes up later."""
+def _in_passing(store: Store) -> None:
+    """Write the rows that exist only for a while: those of a session that holds a run, and those
+    that a worker takes up later."""
     now = store.now()
     session = Session(
-        id="zombie", worker="w", host="elsewhere", pid=7, slot=-1, started_at=now, beat_at=now, expires_at=now + 10**10,
+        id="zombie",
+        worker="w",
+        host="elsewhere",
+        pid=7,
+        slot=-1,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + 10**10,
         serves=b'{"workflows": {}}',
-    )  # fmt: skip
+    )
     held = NewRun(
-        id="held", route=Route("default", "every_bulky", "1", "default"), input=msgspec.json.encode(["h" * 1000]),
-        session_id="zombie", budgets=("shared",),
-    )  # fmt: skip
-    reserve = c.Reserve(run_id="held", generation=1, budgets=("shared",), key="block", amounts={"money": 1})
-    member = NewMember(name="staged", spec=Spec(route=Route("default", "every_plain", "1", "default")), input=b"[1]", groups=())
+        id="held",
+        route=Route("default", "every_bulky", "1", "default"),
+        input=msgspec.json.encode(["h" * 1000]),
+        session_id="zombie",
+        budgets=("shared",),
+    )
+    reserve = ReserveBudget(
+        run_id="held", generation=1, budgets=("shared",), key="block", amounts={"money": 1}
+    )
+    member = NewMember(
+        name="staged",
+        spec=MemberSpec(route=Route("default", "every_plain", "1", "default")),
+        input=b"[1]",
+        groups=(),
+    )
     for op in (
-        c.OpenSession(session),
-        c.StartRuns([held]),
+        OpenSession(session),
+        StartRuns([held]),
         reserve,
-        c.SignalRun("held", "news", b"1"),
-        c.TakeUpkeep("payloads", "zombie", 10**10),
-        c.SpendBudget(name="shared", amounts={"money": 1}, key="invoice-7"),
-        c.RequestCancel("pair::early", "no longer wanted", force=True),
-        c.StagePart(stage_id="staging::1", namespace="default", members=[("staging", member)], written=0),
+        SignalRun("held", "news", b"1"),
+        TakeMaintenanceLock("payloads", "zombie", 10**10),
+        SpendBudget(name="shared", amounts={"money": 1}, key="invoice-7"),
+        RequestCancel("pair::early", "no longer wanted", force=True),
+        WriteStagePart(
+            stage_id="staging::1", namespace="default", members=[("staging", member)], written=0
+        ),
     ):
         answer = store.apply([op])[0]
         assert not isinstance(answer, BaseException), answer

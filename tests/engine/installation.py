@@ -1,4 +1,5 @@
-"""An installation with a run of each kind, and what becomes of them when they go on, wherever that is."""
+"""An installation with a run of each kind, and what becomes of them when they go on, wherever that
+is."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def populate(url, clock):
         engine.lane("narrow", concurrency=1, rate="5/h")
         engine.lane("closed", paused=True)
         made = {
-            "completed": engine.start(plain, 1, key="order-1", tags={"customer": "7", "area": "north"}),
+            "completed": engine.start(
+                plain, 1, key="order-1", tags={"customer": "7", "area": "north"}
+            ),
             "failed": engine.start(failing),
             "sleeper": engine.start(sleeper, priority=3),
             "listener": engine.start(listener),
@@ -99,8 +102,19 @@ def populate(url, clock):
             wait_for(engine, made[name], "waiting")
         assert made["listener"].signal("paid", 1, key="first")
         assert made["listener"].signal("later", "kept", key="second")
-        wait_until(engine, lambda: [event.kind for event in made["listener"].history()].count("signal_received") == 1)
-        wait_until(engine, lambda: engine.runs(workflow="moving_item", status="completed") and len(open_items(engine)) == 2)
+        wait_until(
+            engine,
+            lambda: (
+                [event.kind for event in made["listener"].history()].count("signal_received") == 1
+            ),
+        )
+        wait_until(
+            engine,
+            lambda: (
+                engine.runs(workflow="moving_item", status="completed")
+                and len(open_items(engine)) == 2
+            ),
+        )
     with closing(Engine(url, clock=clock)) as engine:
         engine.cancel(made["careful"].id, "ordered twice")
     make_stuck(url, clock, made["stuck"])
@@ -134,9 +148,15 @@ def go_on(url, clock, ids):
         clock.advance("3h")
 
         expected = {
-            "completed": 2, "sleeper": 6, "listener": [1, 2], "stuck": 16, "family": [1, 10, 3, 10], "narrow": 10, "delayed": 12,
+            "completed": 2,
+            "sleeper": 6,
+            "listener": [1, 2],
+            "stuck": 16,
+            "family": [1, 10, 3, 10],
+            "narrow": 10,
+            "delayed": 12,
             "pending": 16,
-        }  # fmt: skip
+        }
         assert {name: engine.run(ids[name]).result(timeout=20) for name in expected} == expected
         wait_for(engine, engine.run(ids["careful"]), "cancelled")
         wait_for(engine, engine.run(ids["failed"]), "failed")

@@ -18,7 +18,9 @@ def far_away(url: str) -> Iterator[str]:
     loop, ready, port = asyncio.new_event_loop(), threading.Event(), []
 
     async def serve() -> asyncio.Server:
-        server = await asyncio.start_server(lambda reader, writer: _relay(reader, writer, socket), "127.0.0.1", 0)
+        server = await asyncio.start_server(
+            lambda reader, writer: _relay(reader, writer, socket), "127.0.0.1", 0
+        )
         port.append(server.sockets[0].getsockname()[1])
         ready.set()
         return server
@@ -33,7 +35,9 @@ def far_away(url: str) -> Iterator[str]:
         thread.join()
 
 
-def _run(loop: asyncio.AbstractEventLoop, serve: Callable[[], Coroutine[None, None, asyncio.Server]]) -> None:
+def _run(
+    loop: asyncio.AbstractEventLoop, serve: Callable[[], Coroutine[None, None, asyncio.Server]]
+) -> None:
     server = loop.run_until_complete(serve())
     loop.run_forever()
     server.close()

@@ -1,4 +1,5 @@
-"""How long each callback holds a loop: the time from its begin to its end in which its thread was not kept waiting for a CPU."""
+"""How long each callback holds a loop: the time from its begin to its end in which its thread was
+not kept waiting for a CPU."""
 
 import asyncio
 import threading
@@ -39,7 +40,8 @@ class LoopMonitor:
         return sorted(self.held)[int(len(self.held) * share)]
 
     def _waited_for_a_cpu(self) -> float:
-        """Return for how many seconds this thread was ready and other programs had the CPU, as far as the system tells."""
+        """Return for how many seconds this thread was ready and other programs had the CPU, as far
+        as the system tells."""
         try:
             return int(self._statistics.read_text().split()[1]) / 1e9
         except OSError:

@@ -8,10 +8,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Receiver:
-    """A server to which events are delivered, and which may refuse them; with TLS if it is given a context."""
+    """A server to which events are delivered, and which may refuse them; with TLS if it is given a
+    context."""
 
     def __init__(self, tls=None):
-        self.heard, self.answers, self.came, self.may_answer = [], [], threading.Event(), threading.Event()
+        self.heard, self.answers, self.came, self.may_answer = (
+            [],
+            [],
+            threading.Event(),
+            threading.Event(),
+        )
         self.may_answer.set()
         receiver = self
 
@@ -35,7 +41,9 @@ class Receiver:
             self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_port
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook?x=1"
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread = threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         self.thread.start()
 
     def wait(self, count):
@@ -45,7 +53,10 @@ class Receiver:
             assert len(self.heard) >= count or self.came.wait(60), self.heard
 
     def events(self):
-        return [(event["run_id"], event["seq"]) for event in (json.loads(body) for _, body in self.heard)]
+        return [
+            (event["run_id"], event["seq"])
+            for event in (json.loads(body) for _, body in self.heard)
+        ]
 
     def close(self):
         self.server.shutdown()

@@ -1,4 +1,5 @@
-"""The step that follows from a signal begins on the program's loop, before the worker hears that the program wants it."""
+"""The step that follows from a signal begins on the program's loop, before the worker hears that
+the program wants it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import threading
 import pytest
 
 from holdfast import AsyncEngine, now, step, wait_signal, workflow
-from holdfast.engine.program_loop import ProgramLoop
+from holdfast.engine.runtime.program_loop import ProgramLoop
 from holdfast.errors import RunCancelled
 
 
@@ -32,7 +33,8 @@ async def waiting(engine, run) -> None:
 
 
 def signalled(database, flow, *, signals=("go",)):
-    """Run *flow* and send it signals whenever it waits; return its result and the kinds of its history."""
+    """Run *flow* and send it signals whenever it waits; return its result and the kinds of its
+    history."""
 
     async def main():
         async with AsyncEngine(database, workflows=[flow]) as engine:
@@ -125,7 +127,9 @@ def test_a_cancel_that_comes_while_the_program_takes_the_signal_follows_it(datab
             def cancel() -> None:
                 assert reached.wait(20)
                 engine._engine.cancel("r1", "enough")
-                engine._engine._parts.worker.loop.call_soon_threadsafe(passed.set)  # behind the news of the request
+                engine._engine._parts.worker.loop.call_soon_threadsafe(
+                    passed.set
+                )  # behind the news of the request
 
             asking = threading.Thread(target=cancel)
             asking.start()
@@ -152,7 +156,9 @@ def test_a_run_that_waits_on_after_a_signal_occupies_no_place(database):
         return "done"
 
     async def main() -> None:
-        async with AsyncEngine(database, workflows=[twice, other], concurrency=1, linger="1h") as engine:
+        async with AsyncEngine(
+            database, workflows=[twice, other], concurrency=1, linger="1h"
+        ) as engine:
             run = await engine.start(twice, id="r1")
             await waiting(engine, run)
             await engine.signal("r1", "first")

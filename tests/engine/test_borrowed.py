@@ -1,4 +1,5 @@
-"""Starting a run in the user's own transaction, whichever library that is of: with its commit the run is there, or never was."""
+"""Starting a run in the user's own transaction, whichever library that is of: with its commit the
+run is there, or never was."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from holdfast import AsyncEngine, Engine, workflow
 from holdfast.errors import BadOption, RunExists, RunNotFound
-from holdfast.store.postgres import messenger
+from holdfast.store.postgres import notifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -28,7 +29,7 @@ async def double(n: int) -> int:
 
 @pytest.fixture(autouse=True)
 def nobody_looks_unless_told(monkeypatch):
-    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
 
 
 def of_sqlalchemy(database, kind="psycopg"):
@@ -40,7 +41,11 @@ def of_sqlalchemy(database, kind="psycopg"):
 @contextmanager
 def driver(database):
     """The driver's own connection, which begins a transaction with its first statement."""
-    with closing(psycopg.connect(database) if database.startswith("postgresql:") else sqlite3.connect(database)) as db:
+    with closing(
+        psycopg.connect(database)
+        if database.startswith("postgresql:")
+        else sqlite3.connect(database)
+    ) as db:
         yield db, db.execute
 
 
@@ -88,7 +93,10 @@ def notes(database):
 @pytest.mark.parametrize("kind", BLOCKING)
 class TestBlocking:
     def test_what_is_committed_is_started_and_worked_on_promptly(self, database, notes, kind):
-        with Engine(database, workflows=[double], poll="1h") as engine, kind(database) as (db, execute):
+        with (
+            Engine(database, workflows=[double], poll="1h") as engine,
+            kind(database) as (db, execute),
+        ):
             execute("INSERT INTO note VALUES ('paid')")
             run = engine.start(double, 4, id="r1", tags={"of": "ann"}, connection=db)
             with pytest.raises(RunNotFound):
@@ -194,7 +202,9 @@ def postgres_database(postgres_server):
 
 @pytest.mark.parametrize("kind", ASYNC.values(), ids=ASYNC)
 class TestAsynchronous:
-    def test_what_is_committed_is_started_and_worked_on_promptly(self, postgres_database, postgres_server, kind):
+    def test_what_is_committed_is_started_and_worked_on_promptly(
+        self, postgres_database, postgres_server, kind
+    ):
         async def main():
             async with (
                 AsyncEngine(postgres_database, workflows=[double], poll="1h") as engine,
@@ -238,7 +248,9 @@ class TestAsynchronous:
         assert asyncio.run(main()) == []
         assert postgres_server.execute("SELECT text FROM note", postgres_database) == []
 
-    def test_a_refused_start_leaves_the_transaction_as_it_was(self, postgres_database, postgres_server, kind):
+    def test_a_refused_start_leaves_the_transaction_as_it_was(
+        self, postgres_database, postgres_server, kind
+    ):
         async def main():
             engine = AsyncEngine(postgres_database)
             await engine.start(double, 4, id="r1")
@@ -252,10 +264,15 @@ class TestAsynchronous:
         asyncio.run(main())
         assert postgres_server.execute("SELECT text FROM note", postgres_database) == [("paid",)]
 
-    def test_a_blocking_engine_refuses_it_and_says_which_one_takes_it(self, postgres_database, kind):
+    def test_a_blocking_engine_refuses_it_and_says_which_one_takes_it(
+        self, postgres_database, kind
+    ):
         async def main():
             async with kind(postgres_database) as (db, *_):
-                with closing(Engine(postgres_database)) as engine, pytest.raises(BadOption, match=r"AsyncEngine\(...\).start"):
+                with (
+                    closing(Engine(postgres_database)) as engine,
+                    pytest.raises(BadOption, match=r"AsyncEngine\(...\).start"),
+                ):
                     engine.start(double, 4, connection=db)
 
         asyncio.run(main())
@@ -288,7 +305,11 @@ class TestRefused:
         assert "is not accepted" in told and expected in told and "SQLAlchemy" in told
 
     def test_one_of_the_other_kind_of_database(self, database, postgres_server, tmp_path):
-        other = postgres_server.url() if not database.startswith("postgresql:") else str(tmp_path / "other.db")
+        other = (
+            postgres_server.url()
+            if not database.startswith("postgresql:")
+            else str(tmp_path / "other.db")
+        )
         with driver(other) as (db, _):
             assert "connection" in self.refusal(database, db)
 
@@ -310,8 +331,12 @@ class TestRefused:
         async def main():
             engine = AsyncEngine(postgres_database)
             db = await asyncpg.connect(postgres_database)
-            alchemy = create_async_engine(of_sqlalchemy(postgres_database), isolation_level="AUTOCOMMIT")
-            async with await psycopg.AsyncConnection.connect(postgres_database, autocommit=True) as other:
+            alchemy = create_async_engine(
+                of_sqlalchemy(postgres_database), isolation_level="AUTOCOMMIT"
+            )
+            async with await psycopg.AsyncConnection.connect(
+                postgres_database, autocommit=True
+            ) as other:
                 for connection in (db, other):
                     with pytest.raises(BadOption, match="no open transaction"):
                         await engine.start(double, 4, connection=connection)

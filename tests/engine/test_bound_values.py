@@ -1,4 +1,5 @@
-"""Encrypted values are bound to their places: one that is moved to another place is refused by name, and runs nothing."""
+"""Encrypted values are bound to their places: one that is moved to another place is refused by
+name, and runs nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +7,22 @@ from contextlib import closing
 
 import pytest
 
-from holdfast import Encrypted, Engine, Fail, Graph, emit, null, progress, step, stream, wait_signal, workflow
-from holdfast.connect.store import open_store
-from holdfast.engine.moving import copy_store
+from holdfast import (
+    Encrypted,
+    Engine,
+    Fail,
+    Graph,
+    emit,
+    null,
+    progress,
+    step,
+    stream,
+    wait_signal,
+    workflow,
+)
+from holdfast.connect.open_store import open_store
 from holdfast.errors import BadData, GraphFailed, RunFailed
+from holdfast.service.copy import copy_store
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for
 
@@ -64,9 +77,13 @@ async def pair(text: str) -> list[str]:
 
 
 def swap(database, column, first, second):
-    """Exchange the values of two rows. A column is written ``table.column``, a row as a condition."""
+    """Exchange the values of two rows. A column is written ``table.column``, a row as a
+    condition."""
     table, name = column.split(".")
-    read, write = f"SELECT {name} FROM holdfast.{table} WHERE ", f"UPDATE holdfast.{table} SET {name} = :value WHERE "
+    read, write = (
+        f"SELECT {name} FROM holdfast.{table} WHERE ",
+        f"UPDATE holdfast.{table} SET {name} = :value WHERE ",
+    )
     ((one,),) = execute(database, read + first)
     ((other,),) = execute(database, read + second)
     assert one != other
@@ -106,7 +123,9 @@ def test_errors_of_two_runs(database, size):
                 run.result(timeout=20)
 
 
-@pytest.mark.parametrize("column", ["frame.data", "frame.nulls", "stream.summary", "output.message"])
+@pytest.mark.parametrize(
+    "column", ["frame.data", "frame.nulls", "stream.summary", "output.message"]
+)
 def test_output_of_two_runs(database, column):
     with Engine(database, codec=codec()) as engine:
         for name in ("a", "b"):
@@ -115,7 +134,11 @@ def test_output_of_two_runs(database, column):
         if column == "output.message":
             assert "moved here from another place" in engine.progress("a").message
             return
-        read = engine.read if column.startswith("frame.") else lambda run: engine.summary(run, step="show")
+        read = (
+            engine.read
+            if column.startswith("frame.")
+            else lambda run: engine.summary(run, step="show")
+        )
         with pytest.raises(BadData, match=f"of run a.*({MOVED})"):
             read("a")
 
@@ -139,7 +162,11 @@ def test_a_run_does_not_go_on_with_the_values_of_another(database, column, size)
         for name in ("a", "b"):
             engine.signal(name, "last", name * 2 * size)
             engine.signal(name, "more", name * 3 * size)
-    more = {"run.input": "", "event.data": " AND kind = 'step_completed'", "signal.payload": " AND name = 'last'"}[column]
+    more = {
+        "run.input": "",
+        "event.data": " AND kind = 'step_completed'",
+        "signal.payload": " AND name = 'last'",
+    }[column]
     of_runs(database, column, more)
     with Engine(database, codec=codec()) as engine:
         wait_for(engine, engine.run("a"), "stuck")
@@ -158,7 +185,12 @@ def test_steps_of_one_run(database):
     with Engine(database, codec=codec()) as engine:
         run = engine.start(pair, "a")
         wait_for(engine, run, "waiting")
-    swap(database, "event.data", "kind = 'step_completed' AND step = 'first'", "kind = 'step_completed' AND step = 'second'")
+    swap(
+        database,
+        "event.data",
+        "kind = 'step_completed' AND step = 'first'",
+        "kind = 'step_completed' AND step = 'second'",
+    )
     with Engine(database, codec=codec()) as engine:
         engine.signal(run.id, "more", "")
         wait_for(engine, engine.run(run.id), "stuck")
@@ -172,7 +204,9 @@ def test_a_reference_that_names_no_key_leads_to_nothing_encrypted(database):
             run.result(timeout=20)
         ((reference,),) = execute(database, "SELECT result FROM holdfast.run WHERE id = 'b'")
         bare = bytes(reference)[:-16].replace(b"\x00k1\x00a", b"\x00\x00a")
-        execute(database, "INSERT INTO holdfast.setting (name, value) VALUES ('clear_values', 'on')")
+        execute(
+            database, "INSERT INTO holdfast.setting (name, value) VALUES ('clear_values', 'on')"
+        )
         execute(database, "UPDATE holdfast.run SET result = :bare WHERE id = 'a'", bare=bare)
         with pytest.raises(BadData, match=r"the result of run a.*names another key"):
             runs[0].result(timeout=20)

@@ -1,4 +1,5 @@
-"""Runs with budgets: what they spend is counted once, and without room they stop, wait and go on."""
+"""Runs with budgets: what they spend is counted once, and without room they stop, wait and go
+on."""
 
 from __future__ import annotations
 
@@ -9,9 +10,30 @@ from decimal import Decimal
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Engine, Fail, compensate, emit, gather, reserve, spend, spent, step, sync, wait_signal, workflow
-from holdfast.errors import BadOption, BudgetExceeded, BudgetNotFound, RunCancelled, RunFailed, UnknownDimension
-from holdfast.testing.harness import Lab
+from holdfast import (
+    AsyncEngine,
+    Engine,
+    Fail,
+    compensate,
+    emit,
+    gather,
+    reserve,
+    spend,
+    spent,
+    step,
+    sync,
+    wait_signal,
+    workflow,
+)
+from holdfast.errors import (
+    BadOption,
+    BudgetExceeded,
+    BudgetNotFound,
+    RunCancelled,
+    RunFailed,
+    UnknownDimension,
+)
+from holdfast.testing.lab import Lab
 from tests.engine.waiting import wait_until
 
 undone: list[str] = []
@@ -149,7 +171,9 @@ def lab(database, clock):
 
 
 def used(engine, name):
-    return {line.dimension: line.used / 1_000_000 for line in engine._parts.store.allowances([name])}
+    return {
+        line.dimension: line.used / 1_000_000 for line in engine._parts.store.allowances([name])
+    }
 
 
 def aside(engine, name):
@@ -158,7 +182,16 @@ def aside(engine, name):
 
 @pytest.mark.parametrize(
     "shape",
-    [thinker, ponderer, overthinker, overponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread],
+    [
+        thinker,
+        ponderer,
+        overthinker,
+        overponderer,
+        careful,
+        careful_in_a_thread,
+        purchaser,
+        purchaser_in_a_thread,
+    ],
 )
 def test_what_is_spent_is_counted_for_the_run_its_tree_and_the_shared_budget(engine, shape):
     engine.budget("team", {"tokens": 1000})
@@ -187,7 +220,9 @@ def test_a_run_past_its_limit_begins_no_further_step_until_the_budget_is_raised(
     assert lab.engine.spending(run.id).total == {"tokens": 400}
 
 
-@pytest.mark.parametrize("shape", [thinker, ponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread])
+@pytest.mark.parametrize(
+    "shape", [thinker, ponderer, careful, careful_in_a_thread, purchaser, purchaser_in_a_thread]
+)
 def test_a_breach_applies_nothing(lab, shape):
     run = lab.start(shape, 100, 100, 100, budget={"tokens": 250})
     lab.settle()
@@ -335,7 +370,10 @@ def test_a_step_may_do_with_less_when_there_is_no_room(lab):
             async with reserve(tokens=500):
                 return "the big model"
         except BudgetExceeded as error:
-            assert (error.facts["budget"], error.facts["limit"]) == (f"tree:{holdfast.info().run_id}", "100")
+            assert (error.facts["budget"], error.facts["limit"]) == (
+                f"tree:{holdfast.info().run_id}",
+                "100",
+            )
             return "the small model"
 
     @workflow(name="degrading")
@@ -361,7 +399,10 @@ def test_a_step_that_fails_spends_nothing_but_facts_and_has_nothing_set_aside(la
     with pytest.raises(RunFailed):
         lab.finish(run)
 
-    assert (used(lab.engine, f"tree:{run.id}"), aside(lab.engine, f"tree:{run.id}")) == ({"tokens": 20}, 0)
+    assert (used(lab.engine, f"tree:{run.id}"), aside(lab.engine, f"tree:{run.id}")) == (
+        {"tokens": 20},
+        0,
+    )
 
 
 @pytest.mark.sqlite_only
@@ -415,7 +456,8 @@ def test_a_breach_in_one_dimension_applies_none_and_is_counted(lab):
 
 
 def test_an_attempt_that_others_were_quicker_than_has_not_completed(lab):
-    """It asks when it has ended, for there was room when it began: then nothing of it stands, and it is made again."""
+    """It asks when it has ended, for there was room when it began: then nothing of it stands, and
+    it is made again."""
     made: list[int] = []
 
     @step(name="beaten")
@@ -546,7 +588,10 @@ async def drive(database):
         run = await engine.start(careful, 40, 40, budget="team")
         assert await run.result(timeout=20) == 80
         assert await engine.spend_budget("team", {"tokens": 20}, key="k")
-        assert [await engine.raise_budget("team", {"tokens": 1}, key="r") for _ in range(2)] == [True, False]
+        assert [await engine.raise_budget("team", {"tokens": 1}, key="r") for _ in range(2)] == [
+            True,
+            False,
+        ]
         await engine.reset_budget("team")
         assert (await engine.spending(run.id)).total == {"tokens": 80}
         (found,) = await engine.budgets()
@@ -569,9 +614,13 @@ def test_a_step_that_spends_costs_one_statement_more(tmp_path):
         def once() -> list[str]:
             said.clear()
             engine.start(thinker, 1, 1, 1, budget="team").result(timeout=20)
-            return [statement.split()[0] for statement in said if not statement.startswith("PRAGMA")]
+            return [
+                statement.split()[0] for statement in said if not statement.startswith("PRAGMA")
+            ]
 
-        words = min((once() for _ in range(3)), key=len)  # the one in which the worker did the least besides
+        words = min(
+            (once() for _ in range(3)), key=len
+        )  # the one in which the worker did the least besides
         engine._parts.store._db.raw.set_trace_callback(None)
 
     steps = words[words.index("COMMIT") + 1 :]

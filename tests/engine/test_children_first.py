@@ -1,4 +1,5 @@
-"""A run that stops waits for its children: they undo and end first, and only then does it undo and end itself."""
+"""A run that stops waits for its children: they undo and end first, and only then does it undo and
+end itself."""
 
 from __future__ import annotations
 
@@ -98,7 +99,9 @@ async def gathering() -> None:
 @workflow(name="stopping_gathering_blocking")
 def gathering_blocking() -> None:
     compensate(undo_parent, "root")
-    sync.gather(lambda: sync.start(leaf, "a").result(), lambda: blocking_leaf("b"), _fail_on_signal_blocking)
+    sync.gather(
+        lambda: sync.start(leaf, "a").result(), lambda: blocking_leaf("b"), _fail_on_signal_blocking
+    )
 
 
 @workflow(name="stopping_without_compensation")
@@ -127,7 +130,9 @@ ROOT = {
 }
 """What the root of a tree undoes."""
 
-GATHERS = pytest.mark.parametrize("flow", [gathering, gathering_blocking], ids=["async", "blocking"])
+GATHERS = pytest.mark.parametrize(
+    "flow", [gathering, gathering_blocking], ids=["async", "blocking"]
+)
 
 
 def below(engine, run):
@@ -136,7 +141,13 @@ def below(engine, run):
 
 
 def wait_for_leaves(engine, run, names):
-    wait_until(engine, lambda: len(runs := below(engine, run)) == len(names) and all(one.status == "waiting" for one in runs))
+    wait_until(
+        engine,
+        lambda: (
+            len(runs := below(engine, run)) == len(names)
+            and all(one.status == "waiting" for one in runs)
+        ),
+    )
 
 
 def assert_children_ended_first(engine, run, status):
@@ -148,7 +159,8 @@ def assert_children_ended_first(engine, run, status):
 
 
 def undone(names):
-    """Return what *names* have undone, in the order in which they must; siblings are in the order in which they did."""
+    """Return what *names* have undone, in the order in which they must; siblings are in the order
+    in which they did."""
     lines = [f"undo {name}" for name in names]
     return lines if "branch" in names else sorted(lines, key=done.index)
 
@@ -165,7 +177,9 @@ def test_a_tree_that_is_cancelled_ends_from_the_leaves_up(engine, flow, names):
 
 
 @TREES
-def test_a_tree_that_is_cancelled_while_no_worker_is_up_ends_from_the_leaves_up(database, flow, names):
+def test_a_tree_that_is_cancelled_while_no_worker_is_up_ends_from_the_leaves_up(
+    database, flow, names
+):
     with Engine(database) as engine:
         run = engine.start(flow)
         wait_for_leaves(engine, run, names)

@@ -1,4 +1,5 @@
-"""An engine without keys that was open before its database became encrypted writes nothing in clear any more."""
+"""An engine without keys that was open before its database became encrypted writes nothing in clear
+any more."""
 
 from __future__ import annotations
 
@@ -90,5 +91,8 @@ def test_what_is_legitimately_in_clear_is_accepted_in_an_encrypted_database(data
         assert engine.run(old.id).result(timeout=20)["message"] == "plain"
         assert engine.fork(old.id).result(timeout=20)["message"] == "plain"
         engine.schedule("often", telling, interval="1h", args=["from a schedule"])
-        assert engine.run(engine.trigger("often").run_id).result(timeout=20)["message"] == "from a schedule"
+        assert (
+            engine.run(engine.trigger("often").run_id).result(timeout=20)["message"]
+            == "from a schedule"
+        )
         assert engine.check() == []

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, Graph, step, wait_signal, workflow
-from holdfast.engine.capacity import Capacity
+from holdfast.engine.runtime.capacity import Capacity
 from holdfast.store.contract import Claim
 from tests.engine.waiting import wait_until
 
@@ -166,7 +166,9 @@ def test_runs_that_wake_together_do_not_exceed_it(small):
 
 
 def test_a_place_that_a_claim_may_lease_is_not_taken_by_a_run_that_wakes():
-    capacity = Capacity(2, 2, {"held": object(), "waiting": (waiting := object())}, dict, lambda: None)
+    capacity = Capacity(
+        2, 2, {"held": object(), "waiting": (waiting := object())}, dict, lambda: None
+    )
     capacity.rests(waiting)
     claim = Claim("session", [], 5)
 

@@ -1,4 +1,5 @@
-"""A run begins in an empty context, whoever starts it and wherever: a step must not hand its own on to the run."""
+"""A run begins in an empty context, whoever starts it and wherever: a step must not hand its own on
+to the run."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from contextvars import ContextVar
 import pytest
 
 from holdfast import AsyncEngine, Engine, Graph, emit, step, sync, workflow
-from holdfast.authoring.code.program import current_program
-from holdfast.authoring.code.step import current_step
-from holdfast.core.program import StepInfo
+from holdfast.authoring.python.step import current_step
+from holdfast.authoring.replay.replay import current_program
+from holdfast.core.step_info import StepInfo
 from holdfast.errors import NotInWorkflow
 from tests.engine.databases import execute
 
@@ -122,7 +123,8 @@ def test_a_run_that_a_step_of_an_async_engine_starts_is_as_durable_as_any(databa
 
 
 def test_members_that_begin_in_the_commit_of_a_step_that_emits_are_recorded(database):
-    """Output begins the commit that ends the first members, in the context of the step that emits."""
+    """Output begins the commit that ends the first members, in the context of the step that
+    emits."""
 
     @step(name="contexts.show")
     async def show(number: int) -> None:
@@ -136,7 +138,9 @@ def test_members_that_begin_in_the_commit_of_a_step_that_emits_are_recorded(data
 
     graph = Graph()
     for number in range(30):
-        graph.add(ship, "tea", name=f"second-{number}").after(graph.add(ship, "tea", name=f"first-{number}"))
+        graph.add(ship, "tea", name=f"second-{number}").after(
+            graph.add(ship, "tea", name=f"first-{number}")
+        )
     with Engine(database, stream_window=0) as engine:
         shown = engine.start_many(showing, range(3))
         started = engine.graphs.start(graph)
@@ -194,5 +198,11 @@ def test_a_completed_run_of_which_a_step_is_not_recorded_breaks_a_law(database):
         run = engine.start(ship, "tea")
         run.result(timeout=20)
         assert engine.check() == []
-        execute(database, "UPDATE holdfast.event SET kind = 'marked' WHERE run_id = :id AND seq = 1", id=run.id)
-        assert [law.split(":")[0] for law in engine.check()] == ["a completed run has recorded the steps it was given"]
+        execute(
+            database,
+            "UPDATE holdfast.event SET kind = 'marked' WHERE run_id = :id AND seq = 1",
+            id=run.id,
+        )
+        assert [law.split(":")[0] for law in engine.check()] == [
+            "a completed run has recorded the steps it was given"
+        ]

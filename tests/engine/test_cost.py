@@ -1,4 +1,5 @@
-"""What the hot path costs in statements and transactions: it does not depend on the machine, so nobody makes it longer unseen."""
+"""What the hot path costs in statements and transactions: it does not depend on the machine, so
+nobody makes it longer unseen."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ async def counted(steps: int) -> int:
 
 @pytest.fixture
 def statements(tmp_path):
-    """Return a function that runs the workflow of *n* steps and tells what was said to the database meanwhile."""
+    """Return a function that runs the workflow of *n* steps and tells what was said to the database
+    meanwhile."""
     with Engine(tmp_path / "cost.db", poll="1h", lifetime="1h", driver="sqlite3") as engine:
         engine.start(counted, 1).result(timeout=20)
         said: list[str] = []
@@ -30,7 +32,11 @@ def statements(tmp_path):
         def once(n: int) -> list[str]:
             said.clear()
             engine.start(counted, n).result(timeout=60)
-            return [statement.split()[0] for statement in said if not statement.startswith("PRAGMA data_version")]
+            return [
+                statement.split()[0]
+                for statement in said
+                if not statement.startswith("PRAGMA data_version")
+            ]
 
         def run(n: int) -> list[str]:
             """Of three times, the one in which the worker did the least besides."""

@@ -1,4 +1,5 @@
-"""What the hot path costs on PostgreSQL: round trips and transactions, counted, so that nobody makes it longer unseen."""
+"""What the hot path costs on PostgreSQL: round trips and transactions, counted, so that nobody
+makes it longer unseen."""
 
 from __future__ import annotations
 
@@ -8,13 +9,23 @@ import pytest
 from psycopg import pq
 
 from holdfast import Engine, spend, step, wait_signal, workflow
-from holdfast.store.postgres import clock, messenger
+from holdfast.store.postgres import clock, notifier
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.sql import SQL
+from holdfast.store.postgres.dialect import SQL
 from tests.engine.waiting import wait_for
 from tests.store.furniture import wait_until
 
-WAYS = ("rows", "rows_within", "change", "change_within", "append", "alone", "many", "script", "say")
+WAYS = (
+    "rows",
+    "rows_within",
+    "change",
+    "change_within",
+    "append",
+    "alone",
+    "many",
+    "script",
+    "say",
+)
 """How something is said to the server."""
 
 
@@ -50,11 +61,12 @@ async def generous(steps: int) -> int:
 
 @pytest.fixture
 def told(postgres_server, monkeypatch):
-    """Return an engine, and a list of what is said to its database: by the writer how, by others what is asked."""
+    """Return an engine, and a list of what is said to its database: by the writer how, by others
+    what is asked."""
     said: list[str] = []
     names = {text: name for name, text in SQL.items()}
     monkeypatch.setattr(clock, "EVERY", 3_600_000_000)  # nobody asks for the time in between,
-    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)  # nor whether there is work
+    monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)  # nor whether there is work
 
     def heard(name):
         real = getattr(Connection, name)
@@ -75,7 +87,8 @@ def told(postgres_server, monkeypatch):
 
 @pytest.fixture
 def trips(told):
-    """Return a function that runs *count* workflows of *n* steps at once and tells the round trips of the writer, as sent."""
+    """Return a function that runs *count* workflows of *n* steps at once and tells the round trips
+    of the writer, as sent."""
     engine, said = told
     store = engine._parts.store
 
@@ -125,7 +138,11 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
         writer = engine._parts.store._writer
         for name in WAYS:
             real = getattr(writer, name)
-            monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
+            monkeypatch.setattr(
+                writer,
+                name,
+                lambda *args, name=name, real=real: (said.append(name), real(*args))[1],
+            )
         for name, status in (("other", "waiting"), ("go", "pending")):
             engine.signal(run.id, name)
             assert run.status == status
@@ -133,7 +150,9 @@ def test_a_signal_to_a_suspended_task_is_one_round_trip(postgres_server, monkeyp
         engine.close()
 
 
-def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(postgres_server, monkeypatch):
+def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(
+    postgres_server, monkeypatch
+):
     said: list[str] = []
     monkeypatch.setattr(clock, "EVERY", 3_600_000_000)
     with postgres_server.lend() as url:
@@ -147,9 +166,18 @@ def test_to_lease_tasks_that_waited_is_two_statements_in_a_transaction(postgres_
             writer = engine._parts.store._writer
             for name in WAYS:
                 real = getattr(writer, name)
-                monkeypatch.setattr(writer, name, lambda *args, name=name, real=real: (said.append(name), real(*args))[1])
+                monkeypatch.setattr(
+                    writer,
+                    name,
+                    lambda *args, name=name, real=real: (said.append(name), real(*args))[1],
+                )
             assert len(leases.claim(3)) == 3
-            assert said == ["say", "rows", "rows", "say"]  # it begins, leases, writes what their waits came to, commits
+            assert said == [
+                "say",
+                "rows",
+                "rows",
+                "say",
+            ]  # it begins, leases, writes what their waits came to, commits
         engine.close()
 
 
@@ -157,7 +185,9 @@ def test_a_run_is_one_round_trip_per_step_and_one_more(trips):
     for steps in (1, 2, 5):
         said, commits = trips(steps)
 
-        assert len(said) == steps + 1, said  # the start; each step; the last one shares its trip with the end
+        assert len(said) == steps + 1, (
+            said
+        )  # the start; each step; the last one shares its trip with the end
         assert commits == steps + 1
 
 
@@ -184,7 +214,9 @@ def test_what_steps_spend_travels_with_them(told):
             one.result(timeout=20)
         return len([one for one in said if not one.startswith("asked")])
 
-    assert min(trips(1) for _ in range(3)) <= 6 + 5 + 1  # the start, which looks for the budget; each step; the end
+    assert (
+        min(trips(1) for _ in range(3)) <= 6 + 5 + 1
+    )  # the start, which looks for the budget; each step; the end
     assert min(trips(50) for _ in range(3)) < 60  # 250 steps
 
 
@@ -193,4 +225,6 @@ def test_the_writer_waits_in_no_transaction(told, trips, postgres_server):
 
     (engine, _), idle = told, pq.TransactionStatus.IDLE.name.lower()
     state = f"SELECT state FROM pg_stat_activity WHERE pid = {engine._parts.store._writer.pid}"
-    wait_until(lambda: postgres_server.execute(state) == [(idle,)])  # it may be about to write something, but not for ever
+    wait_until(
+        lambda: postgres_server.execute(state) == [(idle,)]
+    )  # it may be about to write something, but not for ever

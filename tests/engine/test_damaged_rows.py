@@ -1,8 +1,9 @@
 """Garbage in any column of any table: the row is named and set aside, and everything else works on.
 
-A database with one of every kind of thing is copied for each mutation. One value of one row is overwritten with raw SQL, and then
-all is tried: reading, working, checking. The suite tries a sample; HOLDFAST_MUTATIONS=all tries every value in every column,
-and a number tries so many. PostgreSQL keeps the types of its columns, so fewer values can be written there.
+A database with one of every kind of thing is copied for each mutation. One value of one row is
+overwritten with raw SQL, and then all is tried: reading, working, checking. The suite tries a
+sample; HOLDFAST_MUTATIONS=all tries every value in every column, and a number tries so many.
+PostgreSQL keeps the types of its columns, so fewer values can be written there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.errors import CodecMismatch
-from holdfast.store.soundness import Table, schema
+from holdfast.store.soundness import TableShape, schema
 from holdfast.testing.clock import VirtualClock
 from holdfast.testing.postgres import Server, name_of
 from tests.engine import everything
@@ -40,16 +41,23 @@ class Mutation(NamedTuple):
 
 
 def mutations(sample: int, *, typed: bool = False) -> list[Mutation]:
-    """Every garbage value for every column, or a sample, always the same one; with *typed*, only values of the column's type."""
+    """Every garbage value for every column, or a sample, always the same one; with *typed*, only
+    values of the column's type."""
     kinds = {int: "INTEGER", str: "TEXT", bytes: "BLOB", float: "REAL"}
     found: list[Mutation] = []
     for table in schema("postgres" if typed else "sqlite").values():
         for column in table.columns.values():
             kind = next(kind for kind in (float, int, str, bytes) if kind in column.types)
-            values = [value for value in everything.ODD[kinds[kind]] if not typed or type(value) is kind]
+            values = [
+                value for value in everything.ODD[kinds[kind]] if not typed or type(value) is kind
+            ]
             found += [Mutation(table.name, column.name, value) for value in values]
     for table in schema().values() if not typed else ():
-        found += [Mutation(table.name, one.name, INVALID_TEXT) for one in table.columns.values() if str in one.types]
+        found += [
+            Mutation(table.name, one.name, INVALID_TEXT)
+            for one in table.columns.values()
+            if str in one.types
+        ]
     random.Random(SEED).shuffle(found)
     wanted = os.environ.get("HOLDFAST_MUTATIONS", str(sample))
     return found if wanted == "all" else found[: int(wanted)]
@@ -74,8 +82,11 @@ class SqliteLab:
             return [row[0] for row in db.execute(f"SELECT id FROM holdfast_{table}")]
 
     def damage(self, url: str, mutation: Mutation) -> bool:
-        """Overwrite one value; return whether there is a row to overwrite, and the database lets us."""
-        value, values = ("?", (mutation.value,)) if mutation.value != INVALID_TEXT else (INVALID_TEXT, ())
+        """Overwrite one value; return whether there is a row to overwrite, and the database lets
+        us."""
+        value, values = (
+            ("?", (mutation.value,)) if mutation.value != INVALID_TEXT else (INVALID_TEXT, ())
+        )
         with closing(sqlite3.connect(url)) as db:
             try:
                 changed = db.execute(_update("holdfast_", mutation, value), values)
@@ -108,15 +119,18 @@ class PostgresLab:
             return [row[0] for row in db.execute(f"SELECT id FROM holdfast.{table}")]
 
     def damage(self, url: str, mutation: Mutation) -> bool:
-        """Overwrite one value; return whether there is a row to overwrite, and the database lets us."""
+        """Overwrite one value; return whether there is a row to overwrite, and the database lets
+        us."""
         with psycopg.connect(url, autocommit=True) as db:
             try:
-                return db.execute(_update("holdfast.", mutation, "%s"), [mutation.value]).rowcount == 1
+                return (
+                    db.execute(_update("holdfast.", mutation, "%s"), [mutation.value]).rowcount == 1
+                )
             except (psycopg.IntegrityError, psycopg.DataError):
                 return False
 
 
-def table_of(mutation: Mutation) -> Table:
+def table_of(mutation: Mutation) -> TableShape:
     """Return the table of a mutation: a few exist in one of the databases alone."""
     return schema().get(mutation.table) or schema("postgres")[mutation.table]
 
@@ -124,7 +138,11 @@ def table_of(mutation: Mutation) -> Table:
 def _update(prefix: str, mutation: Mutation, value: str) -> str:
     table = prefix + mutation.table
     key = ", ".join(table_of(mutation).key)
-    first = f"SELECT {key} FROM {table} ORDER BY {key} LIMIT 1" if mutation.id is None else f"'{mutation.id}'"
+    first = (
+        f"SELECT {key} FROM {table} ORDER BY {key} LIMIT 1"
+        if mutation.id is None
+        else f"'{mutation.id}'"
+    )
     return f"UPDATE {table} SET {mutation.column} = {value} WHERE ({key}) = ({first})"
 
 
@@ -154,7 +172,11 @@ def is_wrong(mutation: Mutation) -> bool:
 
 
 def raw_errors(engine: Engine, ids: dict[str, list[str]]) -> dict[str, Exception]:
-    return {name: error for name, call in everything.reads(engine, ids) if (error := everything.raw_error(call)) is not None}
+    return {
+        name: error
+        for name, call in everything.reads(engine, ids)
+        if (error := everything.raw_error(call)) is not None
+    }
 
 
 def try_all(lab: Any, mutation: Mutation) -> None:
@@ -163,7 +185,9 @@ def try_all(lab: Any, mutation: Mutation) -> None:
     if not lab.damage(url, mutation):
         pytest.skip("there is no such row, or the database refuses the value")
     if mutation[:2] == ("setting", "value"):
-        with pytest.raises(CodecMismatch):  # the first setting names the codec, and without it nothing can be read
+        with pytest.raises(
+            CodecMismatch
+        ):  # the first setting names the codec, and without it nothing can be read
             Engine(url)
         return
     ids = {table: lab.ids(table) for table in LISTED}
@@ -172,7 +196,11 @@ def try_all(lab: Any, mutation: Mutation) -> None:
         found = looking.check()
         assert raw_errors(looking, ids) == {}
     if is_wrong(mutation):
-        assert [line for line in found if f"in {mutation.table}:" in line and f"column {mutation.column}:" in line]
+        assert [
+            line
+            for line in found
+            if f"in {mutation.table}:" in line and f"column {mutation.column}:" in line
+        ]
 
     with Engine(url, clock=clock, grace=1, workflows=everything.WORKFLOWS) as engine:
         everything.use(engine, clock)
@@ -181,22 +209,36 @@ def try_all(lab: Any, mutation: Mutation) -> None:
 
 
 FOUND = [
-    Mutation("session", "id", INVALID_TEXT),  # no statement can end such a session, and a worker tried to without end
-    Mutation("session", "serves", 5),  # it could not be ended either, because its offer was read first
-    Mutation("run", "deadline", -1, "sleeper"),  # past its deadline, and damaged: no worker could start
+    Mutation(
+        "session", "id", INVALID_TEXT
+    ),  # no statement can end such a session, and a worker tried to without end
+    Mutation(
+        "session", "serves", 5
+    ),  # it could not be ended either, because its offer was read first
+    Mutation(
+        "run", "deadline", -1, "sleeper"
+    ),  # past its deadline, and damaged: no worker could start
     Mutation("run", "deadline", -(2**63), "delayed"),
     Mutation(
         "session", "serves", b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     ),  # nested too deeply to be read: no worker could start
-    Mutation("run", "waits", b"[" * 100_000 + b"]" * 100_000, "sleeper"),  # and nobody could be told why the run does not move
+    Mutation(
+        "run", "waits", b"[" * 100_000 + b"]" * 100_000, "sleeper"
+    ),  # and nobody could be told why the run does not move
     Mutation("run", "waits", b'[{"kind":"timer","until":"x"}]', "sleeper"),
     Mutation("run", "waits", b'[{"kind":"timer"}]', "sleeper"),
     Mutation("run", "error", b"[" * 100_000 + b"]" * 100_000, "failed"),
-    Mutation("graph_stage", "due_at", -1),  # no worker could start, because the sweep of stages met it first
+    Mutation(
+        "graph_stage", "due_at", -1
+    ),  # no worker could start, because the sweep of stages met it first
     Mutation("flow", "revision", 2**63 - 1),
     Mutation("run", "generation", 2**63 - 1),
-    Mutation("flow_event", "seq", 2**63 - 1),  # in PostgreSQL no line could be numbered after it, and all flows slept on
-    Mutation("schedule", "started", 2**63 - 1),  # it could not grow, and no schedule of the database ticked
+    Mutation(
+        "flow_event", "seq", 2**63 - 1
+    ),  # in PostgreSQL no line could be numbered after it, and all flows slept on
+    Mutation(
+        "schedule", "started", 2**63 - 1
+    ),  # it could not grow, and no schedule of the database ticked
 ]
 """Mutations that once did harm."""
 
@@ -207,7 +249,10 @@ def _shortly(mutation: Mutation) -> str:
 
 def test_there_is_a_row_of_every_table_to_damage(sqlite_lab):
     with closing(sqlite3.connect(sqlite_lab.copy())) as db:
-        counts = {table: db.execute(f"SELECT COUNT(*) FROM holdfast_{table}").fetchone()[0] for table in schema()}
+        counts = {
+            table: db.execute(f"SELECT COUNT(*) FROM holdfast_{table}").fetchone()[0]
+            for table in schema()
+        }
 
     assert [table for table, count in counts.items() if not count] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, compensate, sleep, step, wait_signal, workflow
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import RunExpired
 from holdfast.testing import Lab
 from tests.engine.databases import execute
@@ -33,7 +33,13 @@ def lab_of(database, clock):
     """Return what opens a lab on the database of the test."""
 
     def make(*workflows, **options) -> Lab:
-        return Lab(database, clock=clock, store=open_store(database, clock=clock), workflows=workflows, **options)
+        return Lab(
+            database,
+            clock=clock,
+            store=open_store(database, clock=clock),
+            workflows=workflows,
+            **options,
+        )
 
     return make
 
@@ -144,7 +150,11 @@ def test_a_run_that_nobody_serves_expires(lab_of):
 def test_a_blocked_run_expires(database, lab_of):
     with closing(Engine(database, workflows=[waits])) as other:
         run_id = other.start(waits, deadline="1ms").id
-    execute(database, "UPDATE holdfast.run SET status = 'blocked', rank = NULL WHERE id = :id", id=run_id)
+    execute(
+        database,
+        "UPDATE holdfast.run SET status = 'blocked', rank = NULL WHERE id = :id",
+        id=run_id,
+    )
     with Engine(database, workflows=[], poll="50ms") as engine:
         assert expired(engine.run(run_id))
 

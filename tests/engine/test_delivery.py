@@ -1,4 +1,5 @@
-"""One delivery to a webhook: it ends by its deadline, and reaches only public addresses unless the host is allowed by name."""
+"""One delivery to a webhook: it ends by its deadline, and reaches only public addresses unless the
+host is allowed by name."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast import AsyncEngine, Engine, workflow
-from holdfast.engine import delivery
-from holdfast.engine.delivery import Delivery
-from holdfast.engine.threads import Threads
+from holdfast.engine.maintenance import webhook_delivery
+from holdfast.engine.maintenance.webhook_delivery import Delivery
+from holdfast.engine.runtime.thread_pool import ThreadPool
 from holdfast.errors import BadOption
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_until
@@ -54,7 +55,11 @@ class Resolver:
         self.lookups.append(host)
         self.may_answer.wait(60)
         addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [entry for address in addresses for entry in self._system(address, port, *args, **options)]
+        return [
+            entry
+            for address in addresses
+            for entry in self._system(address, port, *args, **options)
+        ]
 
 
 @pytest.fixture
@@ -66,9 +71,13 @@ def resolver(monkeypatch) -> Resolver:
 
 def attempt(url: str, *allowed: str, body: bytes = b"{}") -> str | None:
     """Deliver once; return what went wrong."""
-    threads = Threads()
+    threads = ThreadPool()
     try:
-        return asyncio.run(delivery.deliver(Delivery(url, "s" * 16, "hook", "r:1", 1, body, 0), allowed, threads))
+        return asyncio.run(
+            webhook_delivery.deliver(
+                Delivery(url, "s" * 16, "hook", "r:1", 1, body, 0), allowed, threads
+            )
+        )
     finally:
         threads.close()
 
@@ -102,7 +111,7 @@ def drip(peer: socket.socket) -> None:
 
 
 def test_a_receiver_that_never_comes_to_its_answer_is_given_up(monkeypatch):
-    monkeypatch.setattr(delivery, "TIMEOUT", 0.3)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", 0.3)
     with server(drip) as url:
         assert attempt(url, "127.0.0.1") == "the receiver took longer than 0.3 s"
 
@@ -123,13 +132,18 @@ def test_a_receiver_that_sends_endless_headers_is_given_up():
             peer.sendall(b"X: y\r\n" * 1000)
 
     with server(serve) as url:
-        assert attempt(url, "127.0.0.1") == "the receiver sent more than 65536 bytes before its answer"
+        assert (
+            attempt(url, "127.0.0.1") == "the receiver sent more than 65536 bytes before its answer"
+        )
 
 
 def test_a_handshake_that_drips_is_given_up(monkeypatch):
-    monkeypatch.setattr(delivery, "TIMEOUT", 0.3)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", 0.3)
     with server(drip_handshake) as url:
-        assert attempt(url.replace("http:", "https:"), "127.0.0.1") == "the receiver took longer than 0.3 s"
+        assert (
+            attempt(url.replace("http:", "https:"), "127.0.0.1")
+            == "the receiver took longer than 0.3 s"
+        )
 
 
 def drip_handshake(peer: socket.socket) -> None:
@@ -142,15 +156,18 @@ def drip_handshake(peer: socket.socket) -> None:
 
 
 def test_a_receiver_that_reads_nothing_is_given_up(monkeypatch):
-    monkeypatch.setattr(delivery, "TIMEOUT", 0.3)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", 0.3)
     over = threading.Event()
     with server(lambda peer: over.wait(60) and None) as url:
-        assert attempt(url, "127.0.0.1", body=b"x" * 50_000_000) == "the receiver took longer than 0.3 s"
+        assert (
+            attempt(url, "127.0.0.1", body=b"x" * 50_000_000)
+            == "the receiver took longer than 0.3 s"
+        )
         over.set()
 
 
 def test_a_lookup_that_hangs_is_given_up(monkeypatch, resolver):
-    monkeypatch.setattr(delivery, "TIMEOUT", 0.3)
+    monkeypatch.setattr(webhook_delivery, "TIMEOUT", 0.3)
     resolver.answers = [[PUBLIC]]
     resolver.may_answer.clear()
 
@@ -161,7 +178,10 @@ def test_a_lookup_that_hangs_is_given_up(monkeypatch, resolver):
 
 def test_an_answer_after_interim_ones_counts(resolver):
     def serve(peer: socket.socket) -> None:
-        peer.sendall(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3 + b"HTTP/1.1 204 No Content\r\n\r\n")
+        peer.sendall(
+            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 3
+            + b"HTTP/1.1 204 No Content\r\n\r\n"
+        )
         peer.recv(65536)
 
     with server(serve) as url:
@@ -174,7 +194,10 @@ def test_an_answer_after_interim_ones_counts(resolver):
         (b"SSH-2.0-OpenSSH_9.6\r\n", "the receiver did not answer as HTTP/1.1 requires"),
         (b"HTTP/1.1 twohundred OK\r\n", "the receiver did not answer as HTTP/1.1 requires"),
         (b"", "the receiver closed the connection without an answer"),
-        (b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1/\r\n\r\n", "the receiver answered 307"),
+        (
+            b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1/\r\n\r\n",
+            "the receiver answered 307",
+        ),
         (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", "the receiver answered 101"),
     ],
 )
@@ -192,7 +215,17 @@ def test_what_is_no_success_is_named(answer, failed):
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::ffff:127.0.0.1"],
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1",
+        "::ffff:127.0.0.1",
+    ],
 )
 def test_a_name_of_an_address_that_is_not_public_is_refused(resolver, address):
     resolver.answers = [[PUBLIC, address]]
@@ -206,7 +239,17 @@ def test_a_name_of_an_address_that_is_not_public_is_refused(resolver, address):
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "[::1]", "[::ffff:127.0.0.1]", "localhost", "LocalHost"]
+    "host",
+    [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "localhost",
+        "LocalHost",
+    ],
 )
 def test_no_spelling_of_loopback_is_public(receiver, host):
     failed = attempt(f"http://{host}:{receiver.port}/")
@@ -230,10 +273,13 @@ def test_a_name_that_changes_its_address_is_looked_up_once(receiver, resolver):
     url = f"http://{HOST}:{receiver.port}/"
     resolver.answers = [[PUBLIC], ["127.0.0.1"]]
 
-    assert delivery.resolve(url, ()) == [(socket.AF_INET, (PUBLIC, receiver.port))]
+    assert webhook_delivery.resolve(url, ()) == [(socket.AF_INET, (PUBLIC, receiver.port))]
     checked = [(socket.AF_INET, ("127.0.0.1", receiver.port))]
     attempted = Delivery(url, "s" * 16, "hook", "r:1", 1, b"{}", 0)
-    assert delivery.exchange(attempted, checked, delivery.until(time.monotonic() + 60)) is None
+    assert (
+        webhook_delivery.exchange(attempted, checked, webhook_delivery.until(time.monotonic() + 60))
+        is None
+    )
 
     assert resolver.lookups == [HOST]
     assert receiver.heard[0][0]["Host"] == f"{HOST}:{receiver.port}"
@@ -254,7 +300,10 @@ def test_the_next_address_is_tried_when_one_refuses(receiver, resolver):
 def test_the_next_address_is_tried_when_the_machine_has_no_such_family(receiver, monkeypatch):
     port = int(receiver.url.split(":")[2].split("/")[0])
     none = 250  # a family that no machine has, as IPv6 where it is switched off
-    answers = [(none, socket.SOCK_STREAM, 6, "", ("::1", port)), (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+    answers = [
+        (none, socket.SOCK_STREAM, 6, "", ("::1", port)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+    ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
 
     assert attempt(f"http://{HOST}:{port}/", HOST) is None
@@ -270,10 +319,20 @@ def test_a_stored_url_that_is_damaged_is_named(url):
 
 
 @pytest.mark.parametrize(
-    "url", ["https://me:hush@a/ b", "https://me:hush@a/\n", "ftp://me:hush@a", "https://me:hush@a:x", "me:hush@a#b"]
+    "url",
+    [
+        "https://me:hush@a/ b",
+        "https://me:hush@a/\n",
+        "ftp://me:hush@a",
+        "https://me:hush@a:x",
+        "me:hush@a#b",
+    ],
 )
 def test_a_url_that_is_refused_shows_no_password(tmp_path, url):
-    with contextlib.closing(Engine(tmp_path / "x.db")) as engine, pytest.raises(BadOption) as raised:
+    with (
+        contextlib.closing(Engine(tmp_path / "x.db")) as engine,
+        pytest.raises(BadOption) as raised,
+    ):
         engine.add_webhook("hook", url)
 
     assert "hush" not in str(raised.value) + repr(raised.value.facts)
@@ -283,7 +342,12 @@ def test_a_header_cannot_be_smuggled_in(receiver):
     smuggled = Delivery(receiver.url, "s" * 16, "hook\r\nX-Evil: 1", "r\n1", 1, b"{}", 0)
 
     assert (
-        delivery.exchange(smuggled, delivery.resolve(receiver.url, ["127.0.0.1"]), delivery.until(time.monotonic() + 60)) is None
+        webhook_delivery.exchange(
+            smuggled,
+            webhook_delivery.resolve(receiver.url, ["127.0.0.1"]),
+            webhook_delivery.until(time.monotonic() + 60),
+        )
+        is None
     )
 
     ((headers, _),) = receiver.heard
@@ -306,15 +370,23 @@ def certificate(tmp_path, monkeypatch):
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "holdfast test")])
         now = datetime.datetime.now(datetime.UTC)
         made = (
-            x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .sign(key, hashes.SHA256())
-        )  # fmt: skip
+        )
         pem = tmp_path / f"{host}.pem"
-        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        private = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
         pem.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
         monkeypatch.setenv("SSL_CERT_FILE", str(pem))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -355,7 +427,9 @@ def test_a_certificate_of_another_name_is_refused(resolver, certificate):
 
 def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, receiver):
     with Engine(database, grace=1) as engine:
-        engine.add_webhook("hook", receiver.url, kind="completions", workflow=plain.name, attempts=1)
+        engine.add_webhook(
+            "hook", receiver.url, kind="completions", workflow=plain.name, attempts=1
+        )
         engine.start(plain).result(timeout=20)
         wait_until(engine, lambda: len(engine.dead_letters("hook")) == 1)
         (letter,) = engine.dead_letters("hook")
@@ -374,7 +448,14 @@ def test_an_engine_delivers_to_loopback_only_if_the_host_is_allowed(database, re
 def test_an_asynchronous_engine_does_too(database, receiver):
     async def deliver(**options) -> list[str]:
         async with AsyncEngine(database, grace=1, **options) as engine:
-            await engine.add_webhook("hook", receiver.url, kind="completions", workflow=plain.name, attempts=1, after="beginning")
+            await engine.add_webhook(
+                "hook",
+                receiver.url,
+                kind="completions",
+                workflow=plain.name,
+                attempts=1,
+                after="beginning",
+            )
             await (await engine.start(plain)).result(timeout=20)
             parts = (await engine._opened())._parts
             last = parts.store.place("now")

@@ -1,4 +1,5 @@
-"""Code that leaves recorded outcomes behind: the run is stuck before anything new is done, and goes on with code that fits."""
+"""Code that leaves recorded outcomes behind: the run is stuck before anything new is done, and goes
+on with code that fits."""
 
 from __future__ import annotations
 
@@ -132,7 +133,8 @@ def test_one_call_of_three_that_is_gone_diverges(database, clock, colour):
 
 @pytest.mark.parametrize("colour", ["async", "blocking"])
 def test_the_step_that_was_running_does_not_run_after_a_skipped_one(database, colour):
-    """Nothing was recorded after the skipped step: only the code shows that it cannot come to it any more."""
+    """Nothing was recorded after the skipped step: only the code shows that it cannot come to it
+    any more."""
     stopped = threading.Event()
 
     @step

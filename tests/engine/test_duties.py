@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, step, wait_signal, workflow
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.store.contract import Claim, EndSession, StartRuns
 from tests.store.furniture import wait_until
@@ -53,7 +53,8 @@ def fresh():
 
 
 class Odd:
-    """A store that does something of its own where a test says so, and passes everything else on."""
+    """A store that does something of its own where a test says so, and passes everything else
+    on."""
 
     def __init__(self, database):
         self.store = open_store(database)
@@ -107,7 +108,11 @@ def test_the_oldest_looks_after_all_and_the_others_do_not(database):
         before = [store.looks for store in stores]
         wait_until(lambda: stores[0].looks >= before[0] + 5, 20)
 
-        assert [store.looks - was for store, was in zip(stores, before, strict=True)][1:] == [0, 0, 0]
+        assert [store.looks - was for store, was in zip(stores, before, strict=True)][1:] == [
+            0,
+            0,
+            0,
+        ]
 
 
 def test_a_dead_leader_is_replaced_and_its_runs_go_on(database):
@@ -138,7 +143,9 @@ def test_who_only_looks_now_and_then_notices_when_both_of_the_oldest_die(databas
 def test_a_run_past_its_deadline_is_ended_whoever_leads(database):
     leader, _ = open_engine(database)
     with leader, Engine(database, workflows=[asking]) as other:
-        run = other.start(asking, deadline="300ms", lane="nobody serves this", capabilities=["none"])
+        run = other.start(
+            asking, deadline="300ms", lane="nobody serves this", capabilities=["none"]
+        )
 
         wait_until(lambda: run.status == "expired", 20)
 
@@ -162,7 +169,9 @@ def test_a_process_that_was_stopped_does_not_begin_a_step_that_went_on_elsewhere
 
         def take_over():
             store.store.apply([EndSession(worker.session_id, crashed=False)])
-            worker._sure_until = 0.0  # as it is for one that was stopped for longer than it may be silent
+            worker._sure_until = (
+                0.0  # as it is for one that was stopped for longer than it may be silent
+            )
 
         after_the_start(store, take_over)
         assert engine.start(outer, 1).result(timeout=20) == 2
@@ -174,7 +183,9 @@ def be_silent(worker):
 
 
 def doubt_twice(worker):
-    worker.loop.call_soon_threadsafe(lambda: worker.doubt().add_done_callback(lambda _: worker.doubt()))
+    worker.loop.call_soon_threadsafe(
+        lambda: worker.doubt().add_done_callback(lambda _: worker.doubt())
+    )
     worker._sure_until = 0.0
 
 
@@ -264,12 +275,18 @@ def test_routes_that_could_not_be_read_are_read_again(database, question):
         run.cancel()
 
 
-@pytest.mark.parametrize(("question", "linger"), [("signals_of", "0s"), ("histories", "0s"), ("glance", "5s")])
-def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(database, question, linger):
+@pytest.mark.parametrize(
+    ("question", "linger"), [("signals_of", "0s"), ("histories", "0s"), ("glance", "5s")]
+)
+def test_a_question_that_the_store_cannot_answer_now_leaves_no_run_behind(
+    database, question, linger
+):
     engine, store = open_engine(database, lifetime="600ms", linger=linger)
     with engine:
         run = engine.start(asking)
-        wait_until(lambda: run.status == "waiting" and (linger != "0s" or run.record.session_id is None))
+        wait_until(
+            lambda: run.status == "waiting" and (linger != "0s" or run.record.session_id is None)
+        )
         trouble = store.before[question] = [StoreBusy(why="the statement was cancelled")]
         with closing(Engine(database)) as elsewhere:
             elsewhere.signal(run.id, "go", 7)

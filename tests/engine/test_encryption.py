@@ -1,4 +1,5 @@
-"""Encrypted data: nothing of it is readable without its key, keys rotate, and one that is missing loses nothing."""
+"""Encrypted data: nothing of it is readable without its key, keys rotate, and one that is missing
+loses nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +8,22 @@ import logging
 
 import pytest
 
-from holdfast import Compressed, Encrypted, Engine, Fail, emit, null, progress, step, stream, version, wait_signal, workflow
-from holdfast.core import places
-from holdfast.engine.payloads import duties
+from holdfast import (
+    Compressed,
+    Encrypted,
+    Engine,
+    Fail,
+    emit,
+    null,
+    progress,
+    step,
+    stream,
+    version,
+    wait_signal,
+    workflow,
+)
+from holdfast.core import associated_data
+from holdfast.engine.maintenance import retention
 from holdfast.errors import BadData, BadOption, CodecMismatch, KeyMissing, RunFailed
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
@@ -120,7 +134,11 @@ def stored(database) -> bytes:
     found = b""
     for table, columns in TABLES.items():
         for row in execute(database, f"SELECT {columns} FROM holdfast.{table}"):
-            found += b"".join(value.encode() if isinstance(value, str) else bytes(value) for value in row if value is not None)
+            found += b"".join(
+                value.encode() if isinstance(value, str) else bytes(value)
+                for value in row
+                if value is not None
+            )
     return found
 
 
@@ -150,7 +168,13 @@ def test_output_is_sealed_read_and_put_under_another_key(database):
         engine.signal(run.id, "more")
         engine.run(run.id).result(timeout=20)
         values = [frame.value for frame in engine.read(run.id)]
-        assert values == [SECRET, SECRET.encode(), {"text": SECRET, SECRET: None}, {"said": SECRET}, {"more": SECRET}]
+        assert values == [
+            SECRET,
+            SECRET.encode(),
+            {"text": SECRET, SECRET: None},
+            {"said": SECRET},
+            {"more": SECRET},
+        ]
         assert engine.summary(run.id) == {"said": SECRET, "more": SECRET}
         assert engine.summary(run.id, step="show") == {"text": SECRET, SECRET: None}
         assert engine.progress(run.id).message == SECRET
@@ -158,7 +182,11 @@ def test_output_is_sealed_read_and_put_under_another_key(database):
         assert engine.rekey().unreadable == {}
         assert engine._parts.store.keys_in_use().keys() == {"k2"}
         assert [frame.value for frame in engine.read(run.id)] == values
-        assert (engine.progress(run.id).message, engine.rekey().values, engine.check()) == (SECRET, 0, [])
+        assert (engine.progress(run.id).message, engine.rekey().values, engine.check()) == (
+            SECRET,
+            0,
+            [],
+        )
     assert b"crown" not in stored(database)
     with Engine(database, codec=k1()) as engine:
         for read in (engine.read, engine.summary):
@@ -244,9 +272,13 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
         (made,) = [one for one in engine._parts.store.streams(run.id) if one.step == ""]
-        summary = engine._parts.vault.values.inline(b'{"said":"nothing"}', places.summary(run.id, made.source))
+        summary = engine._parts.vault.values.inline(
+            b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
+        )
         execute(
-            database, "UPDATE holdfast.stream SET summary = :summary WHERE step = '' AND summary IS NOT NULL", summary=summary
+            database,
+            "UPDATE holdfast.stream SET summary = :summary WHERE step = '' AND summary IS NOT NULL",
+            summary=summary,
         )
     with Engine(database, codec=k1()) as engine:
         engine.signal(run.id, "more", "?")
@@ -338,7 +370,12 @@ def test_rekeying_goes_on_past_a_damaged_value_and_names_it(database):
             run.result(timeout=20)
         (damaged, source, sound) = sorted(run.id for run in runs)
         (row,) = execute(database, "SELECT result FROM holdfast.run WHERE id = :id", id=source)
-        execute(database, "UPDATE holdfast.run SET result = :moved WHERE id = :id", moved=bytes(row[0]), id=damaged)
+        execute(
+            database,
+            "UPDATE holdfast.run SET result = :moved WHERE id = :id",
+            moved=bytes(row[0]),
+            id=damaged,
+        )
     with Engine(database, codec=k2()) as engine:
         done = engine.rekey()
         assert len(done.damaged) == 1
@@ -349,7 +386,7 @@ def test_rekeying_goes_on_past_a_damaged_value_and_names_it(database):
 
 
 def test_runs_whose_key_is_known_are_found_behind_many_that_stay_stuck(database, monkeypatch):
-    monkeypatch.setattr(duties, "UNLOCK", 2)
+    monkeypatch.setattr(retention, "UNLOCK", 2)
     with Engine(database, codec=k1()) as engine:
         first = engine.start(keeping, SECRET)
         wait_for(engine, first, "waiting")
@@ -385,7 +422,10 @@ def test_the_wrong_key_under_the_right_id_is_told(database):
     with Engine(database, codec=k1()) as engine:
         run = engine.start(whisper, SECRET)
         run.result(timeout=20)
-    with Engine(database, codec=Encrypted({"k1": K2}, "k1")) as engine, pytest.raises(BadData, match="k1"):
+    with (
+        Engine(database, codec=Encrypted({"k1": K2}, "k1")) as engine,
+        pytest.raises(BadData, match="k1"),
+    ):
         engine.run(run.id).result(timeout=20)
 
 
@@ -404,10 +444,18 @@ def test_data_that_was_tampered_with_is_told(database):
 @pytest.mark.parametrize(
     ("keys", "current"),
     [
-        ({}, "k1"), ({"k1": b"tiny key"}, "k1"), ({"k1": "no base64!"}, "k1"), ({"k1": 7}, "k1"), ({"": K1}, ""),
-        ({"a b": K1}, "a b"), ({"k" * 65: K1}, "k" * 65), ([K1], "k1"), ({"k1": K1, "k2": b"x" * 31}, "k1"), ({"k1": K1}, 1),
+        ({}, "k1"),
+        ({"k1": b"tiny key"}, "k1"),
+        ({"k1": "no base64!"}, "k1"),
+        ({"k1": 7}, "k1"),
+        ({"": K1}, ""),
+        ({"a b": K1}, "a b"),
+        ({"k" * 65: K1}, "k" * 65),
+        ([K1], "k1"),
+        ({"k1": K1, "k2": b"x" * 31}, "k1"),
+        ({"k1": K1}, 1),
     ],
-)  # fmt: skip
+)
 def test_keys_that_are_none_are_refused_and_never_shown(keys, current):
     with pytest.raises(BadOption) as caught:
         Encrypted(keys, current)
@@ -430,7 +478,11 @@ def test_keys_come_from_the_environment(monkeypatch):
     one, two = base64.b64encode(K1).decode(), base64.b64encode(K2).decode()
     monkeypatch.setenv("HOLDFAST_KEYS", f"k2={two}, k1={one}")
     codec = Encrypted.from_environment()
-    assert (codec.cipher.current, codec.cipher.knows("k1"), codec.cipher.knows("k3")) == ("k2", True, False)
+    assert (codec.cipher.current, codec.cipher.knows("k1"), codec.cipher.knows("k3")) == (
+        "k2",
+        True,
+        False,
+    )
     monkeypatch.setenv("HOLDFAST_KEYS", "k2")
     with pytest.raises(BadOption, match="HOLDFAST_KEYS"):
         Encrypted.from_environment()
@@ -458,11 +510,18 @@ def test_runs_started_in_the_callers_transaction_are_encrypted(database):
 
 def test_what_is_gathered_is_encrypted_too(database):
     with Engine(database, codec=k1(), workflows=[gathered_secrets], grace=1) as engine:
-        runs = [engine.start(gathered_secrets, f"{SECRET} {n}", key="k", batch=3, within="1h") for n in range(3)]
+        runs = [
+            engine.start(gathered_secrets, f"{SECRET} {n}", key="k", batch=3, within="1h")
+            for n in range(3)
+        ]
         assert len({run.id for run in runs}) == 1
         assert runs[0].result(timeout=20) == [f"{SECRET} {n}" for n in range(3)]
-        assert SECRET.encode() not in b"".join(bytes(row[0]) for row in execute(database, "SELECT input FROM holdfast.run"))
+        assert SECRET.encode() not in b"".join(
+            bytes(row[0]) for row in execute(database, "SELECT input FROM holdfast.run")
+        )
         late = engine.start(gathered_secrets, SECRET, key="k", batch=2, within="1h")
-    with Engine(database, codec=k2(), workflows=[gathered_secrets], grace=1) as engine:  # another key from here on
+    with Engine(
+        database, codec=k2(), workflows=[gathered_secrets], grace=1
+    ) as engine:  # another key from here on
         assert engine.start(gathered_secrets, "more", key="k", batch=2, within="1h").id == late.id
         assert engine.run(late.id).result(timeout=20) == [SECRET, "more"]

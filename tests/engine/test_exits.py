@@ -1,4 +1,5 @@
-"""Code that raises what is no Exception fails its step or its run, by name, and nothing else: not the engine, not its thread."""
+"""Code that raises what is no Exception fails its step or its run, by name, and nothing else: not
+the engine, not its thread."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ class Abandon(BaseException):
     """What a library may raise to leave many frames at once."""
 
 
-EXITS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit(), Abandon("all")]
+EXITS = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    asyncio.CancelledError(),
+    GeneratorExit(),
+    Abandon("all"),
+]
 undone: list[str] = []
 exit_with: BaseException = SystemExit()
 
@@ -97,7 +104,10 @@ def leave_transaction() -> None:
     leave_now()
 
 
-LEAVING = {one.name: one for one in (leave, leave_async, leave_later, leave_timed, leave_timed_async, leave_transaction)}
+LEAVING = {
+    one.name: one
+    for one in (leave, leave_async, leave_later, leave_timed, leave_timed_async, leave_transaction)
+}
 
 
 @workflow(name="exits.calling")
@@ -166,7 +176,9 @@ def test_a_workflow_that_raises_it_fails_and_undoes_what_it_did(engine, exits, b
     assert engine.start(fine).result(timeout=20) == "fine"
 
 
-@pytest.mark.parametrize("where", ["task of a workflow", "task of a step", "branch of a plain workflow"])
+@pytest.mark.parametrize(
+    "where", ["task of a workflow", "task of a step", "branch of a plain workflow"]
+)
 def test_a_branch_that_raises_it_fails_who_waits_for_it(engine, exits, where):
     @step(name="exits.awaiting")
     async def awaiting() -> None:

@@ -1,4 +1,5 @@
-"""A program takes the outcome of its only step on its own loop. What else happens to the run meanwhile comes after that."""
+"""A program takes the outcome of its only step on its own loop. What else happens to the run
+meanwhile comes after that."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ STEPS = 20
 
 
 class Moment:
-    """A moment in the code of a workflow at which its loop is held until another thread has done something."""
+    """A moment in the code of a workflow at which its loop is held until another thread has done
+    something."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -56,7 +58,9 @@ def test_a_request_that_comes_while_the_program_takes_an_outcome_follows_it(data
                 else:
                     blocking.signal("r1", "go")
                 worker_loop = blocking._parts.worker.loop
-                worker_loop.call_soon_threadsafe(moment.passed.set)  # behind the news of the request
+                worker_loop.call_soon_threadsafe(
+                    moment.passed.set
+                )  # behind the news of the request
 
             asking = threading.Thread(target=make_request)
             asking.start()
@@ -77,7 +81,8 @@ def test_a_request_that_comes_while_the_program_takes_an_outcome_follows_it(data
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whenever_a_run_is_cancelled_it_ends_and_can_be_told_again(database, seed):
-    """The second engine begins each program again from its history, which must have the order that the program has seen."""
+    """The second engine begins each program again from its history, which must have the order that
+    the program has seen."""
     rng = random.Random(seed)
 
     @step(name="ahead.tick")

@@ -32,16 +32,29 @@ def begun(tool):
 def test_the_eight_actions(tool):
     flow = begun(tool)
     assert tool({"action": "status", "flow_id": flow})["flow"]["revision"] == 1
-    assert tool({"action": "advance", "flow_id": flow, "patch": {"a": 1}, "current_step": "two"})["flow"]["current_step"] == "two"
-    waiting = tool({"action": "wait", "flow_id": flow, "wait": {"kind": "timer", "at": SOON}})["flow"]
+    assert (
+        tool({"action": "advance", "flow_id": flow, "patch": {"a": 1}, "current_step": "two"})[
+            "flow"
+        ]["current_step"]
+        == "two"
+    )
+    waiting = tool({"action": "wait", "flow_id": flow, "wait": {"kind": "timer", "at": SOON}})[
+        "flow"
+    ]
     assert (waiting["status"], waiting["wait"]["kind"]) == ("waiting", "timer")
     assert tool({"action": "cancel", "flow_id": flow})["flow"]["status"] == "cancelled"
     second, third = begun(tool), begun(tool)
-    assert tool({"action": "finish", "flow_id": second, "patch": {"b": 2}})["flow"]["state"] == {"b": 2}
+    assert tool({"action": "finish", "flow_id": second, "patch": {"b": 2}})["flow"]["state"] == {
+        "b": 2
+    }
     assert tool({"action": "fail", "flow_id": third, "reason": "no"})["flow"]["status"] == "failed"
 
     mine = tool({"action": "list_mine"})
-    assert (mine["ok"], mine["count"], {flow["id"] for flow in mine["flows"]}) == (True, 3, {flow, second, third})
+    assert (mine["ok"], mine["count"], {flow["id"] for flow in mine["flows"]}) == (
+        True,
+        3,
+        {flow, second, third},
+    )
 
 
 def test_arguments_may_come_as_the_text_that_a_model_wrote(tool):
@@ -54,8 +67,15 @@ def test_the_definition_names_every_action_and_is_plain_data(tool):
     definition = tool.definition
 
     assert definition["parameters"]["properties"]["action"]["enum"] == [
-        "start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine",
-    ]  # fmt: skip
+        "start",
+        "status",
+        "advance",
+        "wait",
+        "finish",
+        "fail",
+        "cancel",
+        "list_mine",
+    ]
     assert set(definition) == {"name", "description", "parameters"}
 
 
@@ -64,7 +84,12 @@ def test_another_session_can_neither_see_nor_touch_it(tool, database):
     engine = Engine(database)
     other = FlowTool(engine, agent="kate", session="s2")
 
-    for arguments in ({"action": "status"}, {"action": "cancel"}, {"action": "advance"}, {"action": "fail", "reason": "x"}):
+    for arguments in (
+        {"action": "status"},
+        {"action": "cancel"},
+        {"action": "advance"},
+        {"action": "fail", "reason": "x"},
+    ):
         assert other({**arguments, "flow_id": flow})["error"] == "belongs to a different session"
     assert other({"action": "list_mine"}) == {"ok": True, "count": 0, "flows": []}
     assert tool({"action": "status", "flow_id": flow})["flow"]["status"] == "running"
@@ -86,7 +111,13 @@ def test_another_session_can_neither_see_nor_touch_it(tool, database):
         ({"action": "wait", "wait": {"kind": "timer", "at": "soon"}}, "2026-12-24"),
         ({"action": "wait", "wait": {"kind": "timer", "at": PAST}}, "past"),
         ({"action": "wait", "wait": {"kind": "timer", "at": LATE}}, "too far"),
-        ({"action": "wait", "wait": {"kind": "external_event", "topic": " ", "correlation": "7"}}, "topic"),
+        (
+            {
+                "action": "wait",
+                "wait": {"kind": "external_event", "topic": " ", "correlation": "7"},
+            },
+            "topic",
+        ),
         ({"action": "wait", "wait": {"kind": "manual", "at": SOON}}, "at"),
         ({"action": "wait", "wait": {"kind": ["timer"]}}, "external_event"),
         ({"action": "fail", "reason": None}, "reason"),
@@ -95,7 +126,11 @@ def test_another_session_can_neither_see_nor_touch_it(tool, database):
 )
 def test_what_a_model_gets_wrong_comes_back_as_data(tool, arguments, told):
     flow = begun(tool)
-    given = arguments if arguments.get("action") in ("start", "dance", None) else {**arguments, "flow_id": flow}
+    given = (
+        arguments
+        if arguments.get("action") in ("start", "dance", None)
+        else {**arguments, "flow_id": flow}
+    )
 
     answer = tool(given)
 
@@ -110,20 +145,35 @@ def test_arguments_that_are_no_object_come_back_as_data_too(tool, arguments):
 
 
 def test_what_a_model_leaves_empty_was_not_given(tool):
-    made = tool('{"action": "start", "controller": "c", "goal": "g", "current_step": null, "state": null, "flow_id": null}')
+    made = tool(
+        '{"action": "start", "controller": "c", "goal": "g", "current_step": null, "state": null,'
+        ' "flow_id": null}'
+    )
     assert (made["ok"], made["flow"]["current_step"], made["flow"]["state"]) == (True, "init", {})
 
 
 def test_an_unknown_flow_is_no_exception(tool):
-    assert tool({"action": "status", "flow_id": "x"}) == {"ok": False, "error": "not_found", "flow_id": "x"}
+    assert tool({"action": "status", "flow_id": "x"}) == {
+        "ok": False,
+        "error": "not_found",
+        "flow_id": "x",
+    }
 
 
 def test_a_tool_belongs_to_a_session(database):
     engine = Engine(database)
     for agent, session in (
-        ("kate", ""), ("", "s"), ("kate", None), ("kate", 7), (b"kate", "s"), ("kate", "a\0b"), ("kate", "\ud800"),
-        ("k" * 200, "s"), ("kate:session:s", "1"), ("kate:session", "1"),
-    ):  # fmt: skip
+        ("kate", ""),
+        ("", "s"),
+        ("kate", None),
+        ("kate", 7),
+        (b"kate", "s"),
+        ("kate", "a\0b"),
+        ("kate", "\ud800"),
+        ("k" * 200, "s"),
+        ("kate:session:s", "1"),
+        ("kate:session", "1"),
+    ):
         with pytest.raises(BadOption):
             FlowTool(engine, agent=agent, session=session)
     with pytest.raises(BadDuration):
@@ -172,7 +222,9 @@ def test_the_tool_of_an_async_engine_is_awaited(database):
         made = (await tool.aio('{"action": "start", "controller": "c", "goal": "g"}'))["flow"]["id"]
         told = [
             await tool.aio({"action": "advance", "flow_id": made, "patch": {"x": 1}}),
-            await tool.aio({"action": "wait", "flow_id": made, "wait": {"kind": "timer", "at": PAST}}),
+            await tool.aio(
+                {"action": "wait", "flow_id": made, "wait": {"kind": "timer", "at": PAST}}
+            ),
             await tool.aio({"action": "status", "flow_id": made}),
             await tool.aio({"action": "status", "flow_id": "x"}),
             await tool.aio({"action": "finish", "flow_id": made}),
@@ -193,7 +245,10 @@ def test_the_tool_of_an_engine_can_be_awaited_too(tool):
 @step(retries=1, delay="1ms")
 def start_flows(tool_of: str) -> list[str]:
     tool = TOOLS[tool_of]
-    made = [tool({"action": "start", "controller": "research", "goal": goal})["flow"]["id"] for goal in ("compare", "choose")]
+    made = [
+        tool({"action": "start", "controller": "research", "goal": goal})["flow"]["id"]
+        for goal in ("compare", "choose")
+    ]
     if holdfast.info().attempt == 1:
         raise ConnectionError("the answer was lost")
     return made
@@ -212,7 +267,9 @@ def test_a_step_that_is_made_again_starts_no_second_flow(engine):
 
     made = engine.start(flows_from_a_step, "kate").result(timeout="20s")
 
-    assert sorted(flow["id"] for flow in TOOLS["kate"]({"action": "list_mine"})["flows"]) == sorted(made)
+    assert sorted(flow["id"] for flow in TOOLS["kate"]({"action": "list_mine"})["flows"]) == sorted(
+        made
+    )
     assert len(set(made)) == 2
 
 
@@ -221,7 +278,9 @@ def act_on_flows(tool_of: str) -> list[bool]:
     tool = TOOLS[tool_of]
     told = []
     for number, end in enumerate(ENDS):
-        flow = tool({"action": "start", "controller": "research", "goal": str(number)})["flow"]["id"]
+        flow = tool({"action": "start", "controller": "research", "goal": str(number)})["flow"][
+            "id"
+        ]
         told.append(tool({**end, "flow_id": flow})["ok"])
     if holdfast.info().attempt == 1:
         raise ConnectionError("the answers were lost")
@@ -229,10 +288,14 @@ def act_on_flows(tool_of: str) -> list[bool]:
 
 
 ENDS = (
-    {"action": "finish"}, {"action": "finish", "patch": {"x": 1}}, {"action": "fail", "reason": " no "}, {"action": "cancel"},
-    {"action": "wait", "wait": {"kind": "manual"}}, {"action": "wait", "wait": {"kind": "timer", "at": SOON}},
+    {"action": "finish"},
+    {"action": "finish", "patch": {"x": 1}},
+    {"action": "fail", "reason": " no "},
+    {"action": "cancel"},
+    {"action": "wait", "wait": {"kind": "manual"}},
+    {"action": "wait", "wait": {"kind": "timer", "at": SOON}},
     {"action": "wait", "wait": {"kind": "external_event", "topic": "t", "correlation": "c"}},
-)  # fmt: skip
+)
 
 
 @workflow
@@ -251,7 +314,11 @@ def test_a_step_that_is_made_again_hears_that_what_it_did_is_done(engine):
 def end_twice(tool_of: str) -> list[bool]:
     tool = TOOLS[tool_of]
     flow = tool({"action": "start", "controller": "research", "goal": "once"})["flow"]["id"]
-    ends = [{"action": "finish", "patch": {"x": 1}}, {"action": "finish", "patch": {"x": 2}}, {"action": "cancel"}]
+    ends = [
+        {"action": "finish", "patch": {"x": 1}},
+        {"action": "finish", "patch": {"x": 2}},
+        {"action": "cancel"},
+    ]
     return [tool({**end, "flow_id": flow})["ok"] for end in ends]
 
 

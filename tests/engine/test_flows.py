@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
-from holdfast.connect.store import open_store
-from holdfast.core.flows import FlowStatus
+from holdfast.connect.open_store import open_store
+from holdfast.core.flows.model import FlowStatus
 from holdfast.errors import (
     BadFlowPatch,
     BadFlowWait,
@@ -38,7 +38,9 @@ def idle(database):
 
 
 def test_a_flow_is_driven_from_outside(idle):
-    flow = idle.flows.create("research", " compare three vendors ", owner="agent:7", state={"vendors": 3}, start=True)
+    flow = idle.flows.create(
+        "research", " compare three vendors ", owner="agent:7", state={"vendors": 3}, start=True
+    )
     idle.flows.advance(flow.id, {"found": 1}, current_step="compare")
     idle.flows.wait(flow.id, topic="invoice", correlation="77")
     idle.flows.deliver(flow.id, "invoice", "77", {"paid": True})
@@ -162,7 +164,12 @@ def test_bad_input_is_refused_and_nothing_is_written(idle):
         (BadOption, lambda: flows.advance(flow.id, {}, revision="1")),
         (BadOption, lambda: flows.advance(flow.id, {}, owner=7)),
         (BadFlowWait, lambda: flows.wait(flow.id, topic=7, correlation="7")),
-        (BadFlowWait, lambda: flows.wait(flow.id, until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=1))))),
+        (
+            BadFlowWait,
+            lambda: flows.wait(
+                flow.id, until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))
+            ),
+        ),
         (BadOption, lambda: flows.fail(flow.id, " ")),
         (BadOption, lambda: flows.fail(flow.id, None)),
         (FlowNotFound, lambda: flows.start(7)),
@@ -203,7 +210,9 @@ def test_a_page_after_a_flow_that_has_left_the_list_is_refused(idle):
 
 def test_the_last_instant_of_all_can_be_waited_for(idle):
     flow = idle.flows.create("c", "g", owner="o", start=True)
-    assert idle.flows.wait(flow.id, until=datetime.max).wait["at"] == datetime.max.replace(tzinfo=UTC)
+    assert idle.flows.wait(flow.id, until=datetime.max).wait["at"] == datetime.max.replace(
+        tzinfo=UTC
+    )
 
 
 def test_a_flow_that_has_ended_says_so(idle):
@@ -222,10 +231,20 @@ def test_other_namespaces_are_out_of_sight(database):
     assert theirs.flows.list() == []
     calls = theirs.flows
     for call in (
-        calls.get, calls.start, calls.wait, calls.resume, calls.finish, calls.request_cancel, calls.cancel, calls.steps,
-        calls.events, lambda one: calls.fail(one, "x"), lambda one: calls.advance(one, {}), lambda one: calls.list(before=one),
+        calls.get,
+        calls.start,
+        calls.wait,
+        calls.resume,
+        calls.finish,
+        calls.request_cancel,
+        calls.cancel,
+        calls.steps,
+        calls.events,
+        lambda one: calls.fail(one, "x"),
+        lambda one: calls.advance(one, {}),
+        lambda one: calls.list(before=one),
         lambda one: calls.observe(one, "r", "t", "running"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(FlowNotFound):
             call(flow.id)
     mine.flows.wait(flow.id, topic="t", correlation="c")
@@ -323,7 +342,9 @@ def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing(database, action, sid
 def test_a_crash_while_a_flow_is_made_leaves_all_of_it_or_nothing(database, side):
     whole, store = Engine(database), open_store(database)
     with pytest.raises(Crash):
-        Engine(database, store=Mortal(store, side)).flows.create("c", "g", owner="o", id="f", start=True)
+        Engine(database, store=Mortal(store, side)).flows.create(
+            "c", "g", owner="o", id="f", start=True
+        )
     store.close()
 
     assert whole.check() == []

@@ -10,7 +10,20 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Answer, AsyncEngine, Engine, compensate, first, gate, gather, sleep, start, step, sync, workflow
+from holdfast import (
+    Answer,
+    AsyncEngine,
+    Engine,
+    compensate,
+    first,
+    gate,
+    gather,
+    sleep,
+    start,
+    step,
+    sync,
+    workflow,
+)
 from holdfast.core.status import FINAL
 from holdfast.errors import (
     AlreadyDecided,
@@ -57,10 +70,17 @@ def ask_blocking(options: dict | None = None) -> dict:
 
 def told(answer: Answer) -> dict:
     return {
-        "answer": answer, "choice": answer.choice, "by": answer.by, "feedback": answer.feedback, "status": answer.status,
-        "selections": answer.selections, "value": answer.value, "approved": bool(answer), "expired": answer.expired,
+        "answer": answer,
+        "choice": answer.choice,
+        "by": answer.by,
+        "feedback": answer.feedback,
+        "status": answer.status,
+        "selections": answer.selections,
+        "value": answer.value,
+        "approved": bool(answer),
+        "expired": answer.expired,
         "people": [[one.by, one.choice] for one in answer.decisions],
-    }  # fmt: skip
+    }
 
 
 def opened(engine: Engine, run, count: int = 1):
@@ -84,7 +104,12 @@ def test_the_answer_is_the_choice_and_knows_who_made_it(engine, flow):
 
     assert (closed.status, closed.choice) == ("approved", "yes")
     found = run.result(timeout=10)
-    assert (found["answer"], found["by"], found["feedback"], found["approved"]) == ("yes", "ann", "looks good", True)
+    assert (found["answer"], found["by"], found["feedback"], found["approved"]) == (
+        "yes",
+        "ann",
+        "looks good",
+        True,
+    )
     assert engine.gates() == []
     assert engine.gates(status="closed") == [closed]
 
@@ -96,7 +121,12 @@ def test_a_gate_without_options_is_approved_or_rejected(engine):
     engine.reject(run.id, feedback="too dear")  # a run with one open gate stands for it
 
     found = run.result(timeout=10)
-    assert (found["answer"], found["by"], found["status"], found["approved"]) == ("reject", "anonymous", "rejected", False)
+    assert (found["answer"], found["by"], found["status"], found["approved"]) == (
+        "reject",
+        "anonymous",
+        "rejected",
+        False,
+    )
 
 
 def test_to_reject_what_has_no_option_for_it_fails_the_run_with_what_was_said(engine):
@@ -117,7 +147,11 @@ def test_some_of_the_options_can_be_selected(engine):
     engine.approve(found, by="ann", selections=["c", "a"])
 
     assert run.result(timeout=10)["selections"] == ["a", "c"]
-    assert [option.label for option in found.terms.options] == ["The first", "The second", "The third"]
+    assert [option.label for option in found.terms.options] == [
+        "The first",
+        "The second",
+        "The third",
+    ]
 
 
 def test_two_people_must_agree(engine):
@@ -157,7 +191,9 @@ def test_the_same_question_twice_has_two_answers(engine):
     run = engine.start(twice)
     first_gate = opened(engine, run)
     engine.approve(first_gate, by="ann")
-    second = wait_until(lambda: [one for one in engine.gates(run=run.id) if one.id != first_gate.id])[0]
+    second = wait_until(
+        lambda: [one for one in engine.gates(run=run.id) if one.id != first_gate.id]
+    )[0]
     engine.reject(second, by="ann")
 
     assert run.result(timeout=10) == ["approve", "reject"]
@@ -191,7 +227,9 @@ def test_an_asynchronous_engine_asks_too(database):
             await engine.update_gate(found, {"n": 1})
             token = await engine.gate_link(found, "approve", by="bob")
             await engine.answer(token)
-            return (await run.result(timeout=10))["by"], [entry.kind for entry in await engine.gate_entries(found)]
+            return (await run.result(timeout=10))["by"], [
+                entry.kind for entry in await engine.gate_entries(found)
+            ]
 
     assert asyncio.run(main()) == ("bob", ["delegated", "updated", "decided"])
 
@@ -202,12 +240,22 @@ def test_an_asynchronous_engine_asks_too(database):
 @pytest.mark.parametrize(
     "options",
     [
-        {"options": "yes"}, {"options": []}, {"options": ["a", "a"]}, {"options": [1]}, {"options": [{"name": "a"}]},
-        {"quorum": 0}, {"quorum": True}, {"timeout": "0s"}, {"on_timeout": "maybe"}, {"assignees": [""]},
-        {"escalate": {"after": "1d"}}, {"escalate": {"assignees": ["boss"]}}, {"remind": "0s"},
+        {"options": "yes"},
+        {"options": []},
+        {"options": ["a", "a"]},
+        {"options": [1]},
+        {"options": [{"name": "a"}]},
+        {"quorum": 0},
+        {"quorum": True},
+        {"timeout": "0s"},
+        {"on_timeout": "maybe"},
+        {"assignees": [""]},
+        {"escalate": {"after": "1d"}},
+        {"escalate": {"assignees": ["boss"]}},
+        {"remind": "0s"},
         {"options": [{"value": "a", "means": "perhaps"}]},
     ],
-)  # fmt: skip
+)
 @pytest.mark.sqlite_only
 def test_what_cannot_be_asked_fails_the_run_by_name_and_opens_nothing(engine, options):
     run = engine.start(ask, options)
@@ -344,7 +392,8 @@ def test_a_pydantic_model_is_a_form_and_what_its_schema_cannot_say_the_workflow_
 
 
 def later(clock, found):
-    """Wait until something is true, in time that goes on by itself: a worker may have looked just before the clock was moved."""
+    """Wait until something is true, in time that goes on by itself: a worker may have looked just
+    before the clock was moved."""
 
     def look():
         clock.advance("1ms")
@@ -383,7 +432,10 @@ def test_a_deadline_is_counted_from_the_opening_and_survives_restarts(database, 
 
 @pytest.mark.parametrize(
     ("options", "answer"),
-    [({"on_timeout": "continue"}, [None, "", False]), ({"on_timeout": "no", "options": ["yes", "no"]}, ["no", "no", False])],
+    [
+        ({"on_timeout": "continue"}, [None, "", False]),
+        ({"on_timeout": "no", "options": ["yes", "no"]}, ["no", "no", False]),
+    ],
 )
 def test_when_time_is_over_the_workflow_may_go_on(timed, clock, options, answer):
     run = timed.start(ask, {"timeout": "2d", **options})
@@ -398,7 +450,11 @@ def test_when_time_is_over_the_workflow_may_go_on(timed, clock, options, answer)
 def test_people_are_reminded_and_it_is_escalated(timed, clock):
     run = timed.start(
         ask,
-        {"assignees": ["ann"], "remind": ["1h", "5h"], "escalate": [{"after": "3h", "assignees": ["boss"], "roles": ["head"]}]},
+        {
+            "assignees": ["ann"],
+            "remind": ["1h", "5h"],
+            "escalate": [{"after": "3h", "assignees": ["boss"], "roles": ["head"]}],
+        },
     )
     waits(timed, run)
     assert timed.gates(overdue=True) == timed.gates(mine="boss") == []
@@ -415,8 +471,20 @@ def test_people_are_reminded_and_it_is_escalated(timed, clock):
 
     assert run.result(timeout=10)["by"] == "boss"
     kinds = [event.kind for event in run.history()]
-    assert kinds == ["gate_opened", "gate_reminded", "gate_escalated", "gate_reminded", "gate_closed", "run_completed"]
-    assert [entry.kind for entry in timed.gate_entries(found)] == ["reminded", "escalated", "reminded", "decided"]
+    assert kinds == [
+        "gate_opened",
+        "gate_reminded",
+        "gate_escalated",
+        "gate_reminded",
+        "gate_closed",
+        "run_completed",
+    ]
+    assert [entry.kind for entry in timed.gate_entries(found)] == [
+        "reminded",
+        "escalated",
+        "reminded",
+        "decided",
+    ]
 
 
 def test_a_parked_run_costs_no_memory_and_wakes_for_a_decision(timed):
@@ -436,13 +504,18 @@ def test_a_decision_can_be_delegated_and_reassigned(engine):
     found = opened(engine, run)
 
     engine.delegate(found, "bob", by="ann", reason="holiday")
-    assert (engine.gates(mine="ann"), [one.id for one in engine.gates(mine="bob")]) == ([], [found.id])
+    assert (engine.gates(mine="ann"), [one.id for one in engine.gates(mine="bob")]) == (
+        [],
+        [found.id],
+    )
     engine.reassign(found, roles=["finance"], by="root")
     assert engine.gates(mine="bob") == []
     engine.approve(found, by="carol", roles=["finance"])
 
     assert run.result(timeout=10)["by"] == "carol"
-    log = [(entry.kind, entry.person, entry.names, entry.roles) for entry in engine.gate_entries(found)]
+    log = [
+        (entry.kind, entry.person, entry.names, entry.roles) for entry in engine.gate_entries(found)
+    ]
     assert log[:2] == [("delegated", "ann", ("bob",), ()), ("reassigned", "root", (), ("finance",))]
 
 
@@ -491,7 +564,10 @@ def test_a_link_answers_one_gate_in_one_way_once(engine):
 def test_a_link_lapses_with_its_time_its_key_and_what_it_is_about(timed, clock):
     run = timed.start(ask, {"data": 1})
     waits(timed, run)
-    tokens = [timed.gate_link(run.id, "approve", by="ann", expires=expires) for expires in ("1h", "1d", "9d")]
+    tokens = [
+        timed.gate_link(run.id, "approve", by="ann", expires=expires)
+        for expires in ("1h", "1d", "9d")
+    ]
     clock.advance("2h")
 
     with pytest.raises(TokenExpired):
@@ -531,7 +607,14 @@ def test_a_token_for_something_else_answers_nothing(engine):
     found = opened(engine, run)
     engine.gate_link(found, "approve", by="ann")
     key = engine._parts.store.keys()[0]
-    says = {"run": run.id, "gate": found.id, "choice": "approve", "by": "ann", "roles": [], "hash": ""}
+    says = {
+        "run": run.id,
+        "gate": found.id,
+        "choice": "approve",
+        "by": "ann",
+        "roles": [],
+        "hash": "",
+    }
 
     with pytest.raises(TokenRefused):
         engine.answer(tokens.sign(key, "signal", says))
@@ -592,7 +675,9 @@ def test_a_replay_asks_again_only_what_had_no_answer(timed, clock):
     run = timed.start(asks)
     waits(timed, run)
     timed.approve(run.id, by="ann")
-    second = wait_until(lambda: [one for one in timed.gates(run=run.id) if one.prompt == "Second?"])[0]
+    second = wait_until(
+        lambda: [one for one in timed.gates(run=run.id) if one.prompt == "Second?"]
+    )[0]
     waits(timed, run)
     clock.advance("1h")
     with pytest.raises(RunFailed):
@@ -633,7 +718,10 @@ def test_a_replay_from_before_a_withdrawal_asks_anew(engine):
     run = engine.start(gives_up, "10ms")
     assert run.result(timeout=10) == "too late"
     (lost,) = engine.gates(run=run.id, status="any")
-    engine.replay(run.id, from_step=next(event.step for event in run.history() if "note" in (event.step or "")))
+    engine.replay(
+        run.id,
+        from_step=next(event.step for event in run.history() if "note" in (event.step or "")),
+    )
 
     assert run.result(timeout=10) == "too late"
     statuses = [one.status for one in engine.gates(run=run.id, status="any")]
@@ -719,16 +807,30 @@ def test_nothing_before_a_gate_runs_again(database):
 
 
 def test_why_names_who_may_decide_how_many_are_missing_the_time_left_and_the_command(engine):
-    run = engine.start(ask, {"assignees": ["ann", "bob", "carol"], "quorum": 2, "timeout": "2d", "options": ["yes", "no"]})
+    run = engine.start(
+        ask,
+        {
+            "assignees": ["ann", "bob", "carol"],
+            "quorum": 2,
+            "timeout": "2d",
+            "options": ["yes", "no"],
+        },
+    )
     found = opened(engine, run)
     engine.decide(found, "yes", by="ann")
     waits(engine, run)
 
     why = engine.why(run.id)
 
-    assert why.reason.startswith("it waits for ann, bob, carol to decide: 'Ship it?'; 1 more of 2 must agree (so far ann: yes)")
+    assert why.reason.startswith(
+        "it waits for ann, bob, carol to decide: 'Ship it?'; 1 more of 2 must agree (so far ann:"
+        " yes)"
+    )
     assert "gives up at" in why.reason
-    assert (why.blockers[0].until, why.remedy) == (found.deadline, f"holdfast decide {found.id} yes --by NAME")
+    assert (why.blockers[0].until, why.remedy) == (
+        found.deadline,
+        f"holdfast decide {found.id} yes --by NAME",
+    )
 
 
 def test_an_inbox_with_pages(engine):
@@ -739,6 +841,8 @@ def test_an_inbox_with_pages(engine):
     assert {one.run_id for one in everything} == {run.id for run in runs}
     assert engine.gates(limit=2) == everything[:2]
     assert engine.gates(after=everything[1].id) == everything[2:]
-    assert {one.run_id for one in engine.gates(mine="ann", role="finance")} == {run.id for run in runs}
+    assert {one.run_id for one in engine.gates(mine="ann", role="finance")} == {
+        run.id for run in runs
+    }
     assert [one.run_id for one in engine.gates(role="finance")] == [runs[1].id]
     assert engine.gates(workflow="ask", namespace="default") == everything

@@ -95,7 +95,10 @@ def states(run) -> dict[str, str]:
 def diamond() -> Graph:
     graph = Graph("diamond")
     top = graph.add(add, 1, name="top")
-    left, right = graph.add(add, top.result, name="left"), graph.add(double, top.result, name="right")
+    left, right = (
+        graph.add(add, top.result, name="left"),
+        graph.add(double, top.result, name="right"),
+    )
     graph.add(add, left.result, y=right.result, name="bottom")
     return graph
 
@@ -118,7 +121,10 @@ def test_the_asynchronous_engine_does_the_same(database):
             first, second = await engine.graphs.start_many([diamond(), diamond()])
             more = Graph()
             more.add(add, more.member("top").result, name="more")
-            assert await asyncio.gather(first.result(timeout=20), second.result(timeout=20)) == [{"bottom": 7}, {"bottom": 7}]
+            assert await asyncio.gather(first.result(timeout=20), second.result(timeout=20)) == [
+                {"bottom": 7},
+                {"bottom": 7},
+            ]
             with pytest.raises(GraphFinished):
                 await first.extend(more)
             held = Graph()
@@ -142,14 +148,25 @@ def graph_of(workflow, *args) -> Graph:
 
 def test_any_of_them_is_enough_and_the_rest_stops(engine):
     graph = Graph()
-    quick, slow, bad = graph.add(add, 1, name="quick"), graph.add(listen, "s", name="slow"), graph.add(fickle, "bad", name="bad")
+    quick, slow, bad = (
+        graph.add(add, 1, name="quick"),
+        graph.add(listen, "s", name="slow"),
+        graph.add(fickle, "bad", name="bad"),
+    )
     broken.add("bad")
     graph.add(pick, name="pick").after(quick, slow, bad, need="any", rest="cancel", into="offers")
     run = engine.graphs.start(graph)
 
     assert run.result(timeout=20) == {"pick": {"quick": 2}}
-    assert states(run) == {"quick": "completed", "slow": "cancelled", "bad": "failed", "pick": "completed"}
-    assert "satisfied" in next(member.note for member in run.show().members if member.name == "slow")
+    assert states(run) == {
+        "quick": "completed",
+        "slow": "cancelled",
+        "bad": "failed",
+        "pick": "completed",
+    }
+    assert "satisfied" in next(
+        member.note for member in run.show().members if member.name == "slow"
+    )
 
 
 def test_what_waits_in_vain_is_skipped_and_can_be_done_again(engine):
@@ -181,7 +198,9 @@ def test_why_names_those_that_are_missing(engine):
     why = engine.why(f"{run.id}::last")
 
     assert (why.status, why.workflow) == ("waiting", "graph_pick")
-    assert "it waits for all of 2 to complete; 2 more of: one (started), two (started)" in why.reason
+    assert (
+        "it waits for all of 2 to complete; 2 more of: one (started), two (started)" in why.reason
+    )
     assert why.remedy == f"holdfast why {run.id}::one"
     wait_for(engine, engine.run(f"{run.id}::one"), "waiting")
     assert "signal 'go'" in engine.why(f"{run.id}::one").reason
@@ -218,7 +237,10 @@ def test_a_graph_grows_from_inside(engine):
     ids = {name: f"{run.id}::{name}" for name in ("part-0", "part-1", "sum")}
 
     assert run.result(timeout=20) == {"sum": {"part-0": 1, "part-1": 2, "planner": ids}}
-    assert [event.kind for event in engine.history(f"{run.id}::planner")] == ["graph_grown", "run_completed"]
+    assert [event.kind for event in engine.history(f"{run.id}::planner")] == [
+        "graph_grown",
+        "run_completed",
+    ]
 
 
 def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
@@ -232,7 +254,10 @@ def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
     assert states(run) == {"planner": "failed"}
     fine = Graph()
     fine.add(plain_planner, False, name="planner")
-    assert engine.graphs.start(fine).result(timeout=20) == {"planner": {"more": f"{engine.graphs.list()[0].id}::more"}, "more": 2}
+    assert engine.graphs.start(fine).result(timeout=20) == {
+        "planner": {"more": f"{engine.graphs.list()[0].id}::more"},
+        "more": 2,
+    }
     with pytest.raises(Exception, match="no member of a graph"):
         engine.start(lonely).result(timeout=20)
     held = engine.graphs.start(graph_of(listen, "x"))
@@ -241,7 +266,9 @@ def test_what_cannot_be_added_from_inside_fails_the_run_by_name(engine):
     assert states(held) == {"one": "started"}
 
 
-@pytest.mark.parametrize(("policy", "left"), [("graph", "started"), ("pending", "started"), ("all", "cancelled")])
+@pytest.mark.parametrize(
+    ("policy", "left"), [("graph", "started"), ("pending", "started"), ("all", "cancelled")]
+)
 def test_a_cancel_reaches_what_its_policy_says(engine, policy, left):
     graph = Graph()
     busy = graph.add(listen, "x", name="busy")
@@ -255,9 +282,20 @@ def test_a_cancel_reaches_what_its_policy_says(engine, policy, left):
         assert [one.summary for one in engine.graphs.list()] == [{"ended": 1, "live": 2}]
         engine.signal(f"{run.id}::busy", "go", "on")
         engine.cancel(f"{run.id}::later")
-        wait_until(engine, lambda: [one.summary for one in engine.graphs.list()] == [{"cancelled": 2, "completed": 1}])
+        wait_until(
+            engine,
+            lambda: (
+                [one.summary for one in engine.graphs.list()] == [{"cancelled": 2, "completed": 1}]
+            ),
+        )
         left = "completed"
-    wait_until(engine, lambda: states(run)["busy"] == left and (policy == "graph" or states(run)["later"] == "cancelled"))
+    wait_until(
+        engine,
+        lambda: (
+            states(run)["busy"] == left
+            and (policy == "graph" or states(run)["later"] == "cancelled")
+        ),
+    )
     assert states(run)["waits"] == "cancelled"
     if policy == "pending":
         assert run.status == "cancelling"
@@ -331,10 +369,17 @@ def test_nothing_of_another_namespace_can_be_seen_or_touched(database, tmp_path)
     before, calls = mine.graphs.events("g"), theirs.graphs
 
     for call in (
-        calls.get, calls.status, calls.events, calls.open, calls.cancel, calls.result, lambda one: calls.why(one, "bottom"),
-        lambda one: calls.extend(one, graph_of(add, 1)), lambda one: calls.replay(one, "top"),
+        calls.get,
+        calls.status,
+        calls.events,
+        calls.open,
+        calls.cancel,
+        calls.result,
+        lambda one: calls.why(one, "bottom"),
+        lambda one: calls.extend(one, graph_of(add, 1)),
+        lambda one: calls.replay(one, "top"),
         lambda one: calls.export(one, tmp_path / "theirs.db"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(GraphNotFound):
             call("g")
     with pytest.raises(GraphExists):
@@ -354,7 +399,10 @@ def test_a_result_of_the_wrong_type_needs_a_person(engine):
     graph.add(add, graph.add(fickle, "text", name="a").result, name="b")
     run = engine.graphs.start(graph)
 
-    wait_until(engine, lambda: [str(member.status) for member in run.show().members] == ["completed", "stuck"])
+    wait_until(
+        engine,
+        lambda: [str(member.status) for member in run.show().members] == ["completed", "stuck"],
+    )
     assert "argument 'x'" in engine.graphs.why(run.id, "b").reason
     engine.cancel(f"{run.id}::b", force=True)
     with pytest.raises(GraphFailed, match="cancelled='b'"):
@@ -378,7 +426,9 @@ def test_graphs_go_with_their_runs(database):
         lab.settle()
         lab.advance("2d")
         assert lab.engine.prune("1d", workflow="graph_task") == 2
-        assert lab.engine.graphs.why(torn.id, "one").reason == "it was completed; its run was pruned"
+        assert (
+            lab.engine.graphs.why(torn.id, "one").reason == "it was completed; its run was pruned"
+        )
         with pytest.raises(RunNotFound, match="pruned"):
             torn.result()
         assert lab.engine.check() == []
@@ -407,7 +457,10 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
         assert engine.graphs.get("g") == seen
         assert engine.graphs.events("g") == trail
         assert engine.check() == []
-    with pytest.raises(StoreSealed, match="copied_from"), Engine(copy, workflows=[add, listen, pick]):
+    with (
+        pytest.raises(StoreSealed, match="copied_from"),
+        Engine(copy, workflows=[add, listen, pick]),
+    ):
         pass
     unseal(copy)
     with Engine(copy, workflows=[add, listen, pick]) as engine:
@@ -417,7 +470,10 @@ def test_a_graph_is_copied_to_a_file_of_its_own_and_goes_on_there(database, tmp_
 
 
 def test_inputs_and_results_that_are_sealed_pass_along(database):
-    first, second = Encrypted({"k1": b"1" * 32}, "k1"), Encrypted({"k2": b"2" * 32, "k1": b"1" * 32}, "k2")
+    first, second = (
+        Encrypted({"k1": b"1" * 32}, "k1"),
+        Encrypted({"k2": b"2" * 32, "k1": b"1" * 32}, "k2"),
+    )
     large = "x" * 200_000
     with Engine(database, codec=first, large=1000) as engine:
         graph = Graph()

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from holdfast.engine.hands import Hands
+from holdfast.engine.runtime.eager_task import EagerTasks
 
 colour = contextvars.ContextVar("colour", default="none")
 
@@ -31,7 +31,7 @@ def alone():
 
     def run(test):
         async def main():
-            hands = Hands(asyncio.get_running_loop())
+            hands = EagerTasks(asyncio.get_running_loop())
             await test(hands)
             hands.close()
             await turn()

@@ -1,4 +1,5 @@
-"""What a key for the outside world spans: attempts and crashes, but not work that a replay has declared void."""
+"""What a key for the outside world spans: attempts and crashes, but not work that a replay has
+declared void."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast import AsyncEngine, Engine
-from holdfast.cli.root import cli
+from holdfast.cli.main import cli
 from holdfast.core import tokens
-from holdfast.engine import keys
 from holdfast.errors import BadOption, KeyExists, TokenRefused
+from holdfast.service import keys
 from holdfast.testing.clock import VirtualClock
 from tests.store.furniture import in_threads
 
@@ -25,7 +25,10 @@ def test_a_rotation_keeps_the_old_key_for_its_grace(database, clock: VirtualCloc
     token = tokens.sign(engine._parts.store.keys()[0], "test", {"n": 1})
     engine.rotate_key(grace="1h")
 
-    assert [(one.kid == "old", one.current) for one in engine.keys()] == [(True, False), (False, True)]
+    assert [(one.kid == "old", one.current) for one in engine.keys()] == [
+        (True, False),
+        (False, True),
+    ]
     clock.advance("1h")
     assert tokens.check(token, "test", engine._parts.store.keys(), now=clock.now()) == {"n": 1}
     clock.advance("1s")
@@ -52,7 +55,12 @@ def test_many_who_need_the_first_key_at_once_get_the_same(database):
     engines = [Engine(database) for _ in range(4)]
     found = []
 
-    in_threads(*[lambda engine=engine: found.append(engine._do(keys.need(engine._parts.vault))) for engine in engines])
+    in_threads(
+        *[
+            lambda engine=engine: found.append(engine._do(keys.need(engine._parts.vault)))
+            for engine in engines
+        ]
+    )
 
     assert len({key.kid for key in found}) == 1
     assert engines[0].check() == []
@@ -94,6 +102,9 @@ def test_the_command_line_rotates_and_shows_no_secret(database):
     assert first["changed"] is True
     assert f"key {first['kid']} is good until" in call("keys", "rotate", "--grace", "1h")
     shown = json.loads(call("keys", "--json"))
-    assert [(key["kid"] == first["kid"], key["current"]) for key in shown] == [(True, False), (False, True)]
+    assert [(key["kid"] == first["kid"], key["current"]) for key in shown] == [
+        (True, False),
+        (False, True),
+    ]
     assert set(shown[0]) == {"kid", "current", "created_at", "expires_at"}
     assert "in grace" in call("keys")

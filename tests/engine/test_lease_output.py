@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
-from holdfast.engine.holding import Ended
 from holdfast.errors import (
     BadOption,
     BadPatch,
@@ -21,6 +20,7 @@ from holdfast.errors import (
     RunFinished,
     RunNotFound,
 )
+from holdfast.service.tasks.lease_state import RunEnded
 from tests.engine.waiting import one_lease as one
 
 
@@ -56,8 +56,11 @@ def test_a_holder_appends_frames_and_others_read_them(idle, holder, run):
 
     frames = idle.read(run.id)
     assert [(frame.seq, frame.kind, frame.value, frame.name) for frame in frames] == [
-        (1, "event", "a", "token"), (2, "event", "b", "token"), (3, "stdout", "line\n", None), (4, "blob", b"\x00\x01", None),
-    ]  # fmt: skip
+        (1, "event", "a", "token"),
+        (2, "event", "b", "token"),
+        (3, "stdout", "line\n", None),
+        (4, "blob", b"\x00\x01", None),
+    ]
     (stream,) = idle.streams(run.id)
     assert (stream.attempt, stream.generation, stream.reason) == (1, 1, "completed")
     assert [frame.value for frame in idle.tail(run.id)][:2] == ["a", "b"]
@@ -74,9 +77,13 @@ def test_each_attempt_has_a_stream_and_supersedes_the_one_before(idle, holder, r
     third.emit("three")
     third.suspend("go")
 
-    assert [(stream.attempt, stream.reason, stream.supersedes) for stream in idle.streams(run.id)] == [
-        (1, "retried", None), (2, "taken back", 1), (2, "released", 2),
-    ]  # fmt: skip
+    assert [
+        (stream.attempt, stream.reason, stream.supersedes) for stream in idle.streams(run.id)
+    ] == [
+        (1, "retried", None),
+        (2, "taken back", 1),
+        (2, "released", 2),
+    ]
     for late in (first, second, third):
         with pytest.raises(LeaseLost):
             late.emit("late")
@@ -96,7 +103,9 @@ def test_a_summary_is_patched_by_several_with_the_same_proof(idle, holder, run, 
     helper.close()
 
     assert idle.summary(run.id) == {"done": 2, "files": {"b": "open"}}
-    assert [(stream.version, stream.reason) for stream in idle.streams(run.id)] == [(3, "completed")]
+    assert [(stream.version, stream.reason) for stream in idle.streams(run.id)] == [
+        (3, "completed")
+    ]
 
 
 def test_what_only_a_helper_put_out_is_closed_too(idle, holder, run, database, clock):
@@ -176,10 +185,14 @@ def test_the_run_of_a_dead_holder_is_reclaimed_at_once(idle, holder, run, clock)
     clock.advance("11s")
     again = holder.reclaim(run.id)
 
-    assert (again.run.id, again.attempt, again.run.generation) == (run.id, 1, lease.run.generation + 2)
+    assert (again.run.id, again.attempt, again.run.generation) == (
+        run.id,
+        1,
+        lease.run.generation + 2,
+    )
     with pytest.raises(LeaseLost):
         lease.complete()
-    assert again.complete() == Ended("completed")
+    assert again.complete() == RunEnded("completed")
     with pytest.raises(RunFinished):
         holder.reclaim(run.id)
 
@@ -190,7 +203,7 @@ def test_a_run_that_is_lost_more_often_than_agreed_fails(idle, holder, clock):
         one(idle.leases("dead", workflows=["render"], ttl="10s"))
         clock.advance("11s")
 
-    assert holder.reclaim(run.id) == Ended("failed")
+    assert holder.reclaim(run.id) == RunEnded("failed")
     with pytest.raises(RunFailed, match="lost it 2 times"):
         run.result()
 
@@ -223,7 +236,7 @@ def test_a_task_is_replayed_as_often_as_was_agreed(idle, holder):
         lease.fail("transient", "no disk")
         again = one(holder)
         assert (lease.attempt, again.attempt) == (1, 2)
-        assert again.complete(number) == Ended("completed")
+        assert again.complete(number) == RunEnded("completed")
         assert run.result() == number
         if number < 2:
             assert idle.replay(run.id) == "pending"
@@ -241,17 +254,20 @@ def test_several_are_completed_in_one_call_and_the_refused_are_named(idle, holde
     idle.revoke(runs[1].id)
     answers = holder.complete_all([(lease, number) for number, lease in enumerate(leases)])
 
-    assert [type(answer) for answer in answers] == [Ended, LeaseLost, Ended]
+    assert [type(answer) for answer in answers] == [RunEnded, LeaseLost, RunEnded]
     assert [runs[place].result() for place in (0, 2)] == [0, 2]
     again = holder.complete_all([(leases[0], 0)])
-    assert again == [Ended("completed")]
+    assert again == [RunEnded("completed")]
 
 
 def test_work_that_another_process_leaves_is_found(database):
     mine, theirs = Engine(database), Engine(database)
     found: list[Any] = []
     with mine.leases(workflows=["render"]) as leases:
-        threads = [threading.Thread(target=lambda: found.extend(leases.claim(2, wait="30s"))) for _ in range(3)]
+        threads = [
+            threading.Thread(target=lambda: found.extend(leases.claim(2, wait="30s")))
+            for _ in range(3)
+        ]
         for thread in threads:
             thread.start()
         runs = [run for number in range(3) for run in theirs.start_many("render", [number, number])]
@@ -267,7 +283,9 @@ def test_work_that_another_process_leaves_is_found(database):
 def test_every_task_is_found_by_someone_who_is_able(database):
     engine = Engine(database)
     words = [f"kind{number}" for number in range(4)]
-    runs = [run for word in words for run in engine.start_many("render", range(5), capabilities=[word])]
+    runs = [
+        run for word in words for run in engine.start_many("render", range(5), capabilities=[word])
+    ]
     done: Counter[str] = Counter()
 
     def work(offer: set[str]) -> None:
@@ -278,7 +296,10 @@ def test_every_task_is_found_by_someone_who_is_able(database):
                     done[lease.run.id] += 1
                 leases.complete_all([(lease, None) for lease in found])
 
-    threads = [threading.Thread(target=work, args=({words[number % 4], words[(number + 1) % 4]},)) for number in range(8)]
+    threads = [
+        threading.Thread(target=work, args=({words[number % 4], words[(number + 1) % 4]},))
+        for number in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -302,7 +323,12 @@ def test_the_same_for_asyncio(database):
             others = await leases.claim(3)
             await engine.revoke(runs[1].id)
             answers = await leases.complete_all([(one, 1) for one in [lease, *others]])
-            assert sorted(type(answer).__name__ for answer in answers) == ["Ended", "Ended", "Ended", "LeaseLost"]
+            assert sorted(type(answer).__name__ for answer in answers) == [
+                "Ended",
+                "Ended",
+                "Ended",
+                "LeaseLost",
+            ]
         assert (await engine.progress(runs[0].id)).percent == 3.0
         assert [frame.value for frame in await engine.read(runs[0].id)] == ["a", "b", {"x": 1}]
         await engine.close()

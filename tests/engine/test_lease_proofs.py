@@ -1,4 +1,5 @@
-"""Proofs of leases: whatever is done with one that is stale, forged or has run out is refused by name, and changes nothing."""
+"""Proofs of leases: whatever is done with one that is stale, forged or has run out is refused by
+name, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
-from holdfast.engine.holding import Ended
 from holdfast.errors import BadOption, LeaseLost
+from holdfast.service.tasks.lease_state import RunEnded
 from tests.engine.waiting import one_lease as one
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -30,7 +31,14 @@ def stands(engine: Engine, run_id: str) -> tuple[Any, ...]:
     """What nobody may have changed."""
     run, history = engine.run(run_id), [event.kind for event in engine.history(run_id)]
     record = run.record
-    return record.status, record.generation, record.session_id, history, engine.progress(run_id), engine.streams(run_id)
+    return (
+        record.status,
+        record.generation,
+        record.session_id,
+        history,
+        engine.progress(run_id),
+        engine.streams(run_id),
+    )
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -95,19 +103,22 @@ def test_a_lease_that_has_run_out_is_over_though_nobody_took_the_run(idle, clock
         assert run.status == "running"
         again = one(holder)
         assert again.run.generation > lease.run.generation
-        assert again.complete(2) == Ended("completed")
+        assert again.complete(2) == RunEnded("completed")
         clock.advance("1h")
-        assert again.complete(2) == Ended("completed")
-        assert holder.complete_all([(again, 2)]) == [Ended("completed")]
+        assert again.complete(2) == RunEnded("completed")
+        assert holder.complete_all([(again, 2)]) == [RunEnded("completed")]
 
 
 def test_a_holder_that_was_not_renewed_begins_anew_and_finds_work(idle, clock):
-    with idle.leases("slow", workflows=["prove"], ttl="10s") as slow, idle.leases("quick", workflows=["other"]) as quick:
+    with (
+        idle.leases("slow", workflows=["prove"], ttl="10s") as slow,
+        idle.leases("quick", workflows=["other"]) as quick,
+    ):
         clock.advance("11s")
         assert quick.claim() == []  # which looks after those who are gone
         run = idle.start("prove", 1)
 
-        assert one(slow).complete() == Ended("completed")
+        assert one(slow).complete() == RunEnded("completed")
         assert run.status == "completed"
     with pytest.raises(LeaseLost, match="closed"):
         slow.claim()
@@ -124,7 +135,13 @@ def test_one_name_alone_is_that_name_and_no_letters(idle):
 
 @pytest.mark.parametrize(
     "offer",
-    [{"workflows": [7]}, {"workflows": 7}, {"lanes": [""]}, {"lanes": "x", "worker": "a\nb"}, {"lanes": "x", "worker": 7}],
+    [
+        {"workflows": [7]},
+        {"workflows": 7},
+        {"lanes": [""]},
+        {"lanes": "x", "worker": "a\nb"},
+        {"lanes": "x", "worker": 7},
+    ],
 )
 def test_what_a_holder_cannot_offer_is_refused(idle, offer):
     with pytest.raises(BadOption):
@@ -147,15 +164,21 @@ def test_who_only_holds_is_not_counted_on_by_those_who_wait(idle):
         holder.rest()
 
         assert idle.why(waiting.id).reason.startswith("no worker is alive")
-        assert lease.complete() == Ended("completed")
+        assert lease.complete() == RunEnded("completed")
 
 
 def test_what_waits_for_a_capability_that_nobody_offers_is_told(idle, database):
     runs = [idle.start("prove", 1, capabilities=["cuda", "fast"]) for _ in range(2)]
     idle.start("prove", 1, capabilities=["cuda"])
     idle.start("prove", 1, delay="1h")
-    assert {(one.route.capabilities, one.runs) for one in idle.unserved()} == {(("cuda", "fast"), 2), (("cuda",), 1)}
-    with idle.leases("a", workflows=["prove"], capabilities="cuda"), idle.leases("b", workflows=["prove"], capabilities="fast"):
+    assert {(one.route.capabilities, one.runs) for one in idle.unserved()} == {
+        (("cuda", "fast"), 2),
+        (("cuda",), 1),
+    }
+    with (
+        idle.leases("a", workflows=["prove"], capabilities="cuda"),
+        idle.leases("b", workflows=["prove"], capabilities="fast"),
+    ):
         (one,) = idle.unserved()
 
         assert (one.runs, one.example in {run.id for run in runs}) == (2, True)
@@ -178,14 +201,20 @@ def test_the_same_for_asyncio(database, clock):
             with pytest.raises(LeaseLost, match="another session"):
                 await engine.lease(f"{run.id}.{lease.run.generation}.x")
             clock.advance("11s")
-            for call in (lease.renew(), lease.progress(1), lease.emit("a"), lease.complete(), lease.create_wait("ok")):
+            for call in (
+                lease.renew(),
+                lease.progress(1),
+                lease.emit("a"),
+                lease.complete(),
+                lease.create_wait("ok"),
+            ):
                 with pytest.raises(LeaseLost, match="not renewed in time"):
                     await call
             (answer,) = await holder.complete_all([(lease, 1)])
             assert isinstance(answer, LeaseLost)
             (again,) = await holder.claim()
             await holder.rest()
-            assert await again.complete() == Ended("completed")
+            assert await again.complete() == RunEnded("completed")
         with pytest.raises(LeaseLost, match="closed"):
             await holder.claim()
         await engine.start("prove", 2)

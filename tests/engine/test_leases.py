@@ -1,4 +1,5 @@
-"""Work by programs that are no Python functions: leased, renewed, ended in every way, lost and refused."""
+"""Work by programs that are no Python functions: leased, renewed, ended in every way, lost and
+refused."""
 
 from __future__ import annotations
 
@@ -12,9 +13,8 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
-from holdfast.connect.areas.leases import Leases
-from holdfast.connect.store import open_store
-from holdfast.engine.holding import Ended, Put, Retried
+from holdfast.connect.open_store import open_store
+from holdfast.connect.tasks import TaskWorker
 from holdfast.errors import (
     BadCondition,
     BadDuration,
@@ -28,6 +28,7 @@ from holdfast.errors import (
     RunFinished,
     RunNotFound,
 )
+from holdfast.service.tasks.lease_state import Deferred, Retried, RunEnded
 from holdfast.testing.clock import VirtualClock
 from tests.engine.waiting import one_lease as one
 
@@ -44,7 +45,7 @@ def test_a_run_is_leased_and_completed(idle, holder):
 
     assert (lease.run.workflow, lease.input, lease.attempt) == ("render", [{"size": 3}], 1)
     assert run.status == "running"
-    assert lease.complete({"url": "x"}) == Ended("completed")
+    assert lease.complete({"url": "x"}) == RunEnded("completed")
     assert run.result() == {"url": "x"}
     assert holder.claim() == []
 
@@ -58,7 +59,10 @@ def test_only_what_a_holder_offers_is_leased(idle):
         assert [lease.run.id for lease in leases.claim(10)] == [wanted.id]
 
 
-@pytest.mark.parametrize("wrong", ["a,b", ["a,b"], ["a b"], [""], [7], ["\n"], [f"c{n}" for n in range(257)], ["x" * 4097]])
+@pytest.mark.parametrize(
+    "wrong",
+    ["a,b", ["a,b"], ["a b"], [""], [7], ["\n"], [f"c{n}" for n in range(257)], ["x" * 4097]],
+)
 def test_capabilities_that_could_not_be_told_apart_are_refused(idle, wrong):
     with pytest.raises(BadOption):
         idle.start("render", 1, capabilities=wrong)
@@ -82,9 +86,17 @@ def test_nothing_of_another_namespace_can_be_leased_or_touched(database, idle):
         with pytest.raises(LeaseLost):
             other.lease(proof)
         for call in (
-            other.revoke, lambda run_id: other.prioritise(run_id, 1), lambda run_id: other.override(run_id, "x"), theirs.reclaim,
-            other.cancel, other.resume, other.replay, other.fork, other.release, lambda run_id: other.signal(run_id, "go"),
-        ):  # fmt: skip
+            other.revoke,
+            lambda run_id: other.prioritise(run_id, 1),
+            lambda run_id: other.override(run_id, "x"),
+            theirs.reclaim,
+            other.cancel,
+            other.resume,
+            other.replay,
+            other.fork,
+            other.release,
+            lambda run_id: other.signal(run_id, "go"),
+        ):
             with pytest.raises(RunNotFound):
                 call(run.id)
         assert (run.status, idle.history(run.id)) == ("running", [])
@@ -106,7 +118,7 @@ def test_what_may_go_well_next_time_is_tried_again_as_agreed(idle, holder, clock
         assert lease.fail(kind, "no disk") == Retried(clock.now() + wait * 1_000_000)
         assert holder.claim() == []
         clock.advance(f"{wait}s")
-    assert one(holder).fail(kind, "no disk") == Ended("failed")
+    assert one(holder).fail(kind, "no disk") == RunEnded("failed")
     with pytest.raises(RunFailed, match="no disk"):
         run.result()
 
@@ -114,7 +126,7 @@ def test_what_may_go_well_next_time_is_tried_again_as_agreed(idle, holder, clock
 def test_without_an_agreement_there_is_no_second_attempt(idle, holder):
     idle.start("render", 1)
 
-    assert one(holder).fail("transient", "no disk") == Ended("failed")
+    assert one(holder).fail("transient", "no disk") == RunEnded("failed")
 
 
 def test_what_the_machine_is_to_blame_for_is_tried_again_at_once_up_to_a_limit(idle, holder):
@@ -123,15 +135,15 @@ def test_what_the_machine_is_to_blame_for_is_tried_again_at_once_up_to_a_limit(i
         lease = one(holder)
         assert isinstance(lease.fail("infrastructure", "power"), Retried)
         assert lease.attempt == 1
-    assert one(holder).fail("infrastructure", "power") == Ended("failed")
+    assert one(holder).fail("infrastructure", "power") == RunEnded("failed")
 
 
 def test_what_is_hopeless_fails_and_what_was_stopped_is_cancelled(idle, holder):
     runs = [idle.start("render", number, policy={"retries": 5}) for number in range(2)]
     hopeless, stopped = holder.claim(2)
 
-    assert hopeless.fail("permanent", "bad file", {"line": 7}) == Ended("failed")
-    assert stopped.cancel("not needed") == Ended("cancelled")
+    assert hopeless.fail("permanent", "bad file", {"line": 7}) == RunEnded("failed")
+    assert stopped.cancel("not needed") == RunEnded("cancelled")
     with pytest.raises(RunFailed) as failed:
         runs[0].result()
     assert failed.value.error["facts"] == {"line": 7}
@@ -143,7 +155,7 @@ def test_a_run_can_be_put_off(idle, holder, clock):
     idle.start("render", 1)
     lease = one(holder)
 
-    assert lease.delay("5m") == Put("pending", clock.now() + 300_000_000)
+    assert lease.delay("5m") == Deferred("pending", clock.now() + 300_000_000)
     assert holder.claim() == []
     clock.advance("5m")
     again = one(holder)
@@ -159,7 +171,9 @@ def test_a_run_waits_for_a_signal_and_its_next_holder_sees_it(idle, holder):
     idle.signal(run.id, "rejected", {"by": "anna"})
     lease = one(holder)
 
-    assert [(signal.name, signal.payload) for signal in lease.signals] == [("rejected", b'{"by":"anna"}')]
+    assert [(signal.name, signal.payload) for signal in lease.signals] == [
+        ("rejected", b'{"by":"anna"}')
+    ]
     assert not lease.timed_out
     lease.suspend("approved")
     idle.signal(run.id, "approved", 2)
@@ -201,7 +215,9 @@ def test_a_call_made_again_is_answered_the_same(idle, holder, clock):
         second.fail("permanent", "no")
 
 
-@pytest.mark.parametrize("call", [lambda lease: lease.fail("transient", "x"), lambda lease: lease.delay("5h")])
+@pytest.mark.parametrize(
+    "call", [lambda lease: lease.fail("transient", "x"), lambda lease: lease.delay("5h")]
+)
 def test_a_call_made_again_is_answered_the_same_though_an_operator_came_between(idle, holder, call):
     run = idle.start("render", 1, policy={"retries": 1, "delay": "1h"})
     lease = one(holder)
@@ -219,7 +235,9 @@ def test_a_task_that_waits_for_its_retry_says_so_and_is_let_try(idle, holder):
     with idle.leases(workflows=["render"], capabilities=["cuda"]) as leases:
         one(leases).fail("transient", "no disk")
         why = idle.why(run.id)
-        assert why.reason.startswith("its last attempt failed with transient: no disk; it is tried again at")
+        assert why.reason.startswith(
+            "its last attempt failed with transient: no disk; it is tried again at"
+        )
         assert why.remedy == f"holdfast release {run.id}"
         assert leases.claim() == []
         idle.release(run.id, by="ann")
@@ -248,8 +266,8 @@ def test_a_proof_takes_the_lease_up_elsewhere(idle, holder, database, clock):
 
     lease = other.lease(proof)
     lease.renew()
-    assert lease.complete(5) == Ended("completed")
-    assert other.lease(proof).complete(5) == Ended("completed")
+    assert lease.complete(5) == RunEnded("completed")
+    assert other.lease(proof).complete(5) == RunEnded("completed")
     assert run.result() == 5
     other.close()
 
@@ -264,7 +282,7 @@ def test_a_stale_proof_is_refused(idle, holder):
         first.complete(1)
     with pytest.raises(LeaseLost):
         idle.lease(first.proof).complete(1)
-    assert second.complete(2) == Ended("completed")
+    assert second.complete(2) == RunEnded("completed")
 
 
 def test_why_counts_who_can_take_a_task(idle):
@@ -272,7 +290,9 @@ def test_why_counts_who_can_take_a_task(idle):
     with idle.leases("elsewhere", lanes=["cpu"]):
         assert "no live worker serves the lane gpu" in idle.why(run.id).reason
         with idle.leases("render-7", workflows=[], lanes=["gpu"]) as leases:
-            assert idle.why(run.id).reason.startswith("it is ready: worker render-7 (a holder of leases on ")
+            assert idle.why(run.id).reason.startswith(
+                "it is ready: worker render-7 (a holder of leases on "
+            )
             assert [lease.run.id for lease in leases.claim()] == [run.id]
 
 
@@ -291,13 +311,19 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
             (second,) = await leases.claim(wait="1m")
             for stale in (first, await engine.lease(first.proof)):
                 for write in (
-                    stale.complete(1), stale.fail("permanent", "x"), stale.delay("1h"), stale.suspend("go"), stale.cancel(),
-                    stale.create_wait("ok"), stale.progress(1), stale.emit("a"),
-                ):  # fmt: skip
+                    stale.complete(1),
+                    stale.fail("permanent", "x"),
+                    stale.delay("1h"),
+                    stale.suspend("go"),
+                    stale.cancel(),
+                    stale.create_wait("ok"),
+                    stale.progress(1),
+                    stale.emit("a"),
+                ):
                     with pytest.raises(LeaseLost):
                         await write
-            assert await second.complete(2) == Ended("completed")
-            assert await second.complete(2) == Ended("completed")
+            assert await second.complete(2) == RunEnded("completed")
+            assert await second.complete(2) == RunEnded("completed")
             with pytest.raises(LeaseLost):
                 await second.complete(3)
         assert await engine.check() == []
@@ -308,7 +334,17 @@ def test_an_asynchronous_lease_is_refused_as_any_other_is(database):
 
 
 @pytest.mark.parametrize(
-    "proof", ["", "abc", "abc.1", "abc..s", ".1.s", "abc.x.s", pytest.param(f"abc.{'9' * 5000}.s", id="long"), 7]
+    "proof",
+    [
+        "",
+        "abc",
+        "abc.1",
+        "abc..s",
+        ".1.s",
+        "abc.x.s",
+        pytest.param(f"abc.{'9' * 5000}.s", id="long"),
+        7,
+    ],
 )
 def test_a_partial_proof_is_refused_by_name(idle, proof):
     with pytest.raises(BadLease):
@@ -335,7 +371,7 @@ def test_whoever_does_not_renew_loses_what_it_holds(idle, clock):
         for late in (lease.complete, lease.renew, slow.renew):
             with pytest.raises(LeaseLost):
                 late()
-        assert again.complete() == Ended("completed")
+        assert again.complete() == RunEnded("completed")
 
 
 def test_what_is_held_goes_back_at_the_end(idle, holder):
@@ -346,7 +382,10 @@ def test_what_is_held_goes_back_at_the_end(idle, holder):
 
 
 def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, clock):
-    with Engine(database, clock=clock) as engine, engine.leases(workflows=["render"], ttl="1d") as leases:
+    with (
+        Engine(database, clock=clock) as engine,
+        engine.leases(workflows=["render"], ttl="1d") as leases,
+    ):
         run = engine.start("render", 1, policy={"timeout": "1m"})
         lease = one(leases)
         clock.advance("1m")
@@ -358,13 +397,16 @@ def test_an_attempt_that_takes_too_long_is_taken_back_by_any_worker(database, cl
 
 def test_a_run_that_is_past_its_deadline_is_taken_from_its_holder(idle, clock):
     held, waiting = (idle.start("render", number, deadline="1h") for number in range(2))
-    with idle.leases("slow", workflows=["render"], ttl="1d") as slow, idle.leases("quick", workflows=["render"]) as quick:
+    with (
+        idle.leases("slow", workflows=["render"], ttl="1d") as slow,
+        idle.leases("quick", workflows=["render"]) as quick,
+    ):
         first, second = slow.claim(2)
         second.suspend("go")
         clock.advance("1h")
         (asked,) = quick.claim()  # it may undo what it did
         assert (asked.run.id, asked.cancel_reason) == (waiting.id, "deadline")
-        assert asked.cancel() == Ended("expired")
+        assert asked.cancel() == RunEnded("expired")
         assert (held.status, waiting.status) == ("expired", "expired")
         with pytest.raises(LeaseLost):
             first.complete()
@@ -456,7 +498,7 @@ def test_bad_input_is_refused_and_nothing_is_written(idle, holder):
         with pytest.raises(wrong):
             call()
     assert idle.history(run.id) == []
-    assert lease.complete() == Ended("completed")
+    assert lease.complete() == RunEnded("completed")
 
 
 def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock):
@@ -471,7 +513,10 @@ def test_holders_of_leases_do_not_keep_workers_from_their_duties(database, clock
 
 
 def test_the_next_tick_of_a_schedule_waits_for_the_end_of_a_leased_run(database, clock):
-    with Engine(database, clock=clock) as engine, engine.leases(workflows=["render"], ttl="1d") as leases:
+    with (
+        Engine(database, clock=clock) as engine,
+        engine.leases(workflows=["render"], ttl="1d") as leases,
+    ):
         engine.schedule("often", "render", interval="1m", overlap="queue")
         clock.advance("1m")
         (first,) = leases.claim(wait="20s")
@@ -510,7 +555,7 @@ def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
     runs = engine.start_many("render", range(100))
     done: Counter[str] = Counter()
 
-    def work(leases: Leases) -> None:
+    def work(leases: TaskWorker) -> None:
         while found := leases.claim(3):
             for lease in found:
                 lease.complete(lease.input[0])
@@ -530,13 +575,20 @@ def test_many_threads_share_a_holder_and_each_run_is_done_once(database):
 def test_the_same_for_asyncio(database):
     async def main() -> list[Any]:
         engine = AsyncEngine(database)
-        runs = [await engine.start("render", number, policy={"retries": 1, "delay": "0s"}) for number in range(5)]
+        runs = [
+            await engine.start("render", number, policy={"retries": 1, "delay": "0s"})
+            for number in range(5)
+        ]
         async with engine.leases("a", workflows=["render"]) as leases:
             first, second, third, fourth, fifth = await leases.claim(5)
             await first.renew()
-            answers = [await first.complete(1), await second.fail("permanent", "x"), await third.cancel()]
+            answers = [
+                await first.complete(1),
+                await second.fail("permanent", "x"),
+                await third.cancel(),
+            ]
             put = [await fourth.delay("1h"), await fifth.suspend("go")]
-            assert [type(one) for one in put] == [Put, Put]
+            assert [type(one) for one in put] == [Deferred, Deferred]
             assert await first.complete(1) == answers[0]
             await engine.signal(runs[4].id, "go")
             (again,) = await leases.claim(wait="10s")
@@ -547,7 +599,7 @@ def test_the_same_for_asyncio(database):
         await engine.close()
         return answers
 
-    assert asyncio.run(main()) == [Ended("completed"), Ended("failed"), Ended("cancelled")]
+    assert asyncio.run(main()) == [RunEnded("completed"), RunEnded("failed"), RunEnded("cancelled")]
 
 
 class Crash(BaseException):
@@ -585,7 +637,9 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing_and_the_call_can_be_repeated(database, call, side):
+def test_a_crash_at_the_commit_leaves_all_of_it_or_nothing_and_the_call_can_be_repeated(
+    database, call, side
+):
     act, status = CALLS[call]
     clock = VirtualClock()
     whole = Engine(database, clock=clock)
@@ -618,7 +672,7 @@ def test_a_crash_at_a_claim_costs_only_time(database, clock):
         store._store.close()
         clock.advance("11s")
     with whole.leases(workflows=["render"]) as leases:
-        assert one(leases).complete() == Ended("completed")
+        assert one(leases).complete() == RunEnded("completed")
     assert whole.check() == []
     whole.close()
 

@@ -1,4 +1,5 @@
-"""The history says that a step has begun once it runs for long; steps that end soon cost no line and no timer of their own."""
+"""The history says that a step has begun once it runs for long; steps that end soon cost no line
+and no timer of their own."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import gc
 import pytest
 
 from holdfast import AsyncEngine, step, workflow
-from holdfast.engine.alarms import Alarms
-from holdfast.engine.long_steps import LongSteps
-from holdfast.engine.wants import Step
+from holdfast.engine.execution.pending import PendingStep
+from holdfast.engine.runtime.long_steps import LongSteps
+from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.testing.clock import VirtualClock
 
 
@@ -40,10 +41,10 @@ def turn(loop):
 
 def test_a_step_is_noted_once_and_only_if_it_runs_for_long(loop):
     clock = VirtualClock()
-    alarms = Alarms(clock, loop)
+    alarms = TimerQueue(clock, loop)
     steps = LongSteps(alarms)
     run = RunRecorder()
-    short, long, late = (Step(None, 1, None) for _ in range(3))
+    short, long, late = (PendingStep(None, 1, None) for _ in range(3))
     steps.begin(run, short, clock.now())
     steps.begin(run, long, clock.now())
     clock.advance("0.5s")

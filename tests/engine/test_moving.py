@@ -1,4 +1,5 @@
-"""Moving house: an installation is copied from one database to another, and its runs go on there."""
+"""Moving house: an installation is copied from one database to another, and its runs go on
+there."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from contextlib import closing
 import pytest
 
 from holdfast import Engine, start, step, workflow
-from holdfast.connect.store import open_store
-from holdfast.core.records import Seal, Session
-from holdfast.engine import moving
-from holdfast.engine.moving import copy_store, take_inventory
+from holdfast.connect.open_store import open_store
+from holdfast.core.payload import Seal
+from holdfast.core.sessions import Session
 from holdfast.errors import BadOption, StoreHalfCopied, StoreInUse, StoreNotEmpty, StoreSealed
+from holdfast.service import copy as copy_service
+from holdfast.service.copy import copy_store, take_inventory
 from holdfast.store.contract import EndSession, OpenSession, SealStore, UnsealStore
 from holdfast.testing.clock import VirtualClock
 from tests.engine.installation import go_on, plain, populate, undone
@@ -57,7 +59,10 @@ def test_an_installation_moves_and_all_its_runs_go_on(places, clock):
     moved = copy(source, target, clock)
 
     assert moved.same
-    with closing(open_store(source, sealed=True)) as old, closing(Engine(target, clock=clock)) as new:
+    with (
+        closing(open_store(source, sealed=True)) as old,
+        closing(Engine(target, clock=clock)) as new,
+    ):
         assert (old.check(), new.check()) == ([], [])
         assert new.runs(limit=100) == runs
         assert new.lanes() == lanes
@@ -83,7 +88,14 @@ def test_what_is_counted_is_what_is_there(places, clock):
 
     found = copy(source, target, clock).target
 
-    assert found.runs == {"cancelling": 1, "completed": 4, "failed": 1, "pending": 2, "stuck": 1, "waiting": 5}
+    assert found.runs == {
+        "cancelling": 1,
+        "completed": 4,
+        "failed": 1,
+        "pending": 2,
+        "stuck": 1,
+        "waiting": 5,
+    }
     assert (found.tags, found.lanes) == (2, 2)
     assert found.signals == 3
 
@@ -92,13 +104,17 @@ def test_it_goes_in_portions(places, clock, monkeypatch):
     source, target = places
     populate(source, clock)
     portions = []
-    monkeypatch.setattr(moving, "BYTES", 1000)
+    monkeypatch.setattr(copy_service, "BYTES", 1000)
 
     with closing(open_store(source, clock=clock)) as store:
-        moved = copy_store(store, lambda: open_store(target, half_copied=True), lambda what, runs: portions.append((what, runs)))
+        moved = copy_store(
+            store,
+            lambda: open_store(target, half_copied=True),
+            lambda what, runs: portions.append((what, runs)),
+        )
 
     assert moved.same
-    copied = [runs for what, runs in portions if what == moving.COPYING]
+    copied = [runs for what, runs in portions if what == copy_service.COPYING]
     assert len(copied) > 3
     assert sum(copied) == 14
 
@@ -118,10 +134,18 @@ def test_the_source_refuses_every_engine_and_names_the_target(places):
         client.start(plain, 1, id="before")
         copy(source, target)
 
-        for call in (lambda: client.start(plain, 2), lambda: client.cancel("before"), lambda: client.signal("before", "paid")):
+        for call in (
+            lambda: client.start(plain, 2),
+            lambda: client.cancel("before"),
+            lambda: client.signal("before", "paid"),
+        ):
             with pytest.raises(StoreSealed, match="moved_to=") as refused:
                 call()
-            assert refused.value.facts["moved_to"].split("?")[0].endswith(target.split("?")[0].rpartition("/")[2])
+            assert (
+                refused.value.facts["moved_to"]
+                .split("?")[0]
+                .endswith(target.split("?")[0].rpartition("/")[2])
+            )
     with pytest.raises(StoreSealed, match=r"holdfast db unseal"):
         Engine(source)
     with closing(open_store(target)) as store:
@@ -158,7 +182,10 @@ def test_an_unsealed_source_works_again(places):
 
 def test_a_run_that_a_user_starts_in_a_transaction_of_their_own_is_refused_too(tmp_path):
     source, target = str(tmp_path / "one.db"), str(tmp_path / "other.db")
-    with closing(Engine(source, driver="sqlite3")) as engine, closing(sqlite3.connect(source)) as mine:
+    with (
+        closing(Engine(source, driver="sqlite3")) as engine,
+        closing(sqlite3.connect(source)) as mine,
+    ):
         copy(source, target)
 
         with pytest.raises(StoreSealed):
@@ -180,7 +207,10 @@ def test_whatever_differs_is_seen(places, clock):
 def test_nobody_may_work_on_the_source(places, tmp_path):
     source, target = places
 
-    with Engine(source), pytest.raises(StoreInUse, match=r"stop that worker.*worker=.*pid=\d+.*host=") as refused:
+    with (
+        Engine(source),
+        pytest.raises(StoreInUse, match=r"stop that worker.*worker=.*pid=\d+.*host=") as refused,
+    ):
         copy(source, target)
 
     assert refused.value.facts["pid"] == os.getpid()
@@ -212,7 +242,7 @@ def test_nobody_begins_to_work_on_the_target_before_the_copy_has_ended(places):
         with closing(open_store(source)) as store:
             moved = copy_store(store, lambda: open_store(target, half_copied=True), begin_to_work)
 
-        assert (moved.same, set(refused)) == (True, {moving.COPYING, moving.CHECKING})
+        assert (moved.same, set(refused)) == (True, {copy_service.COPYING, copy_service.CHECKING})
         early.work()
         assert early.run("r").result(timeout=20) == 2
 
@@ -222,9 +252,16 @@ def test_a_worker_elsewhere_counts_as_alive_until_its_session_expires(places, cl
     with closing(open_store(source, clock=clock)) as store:
         now = clock.now()
         session = Session(
-            id="s", worker="far", host="elsewhere", pid=7, slot=-1, started_at=now, beat_at=now, expires_at=now + 15_000_000,
+            id="s",
+            worker="far",
+            host="elsewhere",
+            pid=7,
+            slot=-1,
+            started_at=now,
+            beat_at=now,
+            expires_at=now + 15_000_000,
             serves=b"{}",
-        )  # fmt: skip
+        )
         store.apply([OpenSession(session)])
 
     with pytest.raises(StoreInUse, match=r"far.*7.*elsewhere"):
@@ -265,14 +302,18 @@ async def held(n: int) -> int:
 
 def test_what_a_dead_worker_held_goes_on_there(places):
     source, target = places
-    with subprocess.Popen([sys.executable, "-c", HELD, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD, source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as worker:
         worker.stdout.readline()
         with pytest.raises(StoreInUse):
             copy(source, target)
         worker.kill()
     with closing(open_store(source)) as store:
         (session,) = store.sessions()
-        wait_until(lambda: store.is_alive(session) is False)  # a server takes a moment to see that somebody is gone
+        wait_until(
+            lambda: store.is_alive(session) is False
+        )  # a server takes a moment to see that somebody is gone
 
     moved = copy(source, target)
 
@@ -335,7 +376,7 @@ def interrupt(source, target, clock):
 def test_a_half_copied_target_can_be_used_for_nothing_but_the_next_copy(places, clock, monkeypatch):
     source, target = places
     ids = populate(source, clock)
-    monkeypatch.setattr(moving, "RUNS", 5)
+    monkeypatch.setattr(copy_service, "RUNS", 5)
 
     interrupt(source, target, clock)
 
@@ -355,7 +396,7 @@ def test_a_target_that_turns_out_to_differ_stays_half_copied(places, clock):
     populate(source, clock)
 
     def disturb(what, runs):
-        if what == moving.COPYING:
+        if what == copy_service.COPYING:
             with closing(Engine(source, clock=clock)) as engine:
                 engine.start(plain, 99, delay="1d", id="0 is behind us")
 
@@ -404,5 +445,8 @@ def test_a_child_that_is_exported_without_its_parent_is_a_root_there(database, t
         assert engine.export("middle", tmp_path / "one.db") == 2
     with Engine(tmp_path / "one.db") as engine:
         assert engine.check() == []
-        assert (engine.run("middle").record.parent_id, engine.run("grandchild").record.parent_id) == (None, "middle")
+        assert (
+            engine.run("middle").record.parent_id,
+            engine.run("grandchild").record.parent_id,
+        ) == (None, "middle")
         assert engine.run("middle").result(timeout=20) == 7

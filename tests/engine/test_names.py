@@ -11,7 +11,10 @@ from holdfast.errors import WorkflowExists
 
 def define(place: str, answer: str) -> holdfast.authoring.code.workflow.Workflow:
     """Define a workflow `twice` as if in a module of its own."""
-    source = f"from holdfast import workflow\n@workflow\nasync def twice(n: int) -> str:\n    return {answer!r}\n"
+    source = (
+        "from holdfast import workflow\n@workflow\nasync def twice(n: int) -> str:\n    return"
+        f" {answer!r}\n"
+    )
     names: dict = {}
     exec(compile(source, place, "exec"), names)
     return names["twice"]
@@ -33,7 +36,10 @@ def test_two_of_one_name_are_told_apart_by_who_has_the_function(database):
 
 
 def test_a_local_workflow_does_not_come_before_one_that_a_module_defines(database):
-    source = "from holdfast import workflow\n@workflow\nasync def lonely(n: int) -> str:\n    return 'module'\n"
+    source = (
+        "from holdfast import workflow\n@workflow\nasync def lonely(n: int) -> str:\n    return"
+        " 'module'\n"
+    )
     exec(compile(source, "lonely.py", "exec"), {})
 
     @workflow

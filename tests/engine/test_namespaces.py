@@ -1,4 +1,5 @@
-"""An engine that is bound to a namespace: nothing of another one is returned, changed or named, whatever is asked."""
+"""An engine that is bound to a namespace: nothing of another one is returned, changed or named,
+whatever is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from click.testing import CliRunner
 
 import holdfast
 from holdfast import AsyncEngine, Engine, Graph, create_wait, gate, step, wait_signal, workflow
-from holdfast.cli.root import cli
+from holdfast.authoring.python.api_async import AsyncChildHandle
+from holdfast.cli.main import cli
 from holdfast.errors import (
     BadOption,
     FlowNotFound,
@@ -79,7 +81,7 @@ async def idling() -> object:
 
 @workflow
 async def meddling_elsewhere(run_id: str) -> str:
-    forged: holdfast.Handle[object] = holdfast.Handle(idling, "start", run_id)
+    forged: AsyncChildHandle[object] = AsyncChildHandle(idling, "start", run_id)
     await forged.signal("hush-signal", "meddled")
     await forged.cancel()
     return "done"
@@ -98,7 +100,9 @@ def things(theirs) -> Things:
     assert done.result(timeout=30) == "hush"
     asked = theirs.start(asking_hushed, id="hush-asked")
     idle = theirs.start(idling, id="hush-idle")
-    wait_until(theirs, lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits())
+    wait_until(
+        theirs, lambda: asked.status == "waiting" and idle.status == "waiting" and theirs.waits()
+    )
     (open_gate,) = theirs.gates()
     (wait,) = (one.id for one in theirs.waits(idle.id) if one.id is not None)
     theirs.start("hush-spending", id="hush-spender", budget={"tokens": 5})
@@ -114,9 +118,16 @@ def things(theirs) -> Things:
     (lease,) = with_proof.claim()
     link = theirs.gate_link(open_gate, "approve", by="hush-ann")
     return Things(
-        run=idle.id, done=done.id, gate=open_gate.id, link=str(link), wait=wait, token=str(theirs.wait_token(wait)), flow=flow.id,
-        graph="hush-graph", proof=lease.proof,
-    )  # fmt: skip
+        run=idle.id,
+        done=done.id,
+        gate=open_gate.id,
+        link=str(link),
+        wait=wait,
+        token=str(theirs.wait_token(wait)),
+        flow=flow.id,
+        graph="hush-graph",
+        proof=lease.proof,
+    )
 
 
 Call = Callable[[Any, Things, Any], Any]
@@ -141,11 +152,20 @@ def more(name: str, **options: Any) -> Graph:
 
 WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "add_webhook": [
-        ((SubscriptionExists,), lambda e, t, p: e.add_webhook("hush-hook", "https://example.org/hush")),
-        (FORBIDDEN, lambda e, t, p: e.add_webhook("ours", "https://example.org/x", namespace="hush-theirs")),
+        (
+            (SubscriptionExists,),
+            lambda e, t, p: e.add_webhook("hush-hook", "https://example.org/hush"),
+        ),
+        (
+            FORBIDDEN,
+            lambda e, t, p: e.add_webhook("ours", "https://example.org/x", namespace="hush-theirs"),
+        ),
     ],
     "answer": [((TokenRefused,), lambda e, t, p: e.answer(t.link))],
-    "approve": [(NO_GATE, lambda e, t, p: e.approve(t.gate, by="hush-ann")), (NO_GATE, lambda e, t, p: e.approve("hush-asked"))],
+    "approve": [
+        (NO_GATE, lambda e, t, p: e.approve(t.gate, by="hush-ann")),
+        (NO_GATE, lambda e, t, p: e.approve("hush-asked")),
+    ],
     "backfill": [(NO_SCHEDULE, lambda e, t, p: e.backfill("hush-schedule", "1d", "0s"))],
     "budget": [(FORBIDDEN, lambda e, t, p: e.budget("hush-budget", {"tokens": 1}))],
     "budgets": [(FORBIDDEN, lambda e, t, p: e.budgets())],
@@ -154,8 +174,16 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "check_payloads": [(FORBIDDEN, lambda e, t, p: e.check_payloads())],
     "close": [(NOTHING, lambda e, t, p: None)],
     "consume": [
-        ((SubscriptionExists,), lambda e, t, p: e.consume("hush-reader", lambda events, connection: None)),
-        (FORBIDDEN, lambda e, t, p: e.consume("ours", lambda events, connection: None, namespace="hush-theirs")),
+        (
+            (SubscriptionExists,),
+            lambda e, t, p: e.consume("hush-reader", lambda events, connection: None),
+        ),
+        (
+            FORBIDDEN,
+            lambda e, t, p: e.consume(
+                "ours", lambda events, connection: None, namespace="hush-theirs"
+            ),
+        ),
     ],
     "dead_letters": [(NO_NAME, lambda e, t, p: e.dead_letters("hush-hook"))],
     "decide": [(NO_GATE, lambda e, t, p: e.decide(t.gate, "approve", by="hush-ann"))],
@@ -170,7 +198,10 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "export": [(NO_RUN, lambda e, t, p: e.export(t.done, p / "run.db"))],
     "find_schedule": [(NO_SCHEDULE, lambda e, t, p: e.find_schedule("hush-schedule"))],
     "fork": [(NO_RUN, lambda e, t, p: e.fork(t.done))],
-    "gate": [(NO_GATE, lambda e, t, p: e.gate(t.gate)), (NO_GATE, lambda e, t, p: e.gate("hush-asked"))],
+    "gate": [
+        (NO_GATE, lambda e, t, p: e.gate(t.gate)),
+        (NO_GATE, lambda e, t, p: e.gate("hush-asked")),
+    ],
     "gate_entries": [(NO_GATE, lambda e, t, p: e.gate_entries(t.gate))],
     "gate_link": [(NO_GATE, lambda e, t, p: e.gate_link(t.gate, "approve", by="hush-ann"))],
     "gates": [
@@ -201,7 +232,10 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "rekey": [(FORBIDDEN, lambda e, t, p: e.rekey())],
     "release": [(NO_RUN, lambda e, t, p: e.release(t.run))],
     "remove_retention": [(FORBIDDEN, lambda e, t, p: e.remove_retention("x"))],
-    "replay": [(NO_RUN, lambda e, t, p: e.replay(t.done)), (NO_GRAPH, lambda e, t, p: e.replay("hush-graph::hush-member"))],
+    "replay": [
+        (NO_RUN, lambda e, t, p: e.replay(t.done)),
+        (NO_GRAPH, lambda e, t, p: e.replay("hush-graph::hush-member")),
+    ],
     "replay_dead_letters": [(NO_NAME, lambda e, t, p: e.replay_dead_letters("hush-hook"))],
     "reset_budget": [(FORBIDDEN, lambda e, t, p: e.reset_budget("hush-budget"))],
     "resume": [(NO_RUN, lambda e, t, p: e.resume(t.run))],
@@ -227,12 +261,26 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
         ((RunExists,), lambda e, t, p: e.start(whispering, id=t.done)),
         (REFUSED, lambda e, t, p: e.start(whispering, id="hush-graph::hush-later")),
         (REFUSED, lambda e, t, p: e.start("ours-task", budget="tree:hush-spender")),
-        (REFUSED, lambda e, t, p: e.start("ours-task", budget=["tree:hush-spender", {"tokens": 1}])),
-        (REFUSED, lambda e, t, p: e.start("ours-task", key="k", debounce="1h", budget="tree:hush-spender")),
+        (
+            REFUSED,
+            lambda e, t, p: e.start("ours-task", budget=["tree:hush-spender", {"tokens": 1}]),
+        ),
+        (
+            REFUSED,
+            lambda e, t, p: e.start(
+                "ours-task", key="k", debounce="1h", budget="tree:hush-spender"
+            ),
+        ),
     ],
     "start_many": [
-        (FORBIDDEN, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], namespace="hush-theirs")),
-        (REFUSED, lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], budget="tree:hush-spender")),
+        (
+            FORBIDDEN,
+            lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], namespace="hush-theirs"),
+        ),
+        (
+            REFUSED,
+            lambda e, t, p: e.start_many(meddling_elsewhere, ["x"], budget="tree:hush-spender"),
+        ),
     ],
     "streams": [(NO_RUN, lambda e, t, p: e.streams(t.done))],
     "subscriptions": [(NOTHING, lambda e, t, p: e.subscriptions())],
@@ -245,7 +293,10 @@ WALK: dict[str, list[tuple[tuple[type[HoldfastError], ...], Call]]] = {
     "update_gate": [(NO_GATE, lambda e, t, p: e.update_gate(t.gate, {"x": 1}))],
     "wait_token": [((WaitNotFound,), lambda e, t, p: e.wait_token(t.wait))],
     "waits": [(NOTHING, lambda e, t, p: e.waits()), (NO_RUN, lambda e, t, p: e.waits(t.run))],
-    "why": [(NO_RUN, lambda e, t, p: e.why(t.run)), (NO_RUN, lambda e, t, p: e.why("hush-graph::hush-member"))],
+    "why": [
+        (NO_RUN, lambda e, t, p: e.why(t.run)),
+        (NO_RUN, lambda e, t, p: e.why("hush-graph::hush-member")),
+    ],
     "why_schedule": [(NO_SCHEDULE, lambda e, t, p: e.why_schedule("hush-schedule"))],
     "withdraw": [(NO_GATE, lambda e, t, p: e.withdraw(t.gate))],
     "work": [(NOTHING, lambda e, t, p: None)],
@@ -295,7 +346,9 @@ def public(engine: Any) -> set[str]:
     """Return the names of all public methods of an engine and of its areas."""
     found = {name for name in dir(type(engine)) if not name.startswith("_")}
     for area in AREAS:
-        found |= {f"{area}.{name}" for name in dir(getattr(engine, area)) if not name.startswith("_")}
+        found |= {
+            f"{area}.{name}" for name in dir(getattr(engine, area)) if not name.startswith("_")
+        }
     return found
 
 
@@ -339,7 +392,8 @@ TABLES = {
 
 
 def theirs_stored(database: str) -> dict[str, set[tuple[Any, ...]]]:
-    """Return every row that tells of something of theirs, and all that belongs to the installation."""
+    """Return every row that tells of something of theirs, and all that belongs to the
+    installation."""
     found = {}
     for table, columns in TABLES.items():
         rows = execute(database, f"SELECT {columns} FROM holdfast.{table}")
@@ -365,7 +419,20 @@ async def walk(engine: Any, things: Things, folder: Any) -> str:
     return "\n".join(wrong)
 
 
-ASKED = {"run", "gate", "flow", "graph", "wait", "subscription", "schedule", "name", "asked", "key", "generation", "value"}
+ASKED = {
+    "run",
+    "gate",
+    "flow",
+    "graph",
+    "wait",
+    "subscription",
+    "schedule",
+    "name",
+    "asked",
+    "key",
+    "generation",
+    "value",
+}
 """The facts that repeat what the caller has said."""
 
 
@@ -398,7 +465,8 @@ def test_every_public_call_of_an_async_engine_respects_the_binding(database, thi
 
 
 HOLDER_CALLS = {"claim", "close", "complete_all", "reclaim", "renew", "rest", "session_id"}
-"""What a holder of leases does. Only claim, complete_all and reclaim concern a run that the holder may not have."""
+"""What a holder of leases does. Only claim, complete_all and reclaim concern a run that the holder
+may not have."""
 
 
 @pytest.mark.parametrize("size", [1, 500_000])
@@ -436,7 +504,9 @@ def test_an_asynchronous_holder_completes_no_lease_of_another_namespace(database
     (refused,) = asyncio.run(main())
 
     assert isinstance(refused, LeaseLost)
-    assert execute(database, "SELECT status FROM holdfast.run WHERE id = 'hush-leased'") == [("running",)]
+    assert execute(database, "SELECT status FROM holdfast.run WHERE id = 'hush-leased'") == [
+        ("running",)
+    ]
 
 
 @workflow
@@ -444,10 +514,17 @@ async def drawing_elsewhere(options: dict[str, Any]) -> object:
     return await holdfast.start(whispering, **options)
 
 
-@pytest.mark.parametrize("options", [{"id": "hush-graph::hush-later"}, {"budget": "tree:hush-spender"}])
-def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree(database, things, options):
+@pytest.mark.parametrize(
+    "options", [{"id": "hush-graph::hush-later"}, {"budget": "tree:hush-spender"}]
+)
+def test_a_child_takes_neither_the_id_of_a_member_nor_the_budget_of_another_tree(
+    database, things, options
+):
     before = theirs_stored(database)
-    with Engine(database, namespace="ours", grace=1) as engine, pytest.raises(holdfast.errors.RunFailed, match="BadOption"):
+    with (
+        Engine(database, namespace="ours", grace=1) as engine,
+        pytest.raises(holdfast.errors.RunFailed, match="BadOption"),
+    ):
         engine.start(drawing_elsewhere, options).result(timeout=30)
 
     assert theirs_stored(database) == before
@@ -470,7 +547,9 @@ def test_a_workflow_of_a_bound_worker_reaches_no_other_namespace(database, thing
 
     with closing(Engine(database, workflows=[])) as engine:
         assert engine.run(things.run).status == "waiting"
-        assert execute(database, "SELECT COUNT(*) FROM holdfast.signal WHERE run_id = :run", run=things.run) == [(0,)]
+        assert execute(
+            database, "SELECT COUNT(*) FROM holdfast.signal WHERE run_id = :run", run=things.run
+        ) == [(0,)]
 
 
 def test_a_bound_worker_delivers_no_webhooks_of_others(database):
@@ -619,7 +698,8 @@ COMMANDS = {
     "doctor": "",
 }
 BY_CODE = {"demo", "run", "worker", "bench", "schedules add"}
-"""The commands that open an engine with that namespace and run code of the user, or need no database."""
+"""The commands that open an engine with that namespace and run code of the user, or need no
+database."""
 
 
 def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -639,7 +719,9 @@ def test_every_command_respects_the_namespace_that_is_named(database, things, tm
     leaks = []
     for command, text in COMMANDS.items():
         given = text.format(**things._asdict(), folder=tmp_path, database=database).split()
-        done = CliRunner().invoke(cli, ["--db", database, "--namespace", "ours", *command.split(), *given])
+        done = CliRunner().invoke(
+            cli, ["--db", database, "--namespace", "ours", *command.split(), *given]
+        )
         said = done.output
         for one in sorted([*given, database, things.proof.split(".")[0]], key=len, reverse=True):
             said = said.replace(one, "...")

@@ -1,4 +1,5 @@
-"""What cannot be stored is refused by name, on both stores alike, and nothing is written; no run is stuck because of it."""
+"""What cannot be stored is refused by name, on both stores alike, and nothing is written; no run is
+stuck because of it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from holdfast import (
     wait_signal,
     workflow,
 )
-from holdfast.authoring.code import capture
+from holdfast.authoring.python import capture
 from holdfast.errors import BadOption, RunFailed, RunNotFound, StepFailed
 from tests.engine.waiting import wait_for as wait_for_status
 
@@ -107,7 +108,9 @@ def test_what_people_and_programs_say_is_checked_before_it_is_sent(idle):
             lambda text=text: idle.start(unpaid_question, capabilities=[text]),
             lambda text=text: list(idle.events(tags={"shop": text})),
             lambda text=text: list(idle.events(workflow=text)),
-            lambda text=text: idle.add_webhook("hook", "https://example.org/hook", secret=text * 20),
+            lambda text=text: idle.add_webhook(
+                "hook", "https://example.org/hook", secret=text * 20
+            ),
             lambda text=text: idle.spend_budget("team", {"tokens": 1}, key=text),
         ):
             with pytest.raises(BadOption):
@@ -119,11 +122,18 @@ def test_what_people_and_programs_say_is_checked_before_it_is_sent(idle):
             idle.waits(limit=number)
     assert idle.gates(limit=10**30) == []
     with pytest.raises(BadOption):
-        idle.gates(namespace=HALF)  # what is looked for reaches the database, which has no word for it
+        idle.gates(
+            namespace=HALF
+        )  # what is looked for reaches the database, which has no word for it
     with pytest.raises((BadOption, RunNotFound)):
         idle.signal(7, "paid")
     assert [event.kind for event in run.history()] == before
-    assert idle.lanes() == [] and idle.retentions() == [] and idle.subscriptions() == [] and len(idle.runs()) == 1
+    assert (
+        idle.lanes() == []
+        and idle.retentions() == []
+        and idle.subscriptions() == []
+        and len(idle.runs()) == 1
+    )
 
 
 def test_one_that_cannot_be_stored_does_not_harm_those_written_with_it(idle):
@@ -134,7 +144,11 @@ def test_one_that_cannot_be_stored_does_not_harm_those_written_with_it(idle):
 
     answers = idle._parts.store.apply([request.op for request in requests])
 
-    assert isinstance(answers[1], BadOption) and not isinstance(answers[0], Exception) and not isinstance(answers[2], Exception)
+    assert (
+        isinstance(answers[1], BadOption)
+        and not isinstance(answers[0], Exception)
+        and not isinstance(answers[2], Exception)
+    )
     assert [len(idle._parts.store.signals(run.id)) for run in runs] == [1, 0, 1]
 
 
@@ -168,7 +182,10 @@ def test_an_error_whose_words_are_no_unicode_is_kept_and_its_run_fails(engine):
 def test_an_error_that_cannot_say_what_it_is_is_kept_by_its_type(engine):
     with pytest.raises(RunFailed) as failed:
         engine.start(odd_errors, True).result(timeout=20)
-    assert "Speechless" in failed.value.facts["message"] and StepFailed.__name__ == failed.value.facts["type"]
+    assert (
+        "Speechless" in failed.value.facts["message"]
+        and StepFailed.__name__ == failed.value.facts["type"]
+    )
 
 
 alone = logging.getLogger("odd_values")
@@ -248,7 +265,9 @@ async def refused_once() -> int:
     return await is_refused()
 
 
-def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_history(engine, monkeypatch):
+def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_history(
+    engine, monkeypatch
+):
     apply = engine._parts.store.apply
 
     def refuse_the_outcome(batch):
@@ -270,10 +289,20 @@ def test_a_run_that_is_stuck_because_a_write_was_refused_has_no_gap_in_its_histo
 def test_what_names_no_run_is_not_found_on_both_databases_alike(idle):
     with idle.leases(workflows=["render"]) as leases:
         calls = [
-            idle.run, idle.history, idle.why, idle.cancel, idle.resume, idle.replay, idle.fork, idle.release, idle.revoke,
-            leases.reclaim, lambda run: idle.signal(run, "go"), lambda run: idle.prioritise(run, 1),
+            idle.run,
+            idle.history,
+            idle.why,
+            idle.cancel,
+            idle.resume,
+            idle.replay,
+            idle.fork,
+            idle.release,
+            idle.revoke,
+            leases.reclaim,
+            lambda run: idle.signal(run, "go"),
+            lambda run: idle.prioritise(run, 1),
             lambda run: idle.override(run, "by hand"),
-        ]  # fmt: skip
+        ]
         for call in calls:
             for name in (None, 7, b"x", [], {}, "no\0run", f"no{HALF}run"):
                 with pytest.raises(RunNotFound):

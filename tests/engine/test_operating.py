@@ -10,7 +10,6 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, step, wait_signal, workflow
-from holdfast.engine import export, moving
 from holdfast.errors import (
     BadOption,
     BadUrl,
@@ -26,7 +25,9 @@ from holdfast.errors import (
     StoreInUse,
     StoreSealed,
     UnknownWorkflow,
-)  # fmt: skip
+)
+from holdfast.service import copy as copy_service
+from holdfast.service import export as export_service
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import unseal, wait_for, wait_until
 
@@ -122,7 +123,13 @@ def test_priority_delay_and_deadline_are_kept(engine):
 
 
 def test_bad_options_are_refused(engine):
-    for options in ({"priority": "high"}, {"id": ""}, {"tags": 3}, {"tags": {"a": None}}, {"key": "x" * 300}):
+    for options in (
+        {"priority": "high"},
+        {"id": ""},
+        {"tags": 3},
+        {"tags": {"a": None}},
+        {"key": "x" * 300},
+    ):
         with pytest.raises(BadOption):
             engine.start(sums, 1, **options)
     with pytest.raises(holdfast.HoldfastError):
@@ -191,7 +198,9 @@ def test_export_makes_a_file_that_opens_elsewhere(engine, tmp_path):
     assert engine.export(run.id, tmp_path / "one.db") == 3
     other = Engine(tmp_path / "one.db")
     assert other.run(run.id).result(timeout=1) == [20, 30]
-    assert [event.kind for event in other.history(run.id)] == [event.kind for event in run.history()]
+    assert [event.kind for event in other.history(run.id)] == [
+        event.kind for event in run.history()
+    ]
     assert other.check() == []
     with pytest.raises(RunExists):
         engine.export(run.id, tmp_path / "one.db")
@@ -217,7 +226,9 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
     assert engine.export(run.id, copy) == 2
 
     with closing(Engine(copy)) as reader:
-        assert [event.kind for event in reader.history(run.id)] == [event.kind for event in run.history()]
+        assert [event.kind for event in reader.history(run.id)] == [
+            event.kind for event in run.history()
+        ]
         child = next(one for one in reader.runs() if one.id != run.id)
         for call in (
             lambda: reader.start(sums, 1),
@@ -226,7 +237,10 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
         ):
             with pytest.raises(StoreSealed, match="copied_from="):
                 call()
-    with pytest.raises(StoreSealed, match="holdfast db unseal"), Engine(copy, workflows=[exported_parent, exported_child]):
+    with (
+        pytest.raises(StoreSealed, match="holdfast db unseal"),
+        Engine(copy, workflows=[exported_parent, exported_child]),
+    ):
         pass
     engine.signal(child.id, "go", "once")
     assert run.result(timeout=20) == ["once", 2]
@@ -239,13 +253,16 @@ def test_a_run_that_has_not_ended_continues_in_one_database_only(engine, tmp_pat
 
 def test_an_export_shows_a_tree_as_it_stood_at_one_instant(engine, tmp_path, monkeypatch):
     run = engine.start(exported_parent)
-    wait_until(engine, lambda: [one.status for one in engine._parts.store.children(run.id)] == ["waiting"])
+    wait_until(
+        engine, lambda: [one.status for one in engine._parts.store.children(run.id)] == ["waiting"]
+    )
     (child,) = engine._parts.store.children(run.id)
-    monkeypatch.setattr(export, "RUNS", 1)
+    monkeypatch.setattr(export_service, "RUNS", 1)
     copied = []
 
     def end_meanwhile(count):
-        """End the child, and with it the parent, when the parent has been copied and the child has not."""
+        """End the child, and with it the parent, when the parent has been copied and the child has
+        not."""
         copied.append(count)
         if len(copied) == 1:
             engine.signal(child.id, "go", "here")
@@ -278,10 +295,12 @@ def test_a_run_that_has_not_ended_is_not_exported_to_a_database_with_other_runs(
         assert elsewhere.start(sums, 2).result(timeout=20) == 30
 
 
-def test_nothing_that_has_not_ended_is_exported_to_a_database_at_which_somebody_works(engine, tmp_path, monkeypatch):
+def test_nothing_that_has_not_ended_is_exported_to_a_database_at_which_somebody_works(
+    engine, tmp_path, monkeypatch
+):
     run = engine.start(exported_child)
     wait_for(engine, run, "waiting")
-    monkeypatch.setattr(moving, "PATIENCE", 0.0)
+    monkeypatch.setattr(copy_service, "PATIENCE", 0.0)
 
     with Engine(tmp_path / "copy.db", workflows=[exported_child]) as elsewhere:
         with pytest.raises(StoreInUse, match="stop that worker"):
@@ -428,7 +447,9 @@ def test_the_asynchronous_engine_does_the_same(database):
     async def main() -> None:
         async with AsyncEngine(database) as engine:
             runs = await asyncio.gather(*(engine.start(sums, n) for n in range(50)))
-            assert [await run.result(timeout=20) for run in runs] == [(n + 1) * 10 for n in range(50)]
+            assert [await run.result(timeout=20) for run in runs] == [
+                (n + 1) * 10 for n in range(50)
+            ]
             waiting = await engine.start(waits)
             assert await waiting.signal("go", 5)
             assert await waiting.result() == 5
@@ -499,12 +520,12 @@ def test_many_blocking_workflows_share_the_threads_there_are(database):
 
 
 def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
-    from holdfast.engine import driver
+    from holdfast.engine.execution import execution
 
     def explode(*_: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(driver, "handle", explode)
+    monkeypatch.setattr(execution, "handle", explode)
     run = engine.start(sums, 1)
     with pytest.raises(holdfast.errors.RunStuck, match="a fault of ours"):
         run.result(timeout=20)
@@ -514,7 +535,16 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"limit": -1}, {"limit": "7"}, {"limit": 1.5}, {"before": 7}, {"workflow": 7}, {"tags": 7}, {"namespace": 7}]
+    "wrong",
+    [
+        {"limit": -1},
+        {"limit": "7"},
+        {"limit": 1.5},
+        {"before": 7},
+        {"workflow": 7},
+        {"tags": 7},
+        {"namespace": 7},
+    ],
 )
 def test_a_filter_that_is_none_is_refused(database, wrong):
     with closing(Engine(database)) as idle, pytest.raises(BadOption):
@@ -522,7 +552,10 @@ def test_a_filter_that_is_none_is_refused(database, wrong):
 
 
 def test_an_engine_of_a_namespace_works_for_that_one_only(database):
-    with Engine(database, namespace="a") as ours, closing(Engine(database, workflows=[])) as unbound:
+    with (
+        Engine(database, namespace="a") as ours,
+        closing(Engine(database, workflows=[])) as unbound,
+    ):
         assert ours.start(sums, 1).result(timeout=20) == 20
         other = unbound.start(sums, 1, namespace="c")
         assert ours.start(sums, 2).result(timeout=20) == 30

@@ -1,4 +1,5 @@
-"""What happened first wins, whenever a worker gets round to looking: the order is that of instants, not of findings."""
+"""What happened first wins, whenever a worker gets round to looking: the order is that of instants,
+not of findings."""
 
 from __future__ import annotations
 
@@ -8,7 +9,21 @@ from contextlib import contextmanager
 import pytest
 
 import holdfast
-from holdfast import Engine, all_of, compensate, first, gate, gather, sleep, start, step, sync, wait_for, wait_signal, workflow
+from holdfast import (
+    Engine,
+    all_of,
+    compensate,
+    first,
+    gate,
+    gather,
+    sleep,
+    start,
+    step,
+    sync,
+    wait_for,
+    wait_signal,
+    workflow,
+)
 from holdfast.errors import RunCancelled, RunExpired
 from tests.engine.waiting import wait_for as wait_for_status
 from tests.engine.waiting import wait_until
@@ -51,7 +66,9 @@ async def word(timeout: str | None = None) -> str:
 
 
 async def both(timeout: str | None = None) -> str:
-    waited = await wait_for(all_of("a", "b"), timeout=timeout, on_timeout="fail" if timeout is None else "continue")
+    waited = await wait_for(
+        all_of("a", "b"), timeout=timeout, on_timeout="fail" if timeout is None else "continue"
+    )
     return "timeout" if waited.timed_out else "both"
 
 
@@ -186,7 +203,9 @@ def client(database, clock):
 
 @pytest.mark.parametrize("timer_first", [False, True])
 @pytest.mark.parametrize("contender", list(CONTENDERS))
-def test_what_came_before_the_timer_was_due_wins_though_no_worker_was_up(database, clock, contender, timer_first):
+def test_what_came_before_the_timer_was_due_wins_though_no_worker_was_up(
+    database, clock, contender, timer_first
+):
     run = parked(database, clock, race, contender, timer_first)
     clock.advance("30m")
     with client(database, clock) as engine:
@@ -234,7 +253,9 @@ def test_at_the_same_instant_what_was_committed_wins_over_the_timer(database, cl
 
 @pytest.mark.parametrize("contender, found", [("signal", "signal"), ("condition", "both")])
 @pytest.mark.parametrize("after, in_time", [("30m", True), ("60m", True), ("90m", False)])
-def test_the_timeout_of_a_wait_counts_from_when_signals_came(database, clock, contender, found, after, in_time):
+def test_the_timeout_of_a_wait_counts_from_when_signals_came(
+    database, clock, contender, found, after, in_time
+):
     run = parked(database, clock, limits, contender)
     clock.advance(after)
     with client(database, clock) as engine:
@@ -268,7 +289,9 @@ def test_a_decision_after_the_deadline_of_the_run_is_too_late(database, clock, f
 
 @pytest.mark.parametrize("flow", [ships, ships_blocking])
 @pytest.mark.parametrize("cancelled_first", [True, False])
-def test_no_step_begins_in_a_run_that_was_asked_to_stop_meanwhile(database, clock, flow, cancelled_first):
+def test_no_step_begins_in_a_run_that_was_asked_to_stop_meanwhile(
+    database, clock, flow, cancelled_first
+):
     run = parked(database, clock, flow)
     with client(database, clock) as engine:
         if cancelled_first:
@@ -330,7 +353,9 @@ def test_a_wait_that_expired_before_it_was_waited_for_is_given_up(database, cloc
 
 @workflow(name="order_wide")
 async def wide(count: int) -> int:
-    found = await gather(*(wait_signal("word", timeout="1h") for _ in range(count)), return_exceptions=True)
+    found = await gather(
+        *(wait_signal("word", timeout="1h") for _ in range(count)), return_exceptions=True
+    )
     return sum(not isinstance(one, TimeoutError) for one in found)
 
 
@@ -348,7 +373,9 @@ def test_of_many_waits_only_those_that_a_signal_reached_in_time_have_one(databas
 
 @pytest.mark.parametrize("contender", ["gate", "signal", "condition"])
 @pytest.mark.parametrize("before, winner", [("30m", None), ("90m", "timer")])
-def test_a_worker_that_was_stopped_meanwhile_sees_the_same_order(database, clock, contender, before, winner):
+def test_a_worker_that_was_stopped_meanwhile_sees_the_same_order(
+    database, clock, contender, before, winner
+):
     stopped, go_on = threading.Event(), threading.Event()
 
     def stand_still() -> None:
@@ -366,4 +393,6 @@ def test_a_worker_that_was_stopped_meanwhile_sees_the_same_order(database, clock
         clock.advance("1h")
         go_on.set()
 
-        assert run.result(timeout=30) == (winner or ("both" if contender == "condition" else contender))
+        assert run.result(timeout=30) == (
+            winner or ("both" if contender == "condition" else contender)
+        )

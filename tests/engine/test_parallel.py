@@ -88,7 +88,9 @@ def test_map_fails_fast_or_collects(engine, target):
     @workflow
     async def lenient() -> list:
         results = await holdfast.map(target, [1, -1, 2], on_error="collect")
-        return [type(result).__name__ if isinstance(result, Exception) else result for result in results]
+        return [
+            type(result).__name__ if isinstance(result, Exception) else result for result in results
+        ]
 
     @workflow
     async def at_least(n: int) -> int:
@@ -189,7 +191,10 @@ def test_cancelling_a_parent_cancels_the_children_it_waits_for(engine):
     run.cancel("enough")
     with pytest.raises(holdfast.errors.RunCancelled):
         run.result(timeout=20)
-    wait_until(engine, lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["cancelled"] * 2)
+    wait_until(
+        engine,
+        lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["cancelled"] * 2,
+    )
 
 
 def test_the_losers_of_a_race_are_stopped(engine):
@@ -212,7 +217,9 @@ def test_the_losers_of_a_race_are_stopped(engine):
     run = engine.start(race)
     assert run.result(timeout=20) == 4
     assert stopped.wait(20)
-    wait_until(engine, lambda: all(child.status == "cancelled" for child in engine.runs(parent_id=run.id)))
+    wait_until(
+        engine, lambda: all(child.status == "cancelled" for child in engine.runs(parent_id=run.id))
+    )
 
 
 def test_a_child_under_the_id_of_another_run_fails_its_parent(engine):
@@ -257,7 +264,10 @@ def test_a_step_that_takes_long_is_noted_and_so_is_that_nobody_needs_it_any_more
         assert "for_ever" in str(run.why())
         run.signal("go", 1)
         assert run.result(timeout=20) == 1
-        assert [event.kind for event in run.history() if event.step == "for_ever"] == ["step_started", "step_dropped"]
+        assert [event.kind for event in run.history() if event.step == "for_ever"] == [
+            "step_started",
+            "step_dropped",
+        ]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -275,7 +285,9 @@ def test_a_child_that_ended_before_anybody_asked_is_not_waited_for_in_vain(engin
         return handle.result()
 
     run = engine.start(late_blocking if blocking else late)
-    wait_until(engine, lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["completed"])
+    wait_until(
+        engine, lambda: [child.status for child in engine.runs(parent_id=run.id)] == ["completed"]
+    )
     run.signal("go")
     assert run.result(timeout=20) == 6
 

@@ -1,4 +1,5 @@
-"""Values of any size: small ones stay where they are, large ones are kept apart, once, and nobody waits for them in vain."""
+"""Values of any size: small ones stay where they are, large ones are kept apart, once, and nobody
+waits for them in vain."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Compressed, Engine, Fail, gather, map, step, wait_signal, workflow
-from holdfast.connect.store import open_store
-from holdfast.core.records import Payload
-from holdfast.core.sealed import digest_of, is_sealed
-from holdfast.core.sealed import head as sealed_head
-from holdfast.engine.payloads.vault import Vault
+from holdfast.connect.open_store import open_store
+from holdfast.core.envelope import digest_of, is_sealed
+from holdfast.core.envelope import head as sealed_head
+from holdfast.core.payload import Payload
 from holdfast.errors import BadData, BadOption, RunExists, RunFailed
+from holdfast.payloads.sealer import PayloadSealer
 from tests.engine.databases import connect, execute
 from tests.engine.waiting import wait_for
 
@@ -145,10 +146,16 @@ async def gathering(count: int) -> list[int]:
     return [len(text) for text in [*texts, await wait_signal("text")]]
 
 
-@pytest.mark.parametrize(("flow", "argument", "result"), [
-    (producing, LARGE, LARGE), (mapping, [LARGE, 10, LARGE], [LARGE, 10, LARGE]), (calling, noise(LARGE), noise(LARGE)),
-    (plainly, LARGE, LARGE),
-], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
+@pytest.mark.parametrize(
+    ("flow", "argument", "result"),
+    [
+        (producing, LARGE, LARGE),
+        (mapping, [LARGE, 10, LARGE], [LARGE, 10, LARGE]),
+        (calling, noise(LARGE), noise(LARGE)),
+        (plainly, LARGE, LARGE),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
 def test_large_values_pass_wherever_values_pass(engine, flow, argument, result):
     assert engine.start(flow, argument).result(timeout=30) == result
 
@@ -271,13 +278,24 @@ def test_a_payload_in_use_is_never_pruned(engine):
 
     assert trouble == []
     assert engine.check() == []
-    assert len(engine._parts.vault.signals(waiting.id, engine._parts.store.signals(waiting.id))[0].payload) == LARGE + 2
+    assert (
+        len(
+            engine._parts.vault.signals(waiting.id, engine._parts.store.signals(waiting.id))[
+                0
+            ].payload
+        )
+        == LARGE + 2
+    )
 
 
 def test_a_damaged_payload_is_told_and_never_taken_for_the_value(engine, database):
     run = engine.start(echo, noise(LARGE))
     run.result(timeout=20)
-    execute(database, "UPDATE holdfast.payload_part SET data = :data WHERE part = 0", data=os.urandom(1000))
+    execute(
+        database,
+        "UPDATE holdfast.payload_part SET data = :data WHERE part = 0",
+        data=os.urandom(1000),
+    )
 
     with pytest.raises(BadData):
         run.result(timeout=20)
@@ -326,7 +344,9 @@ def test_a_size_that_makes_no_sense_is_refused(database, large):
         Engine(database, large=large)
 
 
-@pytest.mark.parametrize("options", [{"over": -1}, {"over": "1"}, {"level": 0}, {"level": 10}, {"codec": 3}])
+@pytest.mark.parametrize(
+    "options", [{"over": -1}, {"over": "1"}, {"level": 0}, {"level": 10}, {"codec": 3}]
+)
 def test_compression_that_makes_no_sense_is_refused(options):
     with pytest.raises(BadOption):
         Compressed(**options)
@@ -356,7 +376,9 @@ def test_leases_see_large_values_and_bring_them(database):
         (lease,) = leases.claim(1, wait="5s")
         assert lease.input == [text]
         assert lease.complete(text + "!").status == "completed"
-        assert lease.complete(text + "!").status == "completed"  # the same call again is answered the same
+        assert (
+            lease.complete(text + "!").status == "completed"
+        )  # the same call again is answered the same
     assert run.result(timeout=5) == text + "!"
     other = engine.start("payloads.render", 1)
     engine.override(other.id, "done by hand", result=text)
@@ -372,9 +394,11 @@ def test_a_small_value_that_opens_to_a_huge_one_is_refused(tmp_path):
     value = sealed_head("", b"z") + bomb
 
     with pytest.raises(BadData, match="would decompress to more than"):
-        Vault(store).values.open(value, "a value", b"")
+        PayloadSealer(store).values.open(value, "a value", b"")
     with pytest.raises(BadData, match="would decompress to more than"):
-        Vault(store).values.content(Payload(bytes(32), "", "z", 10, [bomb]))
+        PayloadSealer(store).values.content(Payload(bytes(32), "", "z", 10, [bomb]))
     with pytest.raises(BadData, match="incomplete"):
-        Vault(store).values.open(sealed_head("", b"z") + zlib.compress(b"1" * 100)[:-4], "a value", b"")
+        PayloadSealer(store).values.open(
+            sealed_head("", b"z") + zlib.compress(b"1" * 100)[:-4], "a value", b""
+        )
     store.close()

@@ -1,4 +1,5 @@
-"""The loop of an asyncio program: user code runs there, and nothing that waits for the database does."""
+"""The loop of an asyncio program: user code runs there, and nothing that waits for the database
+does."""
 
 import asyncio
 import threading
@@ -7,9 +8,29 @@ from functools import wraps
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Engine, create_wait, emit, gate, gather, reserve, sleep, spend, step, wait_signal, workflow
-from holdfast.connect.store import open_store
-from holdfast.errors import BadOption, BudgetExceeded, EngineClosed, RunFailed, RunNotFound, StepFailed
+from holdfast import (
+    AsyncEngine,
+    Engine,
+    create_wait,
+    emit,
+    gate,
+    gather,
+    reserve,
+    sleep,
+    spend,
+    step,
+    wait_signal,
+    workflow,
+)
+from holdfast.connect.open_store import open_store
+from holdfast.errors import (
+    BadOption,
+    BudgetExceeded,
+    EngineClosed,
+    RunFailed,
+    RunNotFound,
+    StepFailed,
+)
 from tests.engine.latency import far_away
 from tests.engine.loop_monitor import LoopMonitor
 
@@ -88,7 +109,13 @@ async def spender() -> int:
 async def use(engine: AsyncEngine) -> list[object]:
     """Do a bit of everything that an engine offers."""
     run = await engine.start(everything, 4)
-    waiting = await asyncio.gather(run.status(), run.history(), run.record(), run.why(), engine.runs(workflow="loop_everything"))
+    waiting = await asyncio.gather(
+        run.status(),
+        run.history(),
+        run.record(),
+        run.why(),
+        engine.runs(workflow="loop_everything"),
+    )
     assert len(waiting) == 5
     await run.signal("go", "now")
     while not (found := await engine.gates(mine="ann")):
@@ -135,7 +162,8 @@ def flat(items):
 
 
 def test_a_run_that_is_taken_over_asks_nothing_on_the_loop_either(database, tmp_path):
-    """Its code says again what it has said, and asks for the tokens of waits that were handed out before."""
+    """Its code says again what it has said, and asks for the tokens of waits that were handed out
+    before."""
     seen = []
 
     @step
@@ -180,7 +208,8 @@ def test_with_a_database_far_away_calls_hold_the_loop_for_milliseconds(postgres_
             return monitor.percentile(0.99)
 
     found = []
-    for _ in range(3):  # other programs may hold the interpreter's own lock from us: one calm try of three is enough
+    # Other programs may keep the processor from this one: one calm try of three is enough.
+    for _ in range(3):
         with postgres_server.lend() as url, far_away(url) as slow:
             found.append(asyncio.run(main(slow)))
         if found[-1] <= 0.005:
@@ -207,7 +236,13 @@ def test_the_first_call_opens_the_database_and_a_closed_engine_refuses(database)
             await holdfast.AsyncRun(engine, "nobody").result()
         await engine.close()
         await engine.close()
-        for call in (engine.runs(), engine.start(child, 1), runs[0].result(), engine.work(), engine.flows.list()):
+        for call in (
+            engine.runs(),
+            engine.start(child, 1),
+            runs[0].result(),
+            engine.work(),
+            engine.flows.list(),
+        ):
             with pytest.raises(EngineClosed):
                 await call
 

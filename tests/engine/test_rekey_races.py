@@ -1,11 +1,23 @@
-"""Values that ``rekey`` replaces between the read of their row and the fetch of what it refers to: each reader reads again."""
+"""Values that ``rekey`` replaces between the read of their row and the fetch of what it refers to:
+each reader reads again."""
 
 from __future__ import annotations
 
 import pytest
 
-from holdfast import Encrypted, Engine, Graph, all_of, map, start, step, wait_for, wait_signal, workflow
-from holdfast.engine.payloads import rekey
+from holdfast import (
+    Encrypted,
+    Engine,
+    Graph,
+    all_of,
+    map,
+    start,
+    step,
+    wait_for,
+    wait_signal,
+    workflow,
+)
+from holdfast.payloads import rekey
 from holdfast.store.transitions import payloads, starting
 from holdfast.store.transitions.graphs import work
 from tests.engine.waiting import wait_for as wait_for_status
@@ -56,7 +68,8 @@ async def joined(text: str, more: str) -> int:
 
 
 def rekey_at_the_next_fetch(engine, other):
-    """Let another engine put everything under its key between the read of a row and the fetch of what it refers to."""
+    """Let another engine put everything under its key between the read of a row and the fetch of
+    what it refers to."""
     values = engine._parts.vault.values
     fetch, done = values.fetch, []
 
@@ -110,14 +123,18 @@ def shown(engine, run_id):
 
 
 def shown_event(engine, run_id):
-    return engine._parts.vault.shown_events(run_id, engine._parts.store.history(run_id), large=True)[0].data
+    return engine._parts.vault.shown_events(
+        run_id, engine._parts.store.history(run_id), large=True
+    )[0].data
 
 
 READERS = {
     "result": lambda engine, run_id: engine.run(run_id).result(timeout=20).encode(),
     "record": lambda engine, run_id: engine.run(run_id).record.input,
     "history": lambda engine, run_id: engine.history(run_id)[0].data,
-    "events": lambda engine, run_id: next(iter(engine.events(after="beginning", kind="step_completed", follow=False))).data,
+    "events": lambda engine, run_id: (
+        next(iter(engine.events(after="beginning", kind="step_completed", follow=False))).data
+    ),
     "show": shown,
     "show the history": shown_event,
 }
@@ -191,7 +208,9 @@ def test_the_input_of_a_lease_is_read_again_after_a_rekey(database, other):
     engine.close()
 
 
-def test_the_result_of_a_member_that_is_rekeyed_while_the_next_member_is_made(database, other, monkeypatch):
+def test_the_result_of_a_member_that_is_rekeyed_while_the_next_member_is_made(
+    database, other, monkeypatch
+):
     if not database.startswith("postgresql"):
         pytest.skip("a transaction of SQLite excludes all other writers")
     graph = Graph("rekeyed")

@@ -1,4 +1,5 @@
-"""Replay: what stays the same, what new code may change, and what happens when it changes too much."""
+"""Replay: what stays the same, what new code may change, and what happens when it changes too
+much."""
 
 from __future__ import annotations
 
@@ -55,7 +56,12 @@ def test_time_and_dice_replay_the_same(database, clock):
     @workflow
     async def flow() -> list:
         await a()
-        values = [holdfast.now().isoformat(), holdfast.random(), str(holdfast.uuid()), holdfast.random()]
+        values = [
+            holdfast.now().isoformat(),
+            holdfast.random(),
+            str(holdfast.uuid()),
+            holdfast.random(),
+        ]
         seen.append(values)
         await wait_signal("go")
         return values

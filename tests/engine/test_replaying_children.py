@@ -6,11 +6,22 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast import Encrypted, Engine, compensate, first, gather, start, step, sync, wait_signal, workflow
+from holdfast import (
+    Encrypted,
+    Engine,
+    compensate,
+    first,
+    gather,
+    start,
+    step,
+    sync,
+    wait_signal,
+    workflow,
+)
 from holdfast.core.status import Status
-from holdfast.engine.client import Request
-from holdfast.engine.replaying import plan_replay
 from holdfast.errors import RunChanged, RunFailed
+from holdfast.service.replay import plan_replay
+from holdfast.service.runs import Request
 from tests.engine.waiting import wait_for, wait_until
 
 calls: list[str] = []
@@ -105,7 +116,9 @@ def failed(engine, flow, *args):
 
 def settled(engine, run) -> None:
     """Wait until all children of a run have ended."""
-    wait_until(engine, lambda: all(child.finished_at for child in engine._parts.store.children(run.id)))
+    wait_until(
+        engine, lambda: all(child.finished_at for child in engine._parts.store.children(run.id))
+    )
 
 
 def replayed(engine, run, **options):
@@ -161,7 +174,11 @@ def test_a_saga_that_was_undone_starts_new_children(engine):
     assert replayed(engine, run) == ["good", "x", "bad"]
     new = [child for child in children(engine, run) if child.id not in old]
     assert len(new) == 3 and {child.status for child in new} == {"completed"}
-    assert calls.count("booking") == 2 and calls.count("undo booking") == 1 and calls.count("good") == 2
+    assert (
+        calls.count("booking") == 2
+        and calls.count("undo booking") == 1
+        and calls.count("good") == 2
+    )
 
 
 @pytest.mark.parametrize("flow", [caller, blocking_caller])
@@ -207,8 +224,9 @@ def test_a_child_that_lost_a_race_before_the_failure_stays_cancelled(engine):
     run = failed(engine, racer)
     assert replayed(engine, run)[1] == "last"
     assert {child.parent_step.split("/")[-1]: child.status for child in children(engine, run)} == {
-        "run leaf": "completed", "run answered_child": "cancelled",
-    }  # fmt: skip
+        "run leaf": "completed",
+        "run answered_child": "cancelled",
+    }
 
 
 @workflow
@@ -272,7 +290,9 @@ def test_a_history_that_grew_since_the_replay_was_planned_refuses_it(engine):
     plan = plan_replay(engine._parts.store, run.id)
     engine.replay(child.id)
     wait_until(engine, lambda: engine.run(child.id).status == "failed")
-    with pytest.raises(RunChanged) as refused:  # the history of the child has grown since the plan was made
+    with pytest.raises(
+        RunChanged
+    ) as refused:  # the history of the child has grown since the plan was made
         engine._do(Request(plan, Status))
     assert refused.value.facts["run"] == child.id
     assert run.status == "failed" and engine.run(child.id).status == "failed"
@@ -309,7 +329,9 @@ def test_a_child_that_was_too_late_stays_cancelled(engine):
     assert children(engine, run) == [before]
 
 
-@pytest.mark.parametrize(("flow", "args"), [(caller, "bad"), (mapper, ["a", "bad"])], ids=["child", "map"])
+@pytest.mark.parametrize(
+    ("flow", "args"), [(caller, "bad"), (mapper, ["a", "bad"])], ids=["child", "map"]
+)
 def test_children_with_encrypted_values_are_replayed_too(database, flow, args):
     broken.add("bad")
     with Engine(database, codec=Encrypted({"k1": b"k" * 32}, current="k1"), grace=1) as engine:
@@ -337,7 +359,9 @@ def test_a_fork_starts_a_failed_child_again(engine, from_step):
     assert [child.status for child in children(engine, run)] == ["failed"]
 
 
-@pytest.mark.parametrize(("is_broken", "times"), [(True, 2), (False, 1)], ids=["failed", "completed"])
+@pytest.mark.parametrize(
+    ("is_broken", "times"), [(True, 2), (False, 1)], ids=["failed", "completed"]
+)
 def test_a_fork_takes_over_the_result_of_a_child_that_completed(engine, is_broken, times):
     if is_broken:
         broken.add("child")

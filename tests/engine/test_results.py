@@ -1,4 +1,5 @@
-"""Waiting for many runs that were started together: what has ended is read together, and nothing is told that is not so."""
+"""Waiting for many runs that were started together: what has ended is read together, and nothing is
+told that is not so."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast import AsyncEngine, step, workflow
-from holdfast.engine import results
+from holdfast.engine.runtime import results
 from holdfast.errors import RunFailed
 from tests.engine.waiting import wait_until
 
@@ -80,7 +81,9 @@ def test_results_of_many_are_read_together(engine, reads):
 def test_pages_are_small(engine, reads, monkeypatch):
     monkeypatch.setattr(results, "PAGE", 4)
 
-    assert [outcome(run) for run in engine.start_many(asked_for_together, range(100, 120))].count("failed") == 3
+    assert [outcome(run) for run in engine.start_many(asked_for_together, range(100, 120))].count(
+        "failed"
+    ) == 3
     assert max(reads) <= 4
 
 
@@ -117,7 +120,9 @@ def test_what_nobody_asks_for_is_forgotten(engine, monkeypatch):
     monkeypatch.setattr(results, "MOST", 5)
     runs = engine.start_many(asked_for_together, range(20))
 
-    assert [outcome(run) for run in runs if run.id] == ["failed" if n % 7 == 3 else n for n in range(20)]
+    assert [outcome(run) for run in runs if run.id] == [
+        "failed" if n % 7 == 3 else n for n in range(20)
+    ]
     assert len(engine._parts.results._expected) <= 5
 
 
@@ -128,7 +133,11 @@ def test_a_run_at_work_in_this_process_is_read_when_it_has_ended(engine, monkeyp
     client, waits = engine._parts.client, engine._parts.results
     get, fetch = client.get, waits.fetch
     monkeypatch.setattr(client, "get", lambda run_id: (looks.append(run_id), get(run_id))[1])
-    monkeypatch.setattr(waits, "fetch", lambda run_id, read: (found := fetch(run_id, read)) and (looks.append(run_id), found)[1])
+    monkeypatch.setattr(
+        waits,
+        "fetch",
+        lambda run_id, read: (found := fetch(run_id, read)) and (looks.append(run_id), found)[1],
+    )
     run = engine.start(waiting_for_release)
     if not is_held:
         monkeypatch.setattr(waits, "is_held", lambda run_id: False)

@@ -1,4 +1,5 @@
-"""Retention rules: what they say goes, nothing else, a little at a time, and one worker does it for all."""
+"""Retention rules: what they say goes, nothing else, a little at a time, and one worker does it for
+all."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import asyncio
 import pytest
 
 from holdfast import AsyncEngine, Engine, Fail, emit, start, step, wait_signal, workflow
-from holdfast.core.records import Retention
-from holdfast.engine.payloads import duties
+from holdfast.core.retention import RetentionRule
+from holdfast.engine.maintenance import retention
 from holdfast.errors import BadDuration, BadOption, HistoryGone, RetentionNotFound, UnknownWorkflow
-from holdfast.store.contract import EndSession, TakeUpkeep
+from holdfast.store.contract import EndSession, TakeMaintenanceLock
 from holdfast.testing.clock import VirtualClock
 from tests.engine.test_payloads import LARGE, noise
 from tests.engine.waiting import wait_for, wait_until
@@ -164,9 +165,16 @@ def test_a_history_goes_while_the_result_stays(engine, clock):
 
 def test_rules_can_be_listed_replaced_and_removed(engine, clock):
     run_some(engine, clock, 1)
-    engine.retention("old", older_than="30d", status=["failed", "completed"], workflow="retention.short_lived")
+    engine.retention(
+        "old", older_than="30d", status=["failed", "completed"], workflow="retention.short_lived"
+    )
     assert engine.retentions() == [
-        Retention(name="old", workflow="retention.short_lived", statuses=("completed", "failed"), older_than=30 * 86400 * 10**6)
+        RetentionRule(
+            name="old",
+            workflow="retention.short_lived",
+            statuses=("completed", "failed"),
+            older_than=30 * 86400 * 10**6,
+        )
     ]
     engine.retention("old", keep_last=3)
     assert [rule.keep_last for rule in engine.retentions()] == [3]
@@ -179,13 +187,22 @@ def test_rules_can_be_listed_replaced_and_removed(engine, clock):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({}, BadOption), ({"older_than": "soon"}, BadDuration), ({"older_than": -5}, BadDuration), ({"keep_last": 0}, BadOption),
-        ({"keep_last": -1}, BadOption), ({"max_bytes": 0}, BadOption), ({"max_bytes": -1}, BadOption),
-        ({"max_bytes": 1.5}, BadOption), ({"keep_last": True}, BadOption), ({"older_than": 1, "status": "running"}, BadOption),
-        ({"older_than": 1, "status": "happy"}, BadOption), ({"older_than": 1, "workflow": "nobody_knows"}, UnknownWorkflow),
-        ({"older_than": 1, "what": "dreams"}, BadOption), ({"max_bytes": 1, "what": "events"}, BadOption),
+        ({}, BadOption),
+        ({"older_than": "soon"}, BadDuration),
+        ({"older_than": -5}, BadDuration),
+        ({"keep_last": 0}, BadOption),
+        ({"keep_last": -1}, BadOption),
+        ({"max_bytes": 0}, BadOption),
+        ({"max_bytes": -1}, BadOption),
+        ({"max_bytes": 1.5}, BadOption),
+        ({"keep_last": True}, BadOption),
+        ({"older_than": 1, "status": "running"}, BadOption),
+        ({"older_than": 1, "status": "happy"}, BadOption),
+        ({"older_than": 1, "workflow": "nobody_knows"}, UnknownWorkflow),
+        ({"older_than": 1, "what": "dreams"}, BadOption),
+        ({"max_bytes": 1, "what": "events"}, BadOption),
     ],
-)  # fmt: skip
+)
 def test_a_rule_that_makes_no_sense_is_refused_and_not_written(engine, options, error):
     with pytest.raises(error):
         engine.retention("bad", **options)
@@ -203,27 +220,36 @@ def test_a_worker_does_it_when_it_is_its_turn(engine, clock):
     engine.retention("old", older_than="150s")
     worker = engine._parts.worker
 
-    assert on_loop(engine, duties.keep_house(worker)) == 3
+    assert on_loop(engine, retention.run_once(worker)) == 3
     assert left(engine) == ids[3:]
     clock.advance("30m")
-    assert on_loop(engine, duties.keep_house(worker)) == 0  # it was done, and is not due yet
+    assert on_loop(engine, retention.run_once(worker)) == 0  # it was done, and is not due yet
     clock.advance("31m")
-    assert on_loop(engine, duties.keep_house(worker)) == 2
+    assert on_loop(engine, retention.run_once(worker)) == 2
 
 
 def test_a_worker_leaves_it_to_another_one_that_is_at_it_until_that_is_gone(engine, clock):
     run_some(engine, clock, 2)
     engine.retention("all", older_than=0)
-    with Engine(engine._parts.store.url if "sqlite" in engine._parts.store.url else _url(engine), clock=clock) as second:
+    with Engine(
+        engine._parts.store.url if "sqlite" in engine._parts.store.url else _url(engine),
+        clock=clock,
+    ) as second:
         theirs = second._parts.worker.session_id
-        assert engine._parts.writer.call(TakeUpkeep(duties.DUTY, theirs, duties.LEASE))
-        assert on_loop(engine, duties.keep_house(engine._parts.worker)) == 0
+        assert engine._parts.writer.call(
+            TakeMaintenanceLock(retention.DUTY, theirs, retention.LEASE)
+        )
+        assert on_loop(engine, retention.run_once(engine._parts.worker)) == 0
         engine._parts.writer.call(EndSession(theirs, crashed=True))
-        assert on_loop(engine, duties.keep_house(engine._parts.worker)) == 2
+        assert on_loop(engine, retention.run_once(engine._parts.worker)) == 2
 
 
 def _url(engine):
-    return engine._parts.store.address.url if hasattr(engine._parts.store.address, "url") else engine._parts.store.url
+    return (
+        engine._parts.store.address.url
+        if hasattr(engine._parts.store.address, "url")
+        else engine._parts.store.url
+    )
 
 
 def test_workers_do_it_by_themselves(database):

@@ -1,4 +1,5 @@
-"""Runs that start by themselves: made by a call or by a decorator, paused, triggered, made up for, explained."""
+"""Runs that start by themselves: made by a call or by a decorator, paused, triggered, made up for,
+explained."""
 
 from __future__ import annotations
 
@@ -10,10 +11,17 @@ import pytest
 
 import holdfast
 from holdfast import AsyncEngine, Engine, schedule, scheduled_time, sleep, step, workflow
-from holdfast.authoring.code import registry
-from holdfast.connect.store import open_store
-from holdfast.core.schedules.record import GONE
-from holdfast.errors import BadOption, BadSchedule, NotInWorkflow, ScheduleBusy, ScheduleNotFound, UnknownWorkflow
+from holdfast.authoring import registry
+from holdfast.connect.open_store import open_store
+from holdfast.core.schedules.model import GONE
+from holdfast.errors import (
+    BadOption,
+    BadSchedule,
+    NotInWorkflow,
+    ScheduleBusy,
+    ScheduleNotFound,
+    UnknownWorkflow,
+)
 from holdfast.testing import Lab
 from holdfast.testing.clock import VirtualClock
 
@@ -50,12 +58,19 @@ class Place:
 
     def lab(self, *workflows, **options) -> Lab:
         store = open_store(self.database, clock=self.clock)
-        return Lab(self.database, clock=self.clock, store=store, workflows=workflows, **{"schedules": True, **options})
+        return Lab(
+            self.database,
+            clock=self.clock,
+            store=store,
+            workflows=workflows,
+            **{"schedules": True, **options},
+        )
 
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
-    """Engines of other tests know all workflows of the process, and must not start by themselves what is declared here."""
+    """Engines of other tests know all workflows of the process, and must not start by themselves
+    what is declared here."""
     monkeypatch.setattr(registry, "_known", dict(registry._known))
 
 
@@ -75,13 +90,20 @@ def each_hour(lab: Lab, hours: int) -> None:
 
 def test_a_workflow_starts_by_itself_and_knows_for_which_time(place):
     with place.lab(report, blocking) as lab:
-        lab.engine.schedule("nightly", report, cron="30 2 * * *", zone="Europe/Berlin", args=("north",))
+        lab.engine.schedule(
+            "nightly", report, cron="30 2 * * *", zone="Europe/Berlin", args=("north",)
+        )
         lab.engine.schedule("other", blocking, cron="0 0 * * *")
         for _ in range(48):
             lab.advance("1h")
 
         results = sorted(str(lab.engine.run(run.id).result(timeout=5)) for run in lab.engine.runs())
-        assert results == ["2026-03-29 00:00", "2026-03-30 00:00", "north 2026-03-29 01:00", "north 2026-03-30 00:30"]
+        assert results == [
+            "2026-03-29 00:00",
+            "2026-03-30 00:00",
+            "north 2026-03-29 01:00",
+            "north 2026-03-30 00:30",
+        ]
         assert lab.engine.check() == []
 
 
@@ -95,12 +117,16 @@ def test_a_run_that_no_schedule_started_has_no_scheduled_time(place):
 
 def test_a_tick_that_nobody_was_there_for_is_made_up_for_at_once(place):
     with place.lab(blocking) as lab:
-        lab.engine.schedule("hourly", blocking, cron="0 * * * *", misfire="all", overlap="allow", catch_up=3)
+        lab.engine.schedule(
+            "hourly", blocking, cron="0 * * * *", misfire="all", overlap="allow", catch_up=3
+        )
     place.clock.advance("10h")
     with place.lab(blocking) as lab:
         lab.settle()
         assert keys(lab) == [f"2026-03-28T{hour}:00:00Z" for hour in (20, 21, 22)]
-        assert lab.engine.find_schedule("hourly").note.startswith("missed 2026-03-28 13:00:00 UTC to 2026-03-28 19:00:00 UTC")
+        assert lab.engine.find_schedule("hourly").note.startswith(
+            "missed 2026-03-28 13:00:00 UTC to 2026-03-28 19:00:00 UTC"
+        )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +145,9 @@ def test_what_a_tick_does_while_the_last_run_is_at_work(place, overlap, started,
             lab.advance("30m")
 
         runs = sorted(lab.engine.runs(), key=lambda run: run.key)
-        assert [run.key for run in runs] == [f"schedule hourly 2026-03-28T{hour}:00:00Z" for hour in started]
+        assert [run.key for run in runs] == [
+            f"schedule hourly 2026-03-28T{hour}:00:00Z" for hour in started
+        ]
         assert [run.status for run in runs] == statuses
         if overlap == "cancel":
             assert runs[0].cancel_reason == "the next tick of schedule hourly came"
@@ -137,7 +165,11 @@ def test_a_schedule_is_paused_resumed_triggered_and_removed(place):
         lab.settle()
         with pytest.raises(ScheduleBusy):
             engine.trigger("hourly")
-        assert [blocker.kind for blocker in engine.why_schedule("hourly")] == ["paused", "overlap", "next"]
+        assert [blocker.kind for blocker in engine.why_schedule("hourly")] == [
+            "paused",
+            "overlap",
+            "next",
+        ]
         assert engine.resume_schedule("hourly").paused is None
         for _ in range(4):
             lab.advance("30m")
@@ -145,7 +177,13 @@ def test_a_schedule_is_paused_resumed_triggered_and_removed(place):
         engine.unschedule("hourly")
         each_hour(lab, 3)
         assert (engine.schedules(), len(keys(lab))) == ([], 2)
-        for call in (engine.unschedule, engine.find_schedule, engine.pause_schedule, engine.trigger, engine.next_ticks):
+        for call in (
+            engine.unschedule,
+            engine.find_schedule,
+            engine.pause_schedule,
+            engine.trigger,
+            engine.next_ticks,
+        ):
             with pytest.raises(ScheduleNotFound):
                 call("hourly")
 
@@ -164,7 +202,9 @@ def test_a_backfill_is_shown_first_and_starts_each_tick_once(place):
         again = engine.backfill("daily", since, until)
 
         assert [tick.created for tick in done] == [True] * 4
-        assert [(tick.at, tick.run, tick.created) for tick in again] == [(tick.at, tick.run, False) for tick in done]
+        assert [(tick.at, tick.run, tick.created) for tick in again] == [
+            (tick.at, tick.run, False) for tick in done
+        ]
         assert keys(lab) == [f"2026-03-{day}T08:00:00Z" for day in (20, 21, 22, 23)]
         assert [run.status for run in engine.runs()] == ["completed"] * 4
 
@@ -209,7 +249,9 @@ def test_a_backfill_that_makes_no_sense_starts_nothing(place, since, until, told
         ({"interval": "1m", "often": True}, BadOption, "often"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_reason_and_nothing_is_written(place, options, error, told):
+def test_what_makes_no_sense_is_refused_with_its_reason_and_nothing_is_written(
+    place, options, error, told
+):
     with place.lab(report) as lab:
         with pytest.raises(error, match=told):
             lab.engine.schedule("bad", report, **options)
@@ -237,30 +279,51 @@ def test_the_next_ticks_are_told_by_the_clock_of_the_zone(place):
 
         found = lab.engine.next_ticks("nightly", 3)
 
-        assert [f"{tick:%d %H:%M %z}" for tick in found] == ["29 03:00 +0200", "30 02:30 +0200", "31 02:30 +0200"]
+        assert [f"{tick:%d %H:%M %z}" for tick in found] == [
+            "29 03:00 +0200",
+            "30 02:30 +0200",
+            "31 02:30 +0200",
+        ]
         assert len(lab.engine.next_ticks("nightly")) == 10
         lab.engine.schedule("once", report, dates=[found[0] - timedelta(hours=1)])
         lab.advance("1d")
         assert lab.engine.next_ticks("once") == []
-        assert lab.engine.why_schedule("once")[-1].text == "it never ticks again: all its ticks have come"
+        assert (
+            lab.engine.why_schedule("once")[-1].text
+            == "it never ticks again: all its ticks have come"
+        )
 
 
 def test_runs_go_to_their_route_and_why_names_the_schedule(place):
     with place.lab(long) as lab:
         lab.engine.schedule(
-            "hourly", long, interval="1h", lane="slow", priority=7, tags={"team": "7"}, deadline="1h", version="3"
+            "hourly",
+            long,
+            interval="1h",
+            lane="slow",
+            priority=7,
+            tags={"team": "7"},
+            deadline="1h",
+            version="3",
         )
         lab.advance("1h")
 
         (run,) = lab.engine.runs(tags={"team": "7"})
-        assert (run.lane, run.priority, run.version, run.deadline - run.created_at) == ("slow", 7, "3", 3_600_000_000)
+        assert (run.lane, run.priority, run.version, run.deadline - run.created_at) == (
+            "slow",
+            7,
+            "3",
+            3_600_000_000,
+        )
         why = lab.engine.why(run.id)
         assert why.blockers[-1].text == "the schedule hourly started it for 2026-03-28 13:00:00 UTC"
         assert [blocker.kind for blocker in why.blockers] == ["timer", "deadline", "schedule"]
 
 
 def test_a_worker_of_one_namespace_fires_the_schedules_of_all(place):
-    with closing(Engine(place.database, clock=place.clock, namespace="north", workflows=[long])) as north:
+    with closing(
+        Engine(place.database, clock=place.clock, namespace="north", workflows=[long])
+    ) as north:
         north.schedule("hourly", long, interval="1h")
         with place.lab(long, namespace="south") as lab:
             assert lab.engine.schedules() == []
@@ -303,7 +366,11 @@ def test_a_decorator_makes_a_schedule_when_an_engine_works(place):
         assert idle.schedules() == []
     with place.lab(found) as lab:
         (made,) = lab.engine.schedules()
-        assert (made.name, made.origin, made.workflow) == ("scheduled_declared", "code", "scheduled_declared")
+        assert (made.name, made.origin, made.workflow) == (
+            "scheduled_declared",
+            "code",
+            "scheduled_declared",
+        )
         lab.advance("1h")
         assert keys(lab) == ["2026-03-28T13:00:00Z"]
         with pytest.raises(BadSchedule, match="decorator"):

@@ -1,4 +1,5 @@
-"""The secrets that sign tokens and deliveries are encrypted where values are, and opened only to sign or to check."""
+"""The secrets that sign tokens and deliveries are encrypted where values are, and opened only to
+sign or to check."""
 
 from __future__ import annotations
 
@@ -9,10 +10,9 @@ import pytest
 
 from holdfast import AsyncEngine, Encrypted, Engine, create_wait, gate, step, wait_for, workflow
 from holdfast.core import tokens
-from holdfast.core.tokens import Key
+from holdfast.core.tokens import WAIT_TOKEN, SigningKey
 from holdfast.errors import BadData, KeyMissing, TokenRefused
-from holdfast.store import queries
-from holdfast.store.contract import WAIT_TOKEN
+from holdfast.store import sql_files
 from tests.engine.databases import execute
 from tests.engine.waiting import one_lease, wait_until
 from tests.engine.waiting import wait_for as wait_for_status
@@ -57,7 +57,10 @@ async def asking() -> str:
 def stored(database) -> bytes:
     """Return all secrets as the database holds them, as one piece."""
     keys = [bytes(secret) for (secret,) in execute(database, "SELECT secret FROM holdfast.key")]
-    hooks = [secret.encode() for (secret,) in execute(database, "SELECT secret FROM holdfast.subscription")]
+    hooks = [
+        secret.encode()
+        for (secret,) in execute(database, "SELECT secret FROM holdfast.subscription")
+    ]
     return b"".join(keys + hooks)
 
 
@@ -69,7 +72,7 @@ def handed_out(engine, run):
 
 def signed_by(token: str, purpose: str) -> dict:
     """Return what a token says if it was signed with SECRET."""
-    return tokens.check(token, purpose, [Key("sign", SECRET, 0)], now=0)
+    return tokens.check(token, purpose, [SigningKey("sign", SECRET, 0)], now=0)
 
 
 def test_no_secret_is_readable_in_an_encrypted_database(database):
@@ -89,7 +92,11 @@ def test_tokens_are_signed_with_the_secret_itself(database):
         engine.rotate_key(kid="sign", secret=SECRET)
         run = engine.start(waiting)
         wait = handed_out(engine, run)
-        told = next(msgspec.json.decode(event.data) for event in run.history() if event.kind == "step_completed")
+        told = next(
+            msgspec.json.decode(event.data)
+            for event in run.history()
+            if event.kind == "step_completed"
+        )
         question = engine.start(asking)
         wait_for_status(engine, question, "waiting")
         (open_gate,) = [one for one in engine.gates() if one.run_id == question.id]
@@ -100,7 +107,11 @@ def test_tokens_are_signed_with_the_secret_itself(database):
             handed = lease.create_wait("paid")
             lease.complete()
 
-        for token, wait_id in [(told, wait.id), (engine.wait_token(wait.id), wait.id), (handed.token, handed.id)]:
+        for token, wait_id in [
+            (told, wait.id),
+            (engine.wait_token(wait.id), wait.id),
+            (handed.token, handed.id),
+        ]:
             assert signed_by(token, WAIT_TOKEN) == {"wait": wait_id}
         assert signed_by(link, "gate")["gate"] == open_gate.id
         assert engine.answer(link).choice == "yes"
@@ -108,7 +119,11 @@ def test_tokens_are_signed_with_the_secret_itself(database):
         assert run.result(timeout=30) == "100"
 
 
-@pytest.mark.parametrize("secret", [SECRET, b"\x00" + SECRET, b"\x00\x00p" + SECRET], ids=["text", "zero", "like a sealed one"])
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, b"\x00" + SECRET, b"\x00\x00p" + SECRET],
+    ids=["text", "zero", "like a sealed one"],
+)
 def test_secrets_in_clear_are_encrypted_by_the_next_engine_that_has_a_key(database, secret):
     with Engine(database) as engine:
         engine.rotate_key(kid="sign", secret=secret)
@@ -145,8 +160,14 @@ def test_an_asynchronous_engine_encrypts_them_too(database):
 def test_a_secret_in_clear_that_looks_sealed_is_marked_by_the_migration(database):
     Engine(database).close()
     secret = b"\x00abc" + SECRET
-    execute(database, "INSERT INTO holdfast.key (kid, secret, created_at) VALUES ('sign', :secret, 1)", secret=secret)
-    (number,) = [number for number, name, _ in queries.migrations("sqlite") if "sealed_secrets" in name]
+    execute(
+        database,
+        "INSERT INTO holdfast.key (kid, secret, created_at) VALUES ('sign', :secret, 1)",
+        secret=secret,
+    )
+    (number,) = [
+        number for number, name, _ in sql_files.migrations("sqlite") if "sealed_secrets" in name
+    ]
     execute(database, "DELETE FROM holdfast.migration WHERE number >= :number", number=number)
     for undo in ("INDEX graph_member_ready", "TABLE graph_stage"):  # of the migrations after it
         name = f"holdfast.{undo.split()[1]}"
@@ -220,8 +241,12 @@ def test_one_damaged_secret_does_not_keep_the_database_from_opening(database):
         engine.rotate_key(kid="sign", secret=SECRET)
         engine.add_webhook("hook", NOWHERE, secret=HOOK_SECRET)
     garbage = b"\x00garbage"
-    execute(database, "UPDATE holdfast.key SET secret = :garbage WHERE kid = 'damaged'", garbage=garbage)
-    execute(database, "UPDATE holdfast.subscription SET secret = :garbage", garbage="\x01k1\x01garbage")
+    execute(
+        database, "UPDATE holdfast.key SET secret = :garbage WHERE kid = 'damaged'", garbage=garbage
+    )
+    execute(
+        database, "UPDATE holdfast.subscription SET secret = :garbage", garbage="\x01k1\x01garbage"
+    )
 
     with Engine(database, codec=k2()) as engine:
         engine.rekey()
@@ -236,7 +261,11 @@ def test_a_secret_is_bound_to_the_name_of_its_key_or_webhook(database):
     engine.rotate_key(kid="two", secret=SECRET[::-1])
     engine.add_webhook("first", NOWHERE, secret=HOOK_SECRET)
     engine.add_webhook("second", NOWHERE)
-    execute(database, "UPDATE holdfast.key SET secret = (SELECT secret FROM holdfast.key WHERE kid = 'one') WHERE kid = 'two'")
+    execute(
+        database,
+        "UPDATE holdfast.key SET secret = (SELECT secret FROM holdfast.key WHERE kid = 'one') WHERE"
+        " kid = 'two'",
+    )
     moved = "SELECT secret FROM holdfast.subscription WHERE name = 'first'"
     execute(database, f"UPDATE holdfast.subscription SET secret = ({moved}) WHERE name = 'second'")
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import step, workflow
 from holdfast.errors import BadOption, LaneDraining
-from holdfast.testing.harness import Lab
+from holdfast.testing.lab import Lab
 
 began: list[str] = []
 
@@ -62,7 +62,9 @@ def test_why_names_who_has_the_places_of_a_share_and_since_when(lab):
     run = lab.start(noted, "one", share="customer 7")
     lab.settle()
 
-    assert run.why().reason == "the lane shared lets no run of a share begin: its limit per share is 0"
+    assert (
+        run.why().reason == "the lane shared lets no run of a share begin: its limit per share is 0"
+    )
     assert run.why().remedy == "holdfast lanes set shared --per-share 1"
 
 
@@ -73,7 +75,9 @@ def test_a_rate_holds_in_every_window_and_why_says_when_one_more_may_begin(lab):
 
     assert began == ["a0", "b0", "a1", "b1"]
     why = runs[-1].why()
-    assert why.reason.startswith("the share b in the lane shared has used its rate of 2/m; one more may begin at ")
+    assert why.reason.startswith(
+        "the share b in the lane shared has used its rate of 2/m; one more may begin at "
+    )
     assert why.reason.endswith("(in 1m)")
     assert why.remedy == "holdfast lanes set shared --rate-per-share 4/m"
 
@@ -82,7 +86,9 @@ def test_a_rate_holds_in_every_window_and_why_says_when_one_more_may_begin(lab):
 
     assert began[4:] == ["a2"]
     why = runs[-1].why()
-    assert why.reason.startswith("the lane shared has used its rate of 5/2m; one more may begin at ")
+    assert why.reason.startswith(
+        "the lane shared has used its rate of 5/2m; one more may begin at "
+    )
     assert why.remedy == "holdfast lanes set shared --rate 10/2m"
     assert [lab.finish(run) for run in runs] == [f"{share}{n}" for n in range(4) for share in "ab"]
     times = sorted(run.started_at for run in lab.engine.runs())
@@ -90,7 +96,9 @@ def test_a_rate_holds_in_every_window_and_why_says_when_one_more_may_begin(lab):
 
 
 def test_starts_that_come_in_a_rush_are_one_run_with_the_last_input(lab):
-    runs = [lab.start(noted, f"draft {n}", key="doc 7", debounce="5s", max_wait="1m") for n in range(5)]
+    runs = [
+        lab.start(noted, f"draft {n}", key="doc 7", debounce="5s", max_wait="1m") for n in range(5)
+    ]
 
     assert len({run.id for run in runs}) == 1
     assert lab.finish(runs[0]) == "draft 4"

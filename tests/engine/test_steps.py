@@ -163,7 +163,12 @@ def test_a_failing_step_is_tried_again(engine):
     run = engine.start(patient)
     assert run.result(timeout=20) == 7
     assert attempts == [1, 2, 3]
-    assert [event.kind for event in run.history()] == ["step_retried", "step_retried", "step_completed", "run_completed"]
+    assert [event.kind for event in run.history()] == [
+        "step_retried",
+        "step_retried",
+        "step_completed",
+        "run_completed",
+    ]
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -284,10 +289,16 @@ def test_a_timeout_abandons_a_blocking_step_and_refuses_its_late_result(database
         clock.advance("500ms")
         wait_until(engine, lambda: [event.kind for event in run.history()] == ["step_retried"])
         clock.advance("100ms")
-        assert run.result(timeout=PATIENCE) == 2  # however long the second attempt takes: time stands still
+        assert (
+            run.result(timeout=PATIENCE) == 2
+        )  # however long the second attempt takes: time stands still
         go_on.set()
         assert ended.wait(PATIENCE)
-        assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
+        assert [event.kind for event in run.history()] == [
+            "step_retried",
+            "step_completed",
+            "run_completed",
+        ]
 
 
 def test_a_step_knows_its_key_attempt_and_generation(engine):
@@ -336,7 +347,9 @@ def test_a_transactional_step_commits_with_its_record(engine, database):
 @step(transactional=True)
 def close_the_connection() -> None:
     connection = holdfast.connection()
-    type(connection).__mro__[1].close(connection)  # by the method of the driver: that of the connection refuses
+    type(connection).__mro__[1].close(
+        connection
+    )  # by the method of the driver: that of the connection refuses
 
 
 @step(transactional=True)

@@ -9,9 +9,32 @@ import threading
 import pytest
 
 import holdfast
-from holdfast import AsyncEngine, Engine, Fail, Retry, emit, null, progress, sleep, step, stream, sync, wait_signal, workflow
-from holdfast.core.streams import LARGEST
-from holdfast.errors import BadCursor, BadOption, BadPatch, FrameTooBig, LeaseLost, ResultTimeout, RunNotFound, StreamClosed
+from holdfast import (
+    AsyncEngine,
+    Engine,
+    Fail,
+    Retry,
+    emit,
+    null,
+    progress,
+    sleep,
+    step,
+    stream,
+    sync,
+    wait_signal,
+    workflow,
+)
+from holdfast.core.streams.rules import LARGEST
+from holdfast.errors import (
+    BadCursor,
+    BadOption,
+    BadPatch,
+    FrameTooBig,
+    LeaseLost,
+    ResultTimeout,
+    RunNotFound,
+    StreamClosed,
+)
 from holdfast.testing.crash import crash_everywhere
 from tests.engine.waiting import PATIENCE, wait_for, wait_until
 
@@ -42,12 +65,20 @@ def test_what_is_put_out_can_be_read_and_a_retry_supersedes_it(engine):
 
     assert run.result() == 2
     assert [(frame.value, frame.attempt, frame.supersedes) for frame in frames] == [
-        ("a", 1, None), ("b", 1, None), ("a", 2, 1), ("b", 2, 1),
-    ]  # fmt: skip
+        ("a", 1, None),
+        ("b", 1, None),
+        ("a", 2, 1),
+        ("b", 2, 1),
+    ]
     again = engine.read(run.id)
     assert [frame.superseded_by for frame in again] == [2, 2, None, None]
-    assert {(frame.kind, frame.mode, frame.name, frame.step) for frame in again} == {("event", "durable", "word", "stutter")}
-    assert [(one.reason, one.frames) for one in engine.streams(run.id)] == [("retried", 2), ("completed", 2)]
+    assert {(frame.kind, frame.mode, frame.name, frame.step) for frame in again} == {
+        ("event", "durable", "word", "stutter")
+    }
+    assert [(one.reason, one.frames) for one in engine.streams(run.id)] == [
+        ("retried", 2),
+        ("completed", 2),
+    ]
     assert values(engine.read(run.id, after=1, until=3)) == ["b", "a"]
     assert values(engine.tail(run.id, after=3)) == ["b"]
 
@@ -154,7 +185,10 @@ def test_progress_is_what_was_said_last_and_a_replay_does_not_take_it_back(datab
     with Engine(database, grace=1) as engine:
         run = engine.start(progressing)
         wait_for(engine, run, "waiting")
-        assert (engine.progress(run.id).percent, engine.progress(run.id).message) == (50.0, "begins")
+        assert (engine.progress(run.id).percent, engine.progress(run.id).message) == (
+            50.0,
+            "begins",
+        )
     with Engine(database, grace=1) as engine:
         engine.signal(run.id, "go")
         engine.run(run.id).result(timeout=20)
@@ -183,9 +217,14 @@ def test_what_the_code_says_is_said_once_however_often_it_is_replayed(database):
         engine.signal(run.id, "go")
         assert engine.run(run.id).result(timeout=20) == "done"
         assert values(engine.read(run.id)) == ["one", "two", {"three": 3}]
-        assert [(one.reason, one.generation) for one in engine.streams(run.id)] == [("completed", 0)]
+        assert [(one.reason, one.generation) for one in engine.streams(run.id)] == [
+            ("completed", 0)
+        ]
         engine.replay(run.id)
-        wait_until(engine, lambda: engine.run(run.id).status == "completed" and len(engine.read(run.id)) == 6)
+        wait_until(
+            engine,
+            lambda: engine.run(run.id).status == "completed" and len(engine.read(run.id)) == 6,
+        )
         assert [frame.supersedes for frame in engine.read(run.id)] == [None] * 3 + [1] * 3
         assert engine.check() == []
 
@@ -220,7 +259,9 @@ def test_a_coroutine_can_tail_too(database):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
             run = await engine.start(stuttering, ["a"])
-            return [frame.value async for frame in engine.tail(run.id)], (await engine.streams(run.id))[-1].reason
+            return [frame.value async for frame in engine.tail(run.id)], (
+                await engine.streams(run.id)
+            )[-1].reason
 
     assert asyncio.run(main()) == (["a", "a"], "completed")
 
@@ -252,7 +293,11 @@ def test_a_stale_worker_puts_nothing_out(database):
         engine.cancel(run.id, force=True)
         go_on.set()
         wait_until(
-            engine, lambda: "no longer mine" not in values(engine.read(run.id)) and engine.run(run.id).status == "cancelled"
+            engine,
+            lambda: (
+                "no longer mine" not in values(engine.read(run.id))
+                and engine.run(run.id).status == "cancelled"
+            ),
         )
         assert values(engine.read(run.id)) == ["mine"]
         assert [one.reason for one in engine.streams(run.id)] == ["cancelled"]
@@ -281,7 +326,9 @@ async def misusing(how: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("how", "kind"), [("big", "FrameTooBig"), ("patch", "BadPatch"), ("object", "NotEncodable")])
+@pytest.mark.parametrize(
+    ("how", "kind"), [("big", "FrameTooBig"), ("patch", "BadPatch"), ("object", "NotEncodable")]
+)
 def test_what_cannot_be_put_out_is_refused_by_name_and_nothing_is_written(engine, how, kind):
     run = engine.start(misusing, how)
 
@@ -293,10 +340,16 @@ def test_what_cannot_be_put_out_is_refused_by_name_and_nothing_is_written(engine
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: stream("never"), lambda: stream(keep=0), lambda: stream("best_effort", keep=5), lambda: stream(ttl="0s"),
-        lambda: stream().write(5), lambda: stream().patch({}), lambda: progress(101), lambda: progress(message=5),
+        lambda: stream("never"),
+        lambda: stream(keep=0),
+        lambda: stream("best_effort", keep=5),
+        lambda: stream(ttl="0s"),
+        lambda: stream().write(5),
+        lambda: stream().patch({}),
+        lambda: progress(101),
+        lambda: progress(message=5),
     ],
-)  # fmt: skip
+)
 def test_options_that_make_no_sense_are_refused(call):
     with pytest.raises(BadOption):
         call()
@@ -382,8 +435,10 @@ def test_what_a_step_prints_and_logs_is_its_output_if_it_wants(engine, capsys):
 
     log = {"level": "WARNING", "logger": "shop", "message": "only 3 left"}
     assert sorted((frame.kind, str(frame.value)) for frame in engine.read(run.id)) == [
-        ("event", str(log)), ("stdout", "half"), ("stdout", "to stdout"),
-    ]  # fmt: skip
+        ("event", str(log)),
+        ("stdout", "half"),
+        ("stdout", "to stdout"),
+    ]
     assert "to stdout" in capsys.readouterr().out
 
 
@@ -464,7 +519,9 @@ def judge(lab):
     code = [frame.value for frame in frames if frame.generation == 0]
     valid = [frame for frame in frames if frame.generation and frame.superseded_by is None]
     assert code == ["begins", "has spoken", "ends"]
-    assert [frame.value for frame in valid if frame.step == "speak" and frame.mode == "durable"] == [0, 1, 2]
+    assert [
+        frame.value for frame in valid if frame.step == "speak" and frame.mode == "durable"
+    ] == [0, 1, 2]
     assert [frame.value for frame in valid if frame.step == "record"] == ["recorded 3"]
     assert lab.engine.summary(run.id, step="speak") == {"place": 2}
     assert all(one.closed_at is not None for one in lab.engine.streams(run.id))
@@ -480,7 +537,9 @@ def test_a_blocking_workflow_says_everything_once_whatever_crashes():
         (run,) = lab.engine.runs()
         assert values(lab.engine.read(run.id)) == ["begins", "ends"]
 
-    crash_everywhere(speaking_plainly, 3, engine={"stream_window": "0s"}, check=judge_code, doubles=3)
+    crash_everywhere(
+        speaking_plainly, 3, engine={"stream_window": "0s"}, check=judge_code, doubles=3
+    )
 
 
 @pytest.mark.parametrize("place", [-1, "7", True, 1.5, 2**70])
@@ -488,7 +547,10 @@ def test_what_is_no_place_in_the_output_of_a_run_is_refused(database, place):
     with Engine(database) as engine:
         run = engine.start(placeless)
         run.result(timeout=20)
-        for read in (lambda: engine.read(run.id, after=place), lambda: engine.tail(run.id, after=place)):
+        for read in (
+            lambda: engine.read(run.id, after=place),
+            lambda: engine.tail(run.id, after=place),
+        ):
             with pytest.raises(BadOption, match="seq"):
                 read()
         with pytest.raises(BadOption, match="seq"):

@@ -1,4 +1,5 @@
-"""Reading the events of all runs: by cursor, under a name, in one's own transaction, and as webhooks."""
+"""Reading the events of all runs: by cursor, under a name, in one's own transaction, and as
+webhooks."""
 
 from __future__ import annotations
 
@@ -13,14 +14,22 @@ from contextlib import closing, contextmanager
 import pytest
 
 from holdfast import AsyncEngine, Encrypted, Engine, step, wait_signal, workflow
-from holdfast.connect.store import open_store
-from holdfast.engine.moving import copy_store
-from holdfast.engine.news import News
-from holdfast.errors import BadCursor, BadOption, EngineClosed, KeyMissing, StoreBusy, SubscriptionExists, SubscriptionNotFound
-from holdfast.testing.boundaries import AFTER, BEFORE, Boundaries, Plan
+from holdfast.connect.open_store import open_store
+from holdfast.engine.runtime.news import News
+from holdfast.errors import (
+    BadCursor,
+    BadOption,
+    EngineClosed,
+    KeyMissing,
+    StoreBusy,
+    SubscriptionExists,
+    SubscriptionNotFound,
+)
+from holdfast.service.copy import copy_store
 from holdfast.testing.clock import VirtualClock
-from holdfast.testing.harness import abandon
-from holdfast.testing.ledger import Ledger
+from holdfast.testing.faults import AFTER, BEFORE, Fault, FaultyStore
+from holdfast.testing.lab import abandon
+from holdfast.testing.recorder import CommitRecorder
 from tests.engine.databases import execute
 from tests.engine.receiver import Receiver
 from tests.engine.waiting import wait_for, wait_until
@@ -69,7 +78,9 @@ def test_events_are_read_from_any_cursor_on(engine):
     ids = run_some(engine)
     events = list(engine.events())
 
-    assert sorted((event.run_id, event.seq) for event in events) == sorted((run_id, seq) for run_id in ids for seq in (1, 2))
+    assert sorted((event.run_id, event.seq) for event in events) == sorted(
+        (run_id, seq) for run_id in ids for seq in (1, 2)
+    )
     for place, event in enumerate(events):
         assert list(engine.events(after=event.cursor)) == events[place + 1 :]
     assert list(engine.events(after="now")) == []
@@ -102,7 +113,11 @@ def test_whoever_follows_and_finds_nothing_commits_nothing(engine, monkeypatch):
     run_some(engine, 1)
     asked = []
     consume = engine._parts.subscriptions.consume
-    monkeypatch.setattr(engine._parts.subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1])
+    monkeypatch.setattr(
+        engine._parts.subscriptions,
+        "consume",
+        lambda *args: (asked.append(args), consume(*args))[1],
+    )
 
     assert engine.consume("me", lambda events, connection: None, follow=True, timeout="200ms") == 2
 
@@ -115,8 +130,15 @@ def test_a_coroutine_that_follows_and_finds_nothing_commits_nothing(database, mo
             await (await engine.start(plain, 1)).result(timeout=20)
             subscriptions = (await engine._opened())._parts.subscriptions
             consume, asked = subscriptions.consume, []
-            monkeypatch.setattr(subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1])
-            assert await engine.consume("me", lambda events, connection: None, follow=True, timeout="200ms") == 2
+            monkeypatch.setattr(
+                subscriptions, "consume", lambda *args: (asked.append(args), consume(*args))[1]
+            )
+            assert (
+                await engine.consume(
+                    "me", lambda events, connection: None, follow=True, timeout="200ms"
+                )
+                == 2
+            )
             return len(asked)
 
     assert asyncio.run(main()) == 2
@@ -148,7 +170,9 @@ def test_a_coroutine_can_follow_too(database):
                 assert event.run_id == run.id
                 break
             await engine.consume("you", lambda events, connection: None)
-            return [one.name for one in await engine.subscriptions()], [event.seq async for event in engine.events(name="you")]
+            return [one.name for one in await engine.subscriptions()], [
+                event.seq async for event in engine.events(name="you")
+            ]
 
     assert asyncio.run(main()) == (["me", "you"], [])
 
@@ -176,7 +200,14 @@ def test_a_cursor_from_elsewhere_is_refused_by_name(engine, tmp_path):
 
 @pytest.mark.parametrize(
     "filters",
-    [{"colour": "red"}, {"kind": "never"}, {"kind": ["steps", "x"]}, {"workflow": 7}, {"tags": "a"}, {"tags": {"a": None}}],
+    [
+        {"colour": "red"},
+        {"kind": "never"},
+        {"kind": ["steps", "x"]},
+        {"workflow": 7},
+        {"tags": "a"},
+        {"tags": {"a": None}},
+    ],
 )
 def test_a_filter_that_nobody_knows_is_refused(engine, filters):
     with pytest.raises(BadOption):
@@ -248,7 +279,9 @@ def new_database(request, kind, tmp_path, number):
 
 @pytest.mark.parametrize("side", [BEFORE, AFTER])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(request, tmp_path, kind, side):
+def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(
+    request, tmp_path, kind, side
+):
     def note(events, connection):
         for event in events:
             connection.execute(f"INSERT INTO seen VALUES ('{event.run_id}', {event.seq})")
@@ -265,7 +298,7 @@ def test_a_callback_and_a_named_cursor_survive_a_crash_at_every_commit(request, 
                 expected = sorted(all_of(engine))
             execute(url, "CREATE TABLE seen (run TEXT, seq INTEGER)")
             seen: list = []
-            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            store = FaultyStore(open_store(url), CommitRecorder(), Fault(at, side))
             try:
                 read(Engine(url, store=store), seen)
             except BaseException as crash:
@@ -334,14 +367,18 @@ def test_a_webhook_is_told_every_event_signed_and_in_order(engine, receiver):
     assert receiver.events() == [one for one in all_of(engine) if one in ends(ids)]
     headers, body = receiver.heard[0]
     time, signed = (part.split("=")[1] for part in headers["Holdfast-Signature"].split(","))
-    assert hmac.compare_digest(signed, hmac.new(secret.encode(), f"{time}.".encode() + body, hashlib.sha256).hexdigest())
+    assert hmac.compare_digest(
+        signed, hmac.new(secret.encode(), f"{time}.".encode() + body, hashlib.sha256).hexdigest()
+    )
     assert (headers["Holdfast-Subscription"], headers["Holdfast-Attempt"]) == ("hook", "1")
     assert headers["Holdfast-Delivery"] == f"{receiver.events()[0][0]}:2"
     assert engine.subscriptions()[0].secret is None
     assert secret not in repr(engine._parts.store.subscription("hook"))
 
 
-def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(database, receiver, caplog):
+def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(
+    database, receiver, caplog
+):
     clock = VirtualClock()
     receiver.answers = [500, 302, 500]
     with caplog.at_level(logging.INFO), Engine(database, clock=clock, grace=1) as engine:
@@ -357,7 +394,12 @@ def test_what_cannot_be_delivered_is_tried_again_then_dead_and_can_be_replayed(d
         delivered(engine)
 
         (letter,) = engine.dead_letters("hook")
-        assert (letter.run_id, letter.seq, letter.attempts, letter.error) == (first, 2, 3, "the receiver answered 500")
+        assert (letter.run_id, letter.seq, letter.attempts, letter.error) == (
+            first,
+            2,
+            3,
+            "the receiver answered 500",
+        )
         assert receiver.events() == [(first, 2)] * 3 + [(second, 2)]
         assert engine.replay_dead_letters("hook") == 1
         wait_until(engine, lambda: engine.dead_letters("hook") == [])
@@ -418,7 +460,9 @@ def test_another_worker_delivers_when_the_first_one_is_gone(database, receiver):
         ids += run_some(second, 1)
         receiver.wait(3)
         delivered(second)
-        assert second._parts.store.subscription("hook").session_id == second._parts.worker.session_id
+        assert (
+            second._parts.store.subscription("hook").session_id == second._parts.worker.session_id
+        )
     assert list(dict.fromkeys(receiver.events())) == ends(ids)
 
 
@@ -429,12 +473,16 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
         receiver.heard, receiver.answers = [], [204, 500]
         with new_database(request, kind, tmp_path, at) as url:
             with Engine(url, grace=1) as engine:
-                engine.add_webhook("hook", "http://127.0.0.1:1/", kind="completions", after="beginning")
+                engine.add_webhook(
+                    "hook", "http://127.0.0.1:1/", kind="completions", after="beginning"
+                )
                 engine.unsubscribe("hook")
                 ids = run_some(engine, 2)
-                engine.add_webhook("hook", receiver.url, kind="completions", after="beginning", attempts=1)
+                engine.add_webhook(
+                    "hook", receiver.url, kind="completions", after="beginning", attempts=1
+                )
             order = ends(ids)
-            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            store = FaultyStore(open_store(url), CommitRecorder(), Fault(at, side))
             engine = Engine(url, store=store, poll="10ms")
             try:
                 engine.work()
@@ -453,7 +501,9 @@ def test_deliveries_survive_a_crash_at_every_commit(database, request, tmp_path,
 
 
 @pytest.mark.parametrize("side", [BEFORE, AFTER])
-def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(database, request, tmp_path, receiver, side):
+def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(
+    database, request, tmp_path, receiver, side
+):
     kind = "sqlite" if database.endswith(".db") else "postgres"
     for at in range(1, 8) if kind == "sqlite" else (2, 3, 4):
         receiver.heard, receiver.answers = [], [500, 500]
@@ -464,12 +514,14 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(database, req
                 wait_until(engine, lambda e=engine: len(e.dead_letters("hook")) == 2)
                 delivered(engine)
             receiver.heard, receiver.answers = [], [204, 500]
-            store = Boundaries(open_store(url), Ledger(), Plan(at, side))
+            store = FaultyStore(open_store(url), CommitRecorder(), Fault(at, side))
             engine = Engine(url, store=store, poll="10ms")
             try:
                 engine.work()
                 engine.replay_dead_letters("hook")
-                wait_until_dead_or(engine, lambda e=engine: not e._parts.store.letters("hook", again=True))
+                wait_until_dead_or(
+                    engine, lambda e=engine: not e._parts.store.letters("hook", again=True)
+                )
             except BaseException as crash:
                 assert "crash" in str(crash) or isinstance(crash, EngineClosed), crash
             if engine._parts.worker is not None and engine._thread is not None:
@@ -478,7 +530,9 @@ def test_a_replay_of_dead_letters_survives_a_crash_at_every_commit(database, req
                 store._store.close()
             with Engine(url, grace=1, poll="20ms") as engine:
                 wait_until(engine, lambda e=engine: not e._parts.store.letters("hook", again=True))
-                assert set(receiver.events()) | {(one.run_id, one.seq) for one in engine.dead_letters("hook")} == set(ends(ids))
+                assert set(receiver.events()) | {
+                    (one.run_id, one.seq) for one in engine.dead_letters("hook")
+                } == set(ends(ids))
                 receiver.answers = []
                 engine.replay_dead_letters("hook")  # whatever is left arrives at last
                 wait_until(engine, lambda e=engine: e.dead_letters("hook") == [])
@@ -520,7 +574,9 @@ def test_values_that_are_kept_apart_or_encrypted_are_told_opened(database, recei
         with Engine(database, codec=Encrypted({"other": b"o" * 32}, "other"), grace=1) as engine:
             with pytest.raises(KeyMissing):
                 list(engine.events(name="mine", kind="steps"))
-            assert engine._parts.store.subscription("mine").place == engine._parts.store.place("beginning")
+            assert engine._parts.store.subscription("mine").place == engine._parts.store.place(
+                "beginning"
+            )
 
 
 def done(engine):
@@ -540,7 +596,15 @@ def wait_until_dead_or(engine, condition):
 
 @pytest.mark.parametrize(
     "url",
-    ["nowhere", "ftp://example.org/", "http://", "https://u:secret-word@example.org/", "http://a:99999/", "http://a/#b", 7],
+    [
+        "nowhere",
+        "ftp://example.org/",
+        "http://",
+        "https://u:secret-word@example.org/",
+        "http://a:99999/",
+        "http://a/#b",
+        7,
+    ],
 )
 def test_a_webhook_to_nowhere_is_refused(engine, url):
     with pytest.raises(BadOption) as refused:

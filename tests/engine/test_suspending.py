@@ -1,4 +1,5 @@
-"""Leased runs that wait: for conditions, for waits that were handed out, in vain, and let go by a person."""
+"""Leased runs that wait: for conditions, for waits that were handed out, in vain, and let go by a
+person."""
 
 from __future__ import annotations
 
@@ -52,8 +53,10 @@ def test_a_condition_is_whole_before_the_run_is_leased_again(idle, holder, run):
     assert came(lease) == ["vote", "paid", "vote"]
     assert lease.waited.how == "signals"
     assert [(signal.source, signal.payload) for signal in lease.waited.signals] == [
-        ("ann", {"by": "ann"}), ("bank", {"by": "bank"}), ("bob", None),
-    ]  # fmt: skip
+        ("ann", {"by": "ann"}),
+        ("bank", {"by": "bank"}),
+        ("bob", None),
+    ]
     assert not lease.timed_out
     assert idle.waits(run.id)[0].closed_by == "its signals"
 
@@ -88,7 +91,9 @@ def test_what_a_run_waits_for_is_explained(idle, holder, run):
 
 
 def test_conditions_are_plain_data_too(idle, holder, run):
-    one(holder).suspend({"all_of": ["a", {"count": 2, "of": ["b", "c"]}, {"signal": "d", "payload": {"ok": True}}]})
+    one(holder).suspend(
+        {"all_of": ["a", {"count": 2, "of": ["b", "c"]}, {"signal": "d", "payload": {"ok": True}}]}
+    )
     for name in ("a", "b", "c"):
         idle.signal(run.id, name)
     idle.signal(run.id, "d", {"ok": False})
@@ -127,13 +132,18 @@ def test_a_signal_is_taken_by_one_wait_only(idle, holder, run):
 def test_a_wait_is_handed_out_and_its_token_lets_signals_in(idle, holder, run):
     lease = one(holder)
     wait = lease.create_wait("approval", expires="2d")
-    assert (lease.create_wait("approval").id, lease.create_wait("approval").token) == (wait.id, wait.token)
+    assert (lease.create_wait("approval").id, lease.create_wait("approval").token) == (
+        wait.id,
+        wait.token,
+    )
     assert str(wait.token) not in repr(wait)
     with pytest.raises(TokenRefused):
         idle.deliver(wait.id, "x.y", payload=1)
     lease.suspend(any_of(wait, "rejected"), timeout="3d")
 
-    assert idle.deliver(wait.id, wait.token, payload={"ok": True}, source="ann").effect == "satisfied"
+    assert (
+        idle.deliver(wait.id, wait.token, payload={"ok": True}, source="ann").effect == "satisfied"
+    )
     lease = one(holder)
     assert (lease.waited.payload, lease.waited.signals[0].wait) == ({"ok": True}, wait.id)
     with pytest.raises(WaitClosed):
@@ -185,7 +195,10 @@ def test_time_is_up_and_the_run_ends_though_nobody_leases_it(idle, holder, run, 
 
 
 def test_any_worker_sees_that_time_is_up(database, clock):
-    with Engine(database, clock=clock) as engine, engine.leases(workflows=["render"], ttl="1d") as leases:
+    with (
+        Engine(database, clock=clock) as engine,
+        engine.leases(workflows=["render"], ttl="1d") as leases,
+    ):
         run = engine.start("render", 1)
         one(leases).suspend("go", timeout="1h", on_timeout="fail")
         clock.advance("1h")
@@ -215,7 +228,11 @@ def test_time_is_up_and_a_person_lets_the_run_go(idle, holder, run, clock):
     idle.release(run.id, payload="by phone", by="ann")
     lease = one(holder)
 
-    assert (lease.waited.how, lease.waited.by, lease.waited.payload) == ("release", "ann", "by phone")
+    assert (lease.waited.how, lease.waited.by, lease.waited.payload) == (
+        "release",
+        "ann",
+        "by phone",
+    )
     assert (lease.timed_out, came(lease)) == (False, [])
 
 

@@ -35,7 +35,12 @@ def hopeless(size: int) -> int:
 @workflow
 async def resize_all(size: int) -> list[object]:
     handle = await start(enlarge, size)
-    return [await reduce_size(size), await enlarge(size), await map(enlarge, [1, 2]), await handle.result()]
+    return [
+        await reduce_size(size),
+        await enlarge(size),
+        await map(enlarge, [1, 2]),
+        await handle.result(),
+    ]
 
 
 @sync.workflow
@@ -57,7 +62,11 @@ def test_a_task_is_a_run_by_itself(engine):
 
     assert run.result(timeout="20s") == 4
     assert run.record.lane == "pictures"
-    assert [event.kind for event in run.history()] == ["step_retried", "step_completed", "run_completed"]
+    assert [event.kind for event in run.history()] == [
+        "step_retried",
+        "step_completed",
+        "run_completed",
+    ]
 
 
 def test_a_task_is_called_started_and_mapped_by_workflows_of_both_colours(engine):

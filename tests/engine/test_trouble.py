@@ -13,8 +13,16 @@ import pytest
 
 import holdfast
 from holdfast import Engine, info, reserve, spend, step, sync, wait_signal, workflow
-from holdfast.core.records import Event
-from holdfast.errors import CodecMismatch, LeaseLost, RunFailed, RunNotFound, StoreFull, StoreGone, StoreUnavailable
+from holdfast.core.events import Event
+from holdfast.errors import (
+    CodecMismatch,
+    LeaseLost,
+    RunFailed,
+    RunNotFound,
+    StoreFull,
+    StoreGone,
+    StoreUnavailable,
+)
 from holdfast.store.contract import Advance, AppendFrames, EndSession
 from tests.engine.databases import execute
 from tests.engine.waiting import wait_for, wait_until
@@ -22,7 +30,9 @@ from tests.engine.waiting import wait_for, wait_until
 
 @step
 async def fill(size: int) -> str:
-    return random.Random(size).randbytes(size // 2).hex()  # nothing that gets much smaller when it is compressed
+    return (
+        random.Random(size).randbytes(size // 2).hex()
+    )  # nothing that gets much smaller when it is compressed
 
 
 @step
@@ -89,12 +99,15 @@ def disk_full_for_reservations(engine, database):
     )
     execute(
         database,
-        "CREATE TRIGGER disk_full BEFORE INSERT ON holdfast.reservation FOR EACH ROW EXECUTE FUNCTION holdfast.disk_full()",
+        "CREATE TRIGGER disk_full BEFORE INSERT ON holdfast.reservation FOR EACH ROW EXECUTE"
+        " FUNCTION holdfast.disk_full()",
     )
     try:
         yield
     finally:
-        execute(database, "DROP FUNCTION holdfast.disk_full CASCADE")  # the next test uses the same database
+        execute(
+            database, "DROP FUNCTION holdfast.disk_full CASCADE"
+        )  # the next test uses the same database
 
 
 @pytest.mark.sqlite_only
@@ -233,10 +246,18 @@ def test_a_session_that_was_taken_over_loses_its_runs_and_begins_anew(database):
     with Engine(database, lifetime="300ms", workflows=[waiting]) as engine:
         run = engine.start(waiting)
         wait_for(engine, run, "waiting")
-        store, session, generation = engine._parts.store, run.record.session_id, run.record.generation
+        store, session, generation = (
+            engine._parts.store,
+            run.record.session_id,
+            run.record.generation,
+        )
         assert store.apply([EndSession(session, crashed=True)]) == [[run.id]]
 
-        late = Advance(run_id=run.id, generation=generation, events=[Event("step_completed", "late", b"1", seq=9)])
+        late = Advance(
+            run_id=run.id,
+            generation=generation,
+            events=[Event("step_completed", "late", b"1", seq=9)],
+        )
         (refused,) = store.apply([late])
         assert isinstance(refused, LeaseLost)
         engine.signal(run.id, "go", 5)
@@ -270,7 +291,9 @@ def test_a_tampered_history_makes_a_run_stuck(database, clock):
 
         run = engine.start(flow)
         wait_for(engine, run, "waiting")
-    execute(database, "UPDATE holdfast.event SET data = :data WHERE step = 'note'", data=b"{nonsense")
+    execute(
+        database, "UPDATE holdfast.event SET data = :data WHERE step = 'note'", data=b"{nonsense"
+    )
     with Engine(database, clock=clock, workflows=[flow]) as engine:
         engine.signal(run.id, "go")
         with pytest.raises(holdfast.errors.RunStuck, match="note"):

@@ -1,4 +1,5 @@
-"""Very many runs and members at once: no transaction writes more than a part, so that other writers get their turn."""
+"""Very many runs and members at once: no transaction writes more than a part, so that other writers
+get their turn."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ import pytest
 
 import holdfast
 from holdfast import Fail, Graph, step, workflow
-from holdfast.connect.store import open_store
-from holdfast.core.records import Lane, NewRun, Route, Session
+from holdfast.connect.open_store import open_store
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
-from holdfast.engine import client, forking, graph_stages, graphs, replaying, wants, writing
+from holdfast.engine.execution import pending, writing
+from holdfast.engine.runtime import graph_stages
 from holdfast.errors import (
     GraphBusy,
     GraphExists,
@@ -24,9 +27,27 @@ from holdfast.errors import (
     StageGone,
     StartIncomplete,
 )
-from holdfast.store import contract as c
+from holdfast.service import fork as fork_service
+from holdfast.service import graphs
+from holdfast.service import replay as replay_service
+from holdfast.service import runs as run_service
 from holdfast.store import transitions
-from holdfast.store.postgres import writing as postgres_writing
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import ReplayMember, ResolvedGraphs, SweepStages, WriteStagePart
+from holdfast.store.contract.growing import AddMembers
+from holdfast.store.contract.runs import (
+    Advance,
+    EndSession,
+    Heartbeat,
+    ImportRun,
+    OpenSession,
+    ReplayRun,
+    ReplayRuns,
+    SetLane,
+    StageEvents,
+    StartRuns,
+)
+from holdfast.store.postgres import batch as postgres_writing
 from holdfast.store.transitions import advancing, sessions, stopping
 from holdfast.store.transitions.graphs import pruning, sweeping, work
 from tests.engine.databases import execute
@@ -108,13 +129,20 @@ async def planner(count: int) -> int:
 
 @workflow(name="very_many_planner_of_several")
 async def planner_of_several(count: int) -> list[int]:
-    several = [added(2, "first"), added(count, "many"), *(added(1, f"last{number}") for number in range(count))]
+    several = [
+        added(2, "first"),
+        added(count, "many"),
+        *(added(1, f"last{number}") for number in range(count)),
+    ]
     return [len(names) for names in await holdfast.gather(*map(holdfast.grow, several))]
 
 
 def added(count: int, name: str = "x") -> Graph:
     more = Graph()
-    members = [more.add(leaf, number, name=f"{name}{number}").after(more.member("root")) for number in range(count)]
+    members = [
+        more.add(leaf, number, name=f"{name}{number}").after(more.member("root"))
+        for number in range(count)
+    ]
     more.add(total, name=f"{name}-total").after(*members, into="numbers")
     return more
 
@@ -131,11 +159,11 @@ async def total(numbers: dict) -> int:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(client, "PART", 4)
+    monkeypatch.setattr(run_service, "PART", 4)
     monkeypatch.setattr(graph_stages, "PART", 10)
-    monkeypatch.setattr(wants, "PORTION", 3)
+    monkeypatch.setattr(pending, "PORTION", 3)
     monkeypatch.setattr(writing, "PORTION", 3)
-    monkeypatch.setattr(replaying, "PORTION", 3)
+    monkeypatch.setattr(replay_service, "PORTION", 3)
     monkeypatch.setattr(stopping, "PORTION", 4)
     monkeypatch.setattr(advancing, "PORTION", 4)
     monkeypatch.setattr(sessions, "PORTION", 3)
@@ -153,15 +181,15 @@ def sizes(engine, monkeypatch):
 
     def counted(batch):
         for op in batch:
-            if isinstance(op, c.StartRuns):
+            if isinstance(op, StartRuns):
                 found.append(len(op.runs))
-            elif isinstance(op, c.Advance):
+            elif isinstance(op, Advance):
                 found.append(len(op.children))
                 found.append(sum(len(growth.patch.members) for growth in op.grows))
-            elif isinstance(op, c.StagePart):
+            elif isinstance(op, WriteStagePart):
                 found.append(len(op.members))
         answers = apply(batch)
-        found.extend(len(answer.born) for answer in answers if isinstance(answer, c.Settled))
+        found.extend(len(answer.born) for answer in answers if isinstance(answer, ResolvedGraphs))
         return answers
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
@@ -175,7 +203,7 @@ def events(engine, monkeypatch):
     apply = engine._parts.store.apply
 
     def counted(batch):
-        found.extend(len(op.events) for op in batch if isinstance(op, c.Advance))
+        found.extend(len(op.events) for op in batch if isinstance(op, Advance))
         return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
@@ -207,7 +235,9 @@ def test_a_graph_grows_by_very_many_members(engine):
     graph.add(hear, name="open")
     run = engine.graphs.start(graph, id="g")
     more = Graph()
-    members = [more.add(leaf, number, name=f"x{number}").after(more.member("root")) for number in range(20)]
+    members = [
+        more.add(leaf, number, name=f"x{number}").after(more.member("root")) for number in range(20)
+    ]
     more.add(total, name="more").after(*members, into="numbers")
 
     assert run.extend(more, revision=1) == 2
@@ -242,15 +272,17 @@ def test_a_member_adds_to_its_graph_several_times_in_one_turn(engine, sizes):
     assert engine.check() == []
 
 
-def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_written(engine, monkeypatch):
+def test_members_are_checked_once_more_when_the_graph_is_changed_while_they_are_written(
+    engine, monkeypatch
+):
     store, changes = engine._parts.store, []
     apply = store.apply
 
     def change_once(batch):
-        if not changes and any(isinstance(op, c.StagePart) for op in batch):
+        if not changes and any(isinstance(op, WriteStagePart) for op in batch):
             desk = engine.graphs._desk
             patch, _ = desk._patch(added(1, "other"), "g")
-            op = c.ExtendGraph(graph_id="g", namespace="default", patch=patch, compose=desk._compose)
+            op = AddMembers(graph_id="g", namespace="default", patch=patch, compose=desk._compose)
             changes.append(apply([op]))
         return apply(batch)
 
@@ -274,15 +306,27 @@ def test_a_member_fails_that_adds_very_many_members_of_which_one_is_there(engine
     assert "graph_stage" not in engine._parts.store.standing()
 
 
-def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(engine):
+def test_a_member_gives_up_what_its_last_holder_has_written_when_the_code_wants_something_else(
+    engine,
+):
     stage_id = graph_stages.own_stage_id("g", "g::planner", "of other code")
     members = [("g", member) for member in members_of(engine, fan(2)) if member.name == "root"]
     left = [msgspec.structs.replace(member, name="x1") for _, member in members]
     engine._parts.store.apply(
-        [c.StagePart(stage_id=stage_id, namespace="default", members=[("g", member) for member in left], written=0)]
+        [
+            WriteStagePart(
+                stage_id=stage_id,
+                namespace="default",
+                members=[("g", member) for member in left],
+                written=0,
+            )
+        ]
     )
 
-    assert engine.graphs.start(planned(20), id="g").result(timeout=60) == {"planner": 21, "x-total": sum(range(20))}
+    assert engine.graphs.start(planned(20), id="g").result(timeout=60) == {
+        "planner": 21,
+        "x-total": sum(range(20)),
+    }
     assert engine.check() == []
 
 
@@ -300,8 +344,11 @@ def test_what_is_refused_in_the_end_leaves_nothing_behind(engine):
 
 def test_what_a_dead_process_has_begun_is_deleted_for_whoever_comes_next(engine, database):
     store = engine._parts.store
-    op = c.StagePart(
-        stage_id="g::dead", namespace="default", members=[("g", member) for member in members_of(engine, fan(2))], written=0
+    op = WriteStagePart(
+        stage_id="g::dead",
+        namespace="default",
+        members=[("g", member) for member in members_of(engine, fan(2))],
+        written=0,
     )
     store.apply([op])
     with pytest.raises(GraphBusy):
@@ -330,7 +377,7 @@ def test_a_replay_puts_very_many_runs_back_to_work_in_parts(engine, monkeypatch)
     apply = engine._parts.store.apply
 
     def counted(batch):
-        parts.extend(len(op.replays) for op in batch if isinstance(op, c.ReplayMember))
+        parts.extend(len(op.replays) for op in batch if isinstance(op, ReplayMember))
         return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
@@ -345,7 +392,11 @@ def test_a_large_graph_is_pruned_in_portions_and_can_be_started_again(engine):
     engine.graphs.start(fan(20), id="g").result(timeout=60)
     assert engine.graphs.prune("0s") == 1
 
-    assert engine._parts.store.standing().keys() & {"graph", "graph_member", "graph_stage", "graph_edge", "graph_event"} == set()
+    assert (
+        engine._parts.store.standing().keys()
+        & {"graph", "graph_member", "graph_stage", "graph_edge", "graph_event"}
+        == set()
+    )
     assert engine.prune("0s") == 22
     assert engine.graphs.start(fan(20), id="g").result(timeout=60) == {"total": sum(range(20))}
 
@@ -362,10 +413,12 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
     apply = store.apply
 
     def drain_after_the_first_part(batch):
-        parts.extend(op for op in batch if isinstance(op, c.StartRuns))
-        if len(parts) == 2 and any(isinstance(op, c.StartRuns) for op in batch):
+        parts.extend(op for op in batch if isinstance(op, StartRuns))
+        if len(parts) == 2 and any(isinstance(op, StartRuns) for op in batch):
             monkeypatch.setattr(store, "apply", apply)
-            apply([c.SetLane(Lane(name="default", draining=True))])  # by another process: this one is about to commit
+            apply(
+                [SetLane(Lane(name="default", draining=True))]
+            )  # by another process: this one is about to commit
         return apply(batch)
 
     with pytest.raises(LaneDraining):
@@ -378,7 +431,12 @@ def test_start_many_says_what_was_started_when_a_part_is_refused(engine, monkeyp
     assert isinstance(caught.value.__cause__, LaneDraining)
     assert caught.value.facts["started"] == len(caught.value.run_ids) == 4
     assert caught.value.facts["left"] == 6
-    assert [engine.run(run_id).result(timeout=60) for run_id in caught.value.run_ids] == [0, 1, 2, 3]
+    assert [engine.run(run_id).result(timeout=60) for run_id in caught.value.run_ids] == [
+        0,
+        1,
+        2,
+        3,
+    ]
 
 
 def test_a_map_starts_its_children_in_portions(engine, sizes):
@@ -387,12 +445,16 @@ def test_a_map_starts_its_children_in_portions(engine, sizes):
     assert engine.check() == []
 
 
-def test_children_that_are_started_in_one_turn_and_their_ends_are_committed_in_portions(engine, sizes, events):
+def test_children_that_are_started_in_one_turn_and_their_ends_are_committed_in_portions(
+    engine, sizes, events
+):
     run = engine.start(gathered, 20)
 
     assert run.result(timeout=60) == sum(range(20))
     assert max(sizes) == 3
-    assert max(events) <= 3 + 1 + 1  # what was gathered when the portion was full, the next outcome, and the end of the run
+    assert (
+        max(events) <= 3 + 1 + 1
+    )  # what was gathered when the portion was full, the next outcome, and the end of the run
     kinds = [event.kind for event in run.history()]
     assert kinds.count("child_started") == kinds.count("child_ended") == 20
     assert engine.check() == []
@@ -438,14 +500,14 @@ def test_a_run_reads_very_many_signals_and_records_them_in_portions(engine, even
 
 
 def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
-    monkeypatch.setattr(forking, "PART", 4)
+    monkeypatch.setattr(fork_service, "PART", 4)
     run = engine.start(many_steps, 20)
     run.result(timeout=60)
     written = []
     apply = engine._parts.store.apply
 
     def counted(batch):
-        written.extend(len(op.events) for op in batch if isinstance(op, c.ImportRun | c.StageEvents))
+        written.extend(len(op.events) for op in batch if isinstance(op, ImportRun | StageEvents))
         return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
@@ -460,7 +522,7 @@ def test_a_long_history_is_forked_in_portions(engine, monkeypatch):
 
 
 def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch):
-    monkeypatch.setattr(forking, "BYTES", 3)
+    monkeypatch.setattr(fork_service, "BYTES", 3)
     run = engine.start(many_steps, 12)
     run.result(timeout=60)
 
@@ -471,15 +533,15 @@ def test_few_events_with_large_values_are_forked_in_portions(engine, monkeypatch
 
 
 def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
-    monkeypatch.setattr(forking, "PART", 4)
+    monkeypatch.setattr(fork_service, "PART", 4)
     run = engine.start(many_steps, 20)
     run.result(timeout=60)
     apply = engine._parts.store.apply
 
     def give_up_at_the_end(batch):
         for op in batch:
-            if isinstance(op, c.ImportRun):
-                apply([c.SweepStages(op.staged.stage_id, give_up=True)])
+            if isinstance(op, ImportRun):
+                apply([SweepStages(op.staged.stage_id, give_up=True)])
         return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", give_up_at_the_end)
@@ -492,7 +554,7 @@ def test_a_fork_that_is_refused_leaves_nothing_behind(engine, monkeypatch):
 
 
 def test_a_fork_with_an_id_is_made_once(engine, monkeypatch):
-    monkeypatch.setattr(forking, "PART", 4)
+    monkeypatch.setattr(fork_service, "PART", 4)
     run = engine.start(many_steps, 20)
     run.result(timeout=60)
     fork = engine.fork(run.id, from_step="add_up", id="fork")
@@ -517,7 +579,7 @@ def test_very_many_children_are_replayed_in_portions_before_their_parent(engine,
     apply = engine._parts.store.apply
 
     def counted(batch):
-        parts.extend(len(op.replays) for op in batch if isinstance(op, c.ReplayRuns))
+        parts.extend(len(op.replays) for op in batch if isinstance(op, ReplayRuns))
         return apply(batch)
 
     monkeypatch.setattr(engine._parts.store, "apply", counted)
@@ -544,7 +606,7 @@ def statements(monkeypatch):
         return counted
 
     for applied in (transitions.APPLY, postgres_writing._APPLY):
-        for kind in (c.ReplayRuns, c.ReplayRun):
+        for kind in (ReplayRuns, ReplayRun):
             monkeypatch.setitem(applied, kind, counting(applied[kind]))
     return found
 
@@ -563,7 +625,7 @@ class StatementCounter:
 
 @pytest.mark.parametrize("portion", [8, 100])
 def test_a_portion_is_replayed_with_few_statements(engine, monkeypatch, statements, portion):
-    monkeypatch.setattr(replaying, "PORTION", portion)
+    monkeypatch.setattr(replay_service, "PORTION", portion)
     mended.clear()
     run = engine.start(fragile_map, 16)
     with pytest.raises(RunFailed):
@@ -583,21 +645,34 @@ def test_a_session_that_held_very_many_runs_is_ended_in_portions(database):
         _end_in_portions(store)
 
 
-def _end_in_portions(store: c.Store) -> None:
+def _end_in_portions(store: Store) -> None:
     session = Session(
-        id="gone", worker="w", host="elsewhere", pid=1, slot=-1, started_at=1, beat_at=1, expires_at=10**16, serves=b"{}"
+        id="gone",
+        worker="w",
+        host="elsewhere",
+        pid=1,
+        slot=-1,
+        started_at=1,
+        beat_at=1,
+        expires_at=10**16,
+        serves=b"{}",
     )
     runs = [
-        NewRun(id=f"r{number}", route=Route("default", "far", "1", "default", ()), input=b"[]", session_id="gone")
+        NewRun(
+            id=f"r{number}",
+            route=Route("default", "far", "1", "default", ()),
+            input=b"[]",
+            session_id="gone",
+        )
         for number in range(10)
     ]
-    store.apply([c.OpenSession(session), c.StartRuns(runs)])
+    store.apply([OpenSession(session), StartRuns(runs)])
 
     ends, portions = "gone", []
     while ends is not None:
-        (freed,) = store.apply([c.EndSession(ends, crashed=True)])
+        (freed,) = store.apply([EndSession(ends, crashed=True)])
         assert store.check() == []
-        assert store.apply([c.Beat("gone", 10**9)]) == [False]
+        assert store.apply([Heartbeat("gone", 10**9)]) == [False]
         portions.append(len(freed))
         ends = freed.rest
 
@@ -631,7 +706,11 @@ def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, datab
         graph.add(leaf, 1, name="late").after("open")
         runs[name] = engine.graphs.start(graph, id=name)
         wait_until(engine, lambda name=name: engine._parts.store.run(f"{name}::open") is not None)
-    execute(database, "UPDATE holdfast.graph_group SET state = 'odd' WHERE run_id = :late", late="sick::late")
+    execute(
+        database,
+        "UPDATE holdfast.graph_group SET state = 'odd' WHERE run_id = :late",
+        late="sick::late",
+    )
 
     for name in runs:
         engine.signal(f"{name}::open", "go")
@@ -639,5 +718,9 @@ def test_a_damaged_member_is_named_and_holds_up_its_own_graph_only(engine, datab
     assert runs["well"].result(timeout=60) == {"total": 1, "late": 1}
     assert any("sick::late" in line for line in engine.check())
     assert "damaged" in engine.why("sick::late").reason
-    execute(database, "UPDATE holdfast.graph_group SET state = 'open' WHERE run_id = :late", late="sick::late")
+    execute(
+        database,
+        "UPDATE holdfast.graph_group SET state = 'open' WHERE run_id = :late",
+        late="sick::late",
+    )
     assert runs["sick"].result(timeout=60) == {"total": 1, "late": 1}

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Engine, first, sleep, step, wait_signal, workflow
-from holdfast.connect import parts
+from holdfast.connect import components
 from holdfast.errors import BadOption, ResultTimeout, RunFinished, RunNotFound
 from tests.engine.waiting import wait_for, wait_until
 from tests.store import furniture
@@ -171,7 +171,9 @@ def test_blocking_workflows_wait_too(database, clock):
     def blocking() -> list:
         holdfast.sync.sleep("1d")
         word = holdfast.sync.wait_signal("word")
-        winner = holdfast.sync.first(lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("1h") or "time")
+        winner = holdfast.sync.first(
+            lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("1h") or "time"
+        )
         return [word, winner]
 
     with Engine(database, clock=clock, workflows=[blocking]) as engine:
@@ -208,7 +210,9 @@ def test_a_block_of_a_blocking_workflow_times_out_durably(database, clock):
             found.append(holdfast.sync.wait_signal("early"))
         try:
             with holdfast.sync.timeout("5d"):
-                holdfast.sync.gather(lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("30d"))
+                holdfast.sync.gather(
+                    lambda: holdfast.sync.wait_signal("never"), lambda: holdfast.sync.sleep("30d")
+                )
         except TimeoutError:
             found.append("timed out")
         holdfast.sync.wait_signal("late")
@@ -226,7 +230,7 @@ def test_a_block_of_a_blocking_workflow_times_out_durably(database, clock):
 
 
 def test_whoever_waits_for_what_nobody_works_on_is_told(database, monkeypatch, caplog):
-    monkeypatch.setattr(parts, "UNEASY", 0.0)
+    monkeypatch.setattr(components, "UNEASY", 0.0)
 
     @workflow(name="nobody_works_on_it")
     async def lonely() -> None: ...
@@ -305,8 +309,10 @@ async def after_signal_and_a_look_at_the_clock(database: str) -> None:
         (after_signal_and_a_look_at_the_clock, False),
     ],
     ids=lambda given: getattr(given, "name", ""),
-)  # fmt: skip
-def test_a_step_waits_for_the_commit_unless_a_signal_alone_leads_to_it(engine, database, shape, at_once):
+)
+def test_a_step_waits_for_the_commit_unless_a_signal_alone_leads_to_it(
+    engine, database, shape, at_once
+):
     run = engine.start(shape, database)
     wait_for(engine, run, "waiting")
     engine.signal(run.id, "go")

@@ -76,7 +76,9 @@ def order_desk_plain(timeout: str = "3d", on_timeout: str = "fail") -> list[obje
 
 
 @workflow
-async def callback(expires: str | None = None, timeout: str | None = None, on_timeout: str = "fail") -> object:
+async def callback(
+    expires: str | None = None, timeout: str | None = None, on_timeout: str = "fail"
+) -> object:
     wait = await create_wait("callback", expires=expires)
     found = await wait_for(wait, timeout=timeout, on_timeout=on_timeout)
     return [found.how, found.payload, found.by]
@@ -146,7 +148,10 @@ def test_time_that_is_up_fails_a_wait(database, clock):
         clock.advance("3d")
         with pytest.raises(RunFailed, match="WaitTimeout") as failed:
             run.result(timeout=20)
-    assert failed.value.error["facts"]["missing"] == "any of ('shipped', 2 distinct sources of 'vote', 0 so far)"
+    assert (
+        failed.value.error["facts"]["missing"]
+        == "any of ('shipped', 2 distinct sources of 'vote', 0 so far)"
+    )
 
 
 def test_a_workflow_may_catch_the_timeout(database, clock):
@@ -164,8 +169,12 @@ def test_a_workflow_may_catch_the_timeout(database, clock):
         assert run.result(timeout=20) == "'word'"
 
 
-@pytest.mark.parametrize(("on_timeout", "raised"), [("cancel", RunCancelled), ("expire", RunExpired)])
-def test_time_that_is_up_may_end_the_run_which_undoes_what_it_did(database, clock, on_timeout, raised):
+@pytest.mark.parametrize(
+    ("on_timeout", "raised"), [("cancel", RunCancelled), ("expire", RunExpired)]
+)
+def test_time_that_is_up_may_end_the_run_which_undoes_what_it_did(
+    database, clock, on_timeout, raised
+):
     undone.clear()
     with Engine(database, clock=clock) as engine:
         run = parked(engine, order_desk, "3d", on_timeout)
@@ -376,7 +385,9 @@ async def makes_tokens_late() -> object:
 
 
 @pytest.mark.parametrize("kind", ["Engine", "AsyncEngine"])
-def test_a_token_that_a_held_run_makes_after_a_rotation_is_signed_with_the_new_key(database, clock, kind):
+def test_a_token_that_a_held_run_makes_after_a_rotation_is_signed_with_the_new_key(
+    database, clock, kind
+):
     for event in (ready, told_to_go_on, made_both):
         event.clear()
     tokens.clear()
@@ -433,7 +444,13 @@ def test_a_token_ends_in_no_repr_log_history_or_list(engine, caplog):
     wait_id, token = handed_out(engine, run)
     secret = token.split(".")[2]
     engine.deliver(wait_id, token)
-    seen = [run.result(timeout=20), repr(engine.waits(run.id)), repr(run.history()), repr(engine.why(run.id)), caplog.text]
+    seen = [
+        run.result(timeout=20),
+        repr(engine.waits(run.id)),
+        repr(run.history()),
+        repr(engine.why(run.id)),
+        caplog.text,
+    ]
     assert not any(secret in one for one in seen)
 
 
@@ -523,7 +540,10 @@ def test_a_person_wakes_a_run_that_sleeps(engine):
         engine.release(run.id)
     assert engine.why(run.id).remedy == f"holdfast release {run.id} --step sleep"
     engine.release(run.id, step="sleep", by="ann")
-    wait_until(engine, lambda: b"sleep#2" in (run.record.waits or b"") and b'"sleep"' not in run.record.waits)
+    wait_until(
+        engine,
+        lambda: b"sleep#2" in (run.record.waits or b"") and b'"sleep"' not in run.record.waits,
+    )
     engine.release(run.id)
     assert run.result(timeout=20) == 0
 
@@ -656,7 +676,9 @@ def test_a_wait_that_a_late_signal_closed_is_open_again_when_something_earlier_w
         run = parked(engine, again)
         wait_id, token = handed_out(engine, run)
     clock.advance("2h")
-    client = Engine(database, clock=clock)  # it has no worker, so the timer is due and has not fired
+    client = Engine(
+        database, clock=clock
+    )  # it has no worker, so the timer is due and has not fired
     assert client.deliver(wait_id, token, payload=4).effect == "satisfied"
     with pytest.raises(WaitClosed):
         client.deliver(wait_id, token, payload=5)
@@ -745,7 +767,12 @@ def test_a_wait_belongs_to_its_run(engine):
 
 
 def test_outside_a_workflow_there_is_nothing_to_wait_with():
-    for call in (lambda: wait_for("a"), lambda: create_wait("a"), lambda: sync.wait_for("a"), lambda: sync.create_wait("a")):
+    for call in (
+        lambda: wait_for("a"),
+        lambda: create_wait("a"),
+        lambda: sync.wait_for("a"),
+        lambda: sync.create_wait("a"),
+    ):
         with pytest.raises(NotInWorkflow):
             call()
 
@@ -810,9 +837,9 @@ def test_a_signal_from_a_run_says_from_which(engine):
 
     @workflow
     async def speaker(to: str) -> None:
-        from holdfast.authoring.code.aio import Handle
+        from holdfast.authoring.python.api_async import AsyncChildHandle
 
-        await Handle(poll, "x", to).signal("vote")
+        await AsyncChildHandle(poll, "x", to).signal("vote")
 
     run = parked(engine, poll)
     speakers = [engine.start(speaker, run.id) for _ in range(2)]
@@ -865,4 +892,8 @@ def test_a_run_whose_priority_was_changed_before_it_began_begins(engine):
     assert engine.prioritise(run.id, 5) == 0
     engine.release(run.id)
     assert run.result(timeout=20) == 7
-    assert [event.kind for event in run.history()] == ["priority_changed", "run_released", "run_completed"]
+    assert [event.kind for event in run.history()] == [
+        "priority_changed",
+        "run_released",
+        "run_completed",
+    ]

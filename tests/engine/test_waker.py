@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from holdfast.engine.program_loop import Mailbox
-from holdfast.engine.waker import Waker
+from holdfast.engine.runtime.program_loop import LoopInbox
+from holdfast.engine.runtime.waker import Waker
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="there is no eventfd here")
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="there is no 
 def test_calls_of_many_threads_are_made_in_the_order_of_each_thread():
     async def main() -> list[tuple[int, int]]:
         loop = asyncio.get_running_loop()
-        mailbox = Mailbox(loop, 0.002)
+        mailbox = LoopInbox(loop, 0.002)
         mailbox.open_waker()
         made: list[tuple[int, int]] = []
         complete = asyncio.Event()
@@ -48,7 +48,7 @@ def test_calls_of_many_threads_are_made_in_the_order_of_each_thread():
 def test_a_mailbox_whose_waker_is_closed_still_wakes_its_loop():
     async def main() -> str:
         loop = asyncio.get_running_loop()
-        mailbox = Mailbox(loop, 1.0)
+        mailbox = LoopInbox(loop, 1.0)
         mailbox.open_waker()
         mailbox.close()
         answered = loop.create_future()
@@ -77,7 +77,7 @@ def test_a_closed_waker_lets_go_of_its_descriptor():
 
 def test_a_mailbox_of_a_closed_loop_refuses_calls():
     loop = asyncio.new_event_loop()
-    mailbox = Mailbox(loop, 1.0)
+    mailbox = LoopInbox(loop, 1.0)
     mailbox.open_waker()
     loop.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -98,7 +98,7 @@ def test_a_loop_without_readers_has_no_waker():
 def test_what_is_posted_while_a_mailbox_is_held_is_called_when_it_is_released():
     async def main() -> None:
         called: list[str] = []
-        mailbox = Mailbox(asyncio.get_running_loop(), 1.0)
+        mailbox = LoopInbox(asyncio.get_running_loop(), 1.0)
         mailbox.hold()
         mailbox.post(called.append, "first")
         mailbox.post(called.append, "second")
@@ -119,7 +119,7 @@ def test_what_is_posted_while_a_mailbox_is_held_is_called_when_it_is_released():
 
 def test_a_mailbox_whose_loop_is_closed_while_it_is_held_says_so():
     loop = asyncio.new_event_loop()
-    mailbox = Mailbox(loop, 1.0)
+    mailbox = LoopInbox(loop, 1.0)
     mailbox.hold()
     mailbox.post(print)
     loop.close()

@@ -1,4 +1,5 @@
-"""Commits of the loop, in its own thread or in another: nobody is forgotten, nobody is answered twice, nobody starves."""
+"""Commits of the loop, in its own thread or in another: nobody is forgotten, nobody is answered
+twice, nobody starves."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from functools import partial
 import pytest
 
 from holdfast import AsyncEngine, Engine, gather, step, workflow
-from holdfast.core.records import NewRun, Route
-from holdfast.engine import writer
-from holdfast.engine.writer import Writer
+from holdfast.core.runs import NewRun, Route
+from holdfast.engine.runtime import group_commit
+from holdfast.engine.runtime.group_commit import GroupCommit
 from holdfast.errors import RunCancelled
 from holdfast.store.contract import StartRuns
 from holdfast.store.postgres import PostgresStore
@@ -38,8 +39,8 @@ async def together_aside(n: int) -> int:
 @pytest.fixture
 def aside(monkeypatch):
     """Let every commit of the loop be made in another thread, two transitions at a time."""
-    monkeypatch.setattr(writer, "MANY", 1)
-    monkeypatch.setattr(writer, "PART", 2)
+    monkeypatch.setattr(group_commit, "MANY", 1)
+    monkeypatch.setattr(group_commit, "PART", 2)
 
 
 def test_threads_and_the_loop_write_at_the_same_time(database, aside):
@@ -53,7 +54,9 @@ def test_threads_and_the_loop_write_at_the_same_time(database, aside):
         threads = [threading.Thread(target=call, args=(engine, 10 * number)) for number in range(4)]
         for thread in threads:
             thread.start()
-        many = [run.result(timeout=60) for run in engine.start_many(counting_aside, range(100, 150))]
+        many = [
+            run.result(timeout=60) for run in engine.start_many(counting_aside, range(100, 150))
+        ]
         for thread in threads:
             thread.join()
         assert engine.check() == []
@@ -65,8 +68,12 @@ def test_threads_and_the_loop_write_at_the_same_time(database, aside):
 def test_starts_of_one_turn_are_all_answered(database, aside):
     async def main():
         async with AsyncEngine(database, grace=1) as engine:
-            runs = await asyncio.gather(*(engine.start(counting_aside, n, id=f"run-{n}") for n in range(30)))
-            again = await asyncio.gather(*(engine.start(counting_aside, n, id=f"run-{n}") for n in range(30)))
+            runs = await asyncio.gather(
+                *(engine.start(counting_aside, n, id=f"run-{n}") for n in range(30))
+            )
+            again = await asyncio.gather(
+                *(engine.start(counting_aside, n, id=f"run-{n}") for n in range(30))
+            )
             return [await run.result() for run in runs], [run.id for run in again]
 
     results, ids = asyncio.run(main())
@@ -78,7 +85,9 @@ def test_starts_of_one_turn_are_all_answered(database, aside):
 def test_a_crash_in_the_other_thread_is_a_crash(postgres_server, aside):
     with postgres_server.lend() as url:
         clear = partial(postgres_server.execute, _WIPE, url)
-        report = crash_everywhere(together_aside, 3, database=url, clear=clear, doubles=0, zombies=False, exact=False)
+        report = crash_everywhere(
+            together_aside, 3, database=url, clear=clear, doubles=0, zombies=False, exact=False
+        )
 
     assert report.boundaries >= 2
 
@@ -86,15 +95,19 @@ def test_a_crash_in_the_other_thread_is_a_crash(postgres_server, aside):
 def test_the_loop_does_not_ask_again_and_again_while_a_thread_commits(postgres_server, monkeypatch):
     """It would take from that very thread the time it needs."""
     asked = []
-    flush = Writer._flush_once
-    monkeypatch.setattr(Writer, "_flush_once", lambda self: asked.append(1) or flush(self))
+    flush = GroupCommit._flush_once
+    monkeypatch.setattr(GroupCommit, "_flush_once", lambda self: asked.append(1) or flush(self))
 
     async def main(store):
         loop = asyncio.get_running_loop()
-        busy = Writer(store)
+        busy = GroupCommit(store)
         busy.attach(loop)
         with busy._lock:  # somebody else is at it
-            started = busy.submit(StartRuns([NewRun(id="r1", route=Route("default", "busy", "1", "default"), input=b"[1]")]))
+            started = busy.submit(
+                StartRuns(
+                    [NewRun(id="r1", route=Route("default", "busy", "1", "default"), input=b"[1]")]
+                )
+            )
             for _ in range(100):
                 turn = loop.create_future()
                 loop.call_soon(turn.set_result, None)
@@ -140,7 +153,12 @@ def test_who_has_a_word_to_say_comes_before_the_next_commit_of_a_run_alone(datab
     with Engine(database, grace=1) as engine:
         engine.start(alone_with_the_loop).result(timeout=60)
 
-    assert TURNS == ["step 0", "others 0", "step 1", "step 2"] or TURNS == ["step 0", "step 1", "others 0", "step 2"]
+    assert TURNS == ["step 0", "others 0", "step 1", "step 2"] or TURNS == [
+        "step 0",
+        "step 1",
+        "others 0",
+        "step 2",
+    ]
 
 
 def test_a_run_that_never_rests_can_still_be_stopped(database):

@@ -1,7 +1,9 @@
-"""Values of wrong types, given to everything that users can call: each is refused by name, or it works.
+"""Values of wrong types, given to everything that users can call: each is refused by name, or it
+works.
 
-Every call is made again and again with sound arguments, of which one is replaced by something odd. A Python error may only say
-that a call does not fit its signature, and none of these is of that kind.
+Every call is made again and again with sound arguments, of which one is replaced by something odd.
+A Python error may only say that a call does not fit its signature, and none of these is of that
+kind.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Odd:
 
 
 class Vague:
-    """Answers neither what it is, nor whether it is true or the same as something else: as arrays of numpy do."""
+    """Answers neither what it is, nor whether it is true or the same as something else: as arrays
+    of numpy do."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -53,12 +56,45 @@ class Word(str):
 EAST, WEST = timezone(timedelta(hours=23)), timezone(timedelta(hours=-23))
 
 ODD: tuple[Any, ...] = (
-    None, b"bytes", float("nan"), float("inf"), 1.5, 2**70, -(2**70), -1, 0, True, [1], {"a": 1}, {1: 2}, (), {7}, Odd(),
-    "\ud800", "a\0b", "", "x" * 100_000, datetime(2030, 1, 1), len, [None], ["\ud800"], {"a": Odd()},
-    Vague(), [Vague()], Word("word"), [[]], 10**5000, {"a": 10**5000}, datetime.max.replace(tzinfo=WEST),
-    datetime.min.replace(tzinfo=EAST), datetime.max, datetime.min, [datetime.max.replace(tzinfo=WEST)],
-    Decimal("sNaN"), timedelta.max,
-)  # fmt: skip
+    None,
+    b"bytes",
+    float("nan"),
+    float("inf"),
+    1.5,
+    2**70,
+    -(2**70),
+    -1,
+    0,
+    True,
+    [1],
+    {"a": 1},
+    {1: 2},
+    (),
+    {7},
+    Odd(),
+    "\ud800",
+    "a\0b",
+    "",
+    "x" * 100_000,
+    datetime(2030, 1, 1),
+    len,
+    [None],
+    ["\ud800"],
+    {"a": Odd()},
+    Vague(),
+    [Vague()],
+    Word("word"),
+    [[]],
+    10**5000,
+    {"a": 10**5000},
+    datetime.max.replace(tzinfo=WEST),
+    datetime.min.replace(tzinfo=EAST),
+    datetime.max,
+    datetime.min,
+    [datetime.max.replace(tzinfo=WEST)],
+    Decimal("sNaN"),
+    timedelta.max,
+)
 
 
 @workflow(name="odd_plain")
@@ -73,7 +109,8 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 class Call(NamedTuple):
-    """Something that can be called, and the arguments with which it makes sense, one of which is replaced."""
+    """Something that can be called, and the arguments with which it makes sense, one of which is
+    replaced."""
 
     name: str
     function: Callable[..., Any]
@@ -90,14 +127,58 @@ class Call(NamedTuple):
 
 
 START = (
-    "id", "key", "lane", "priority", "delay", "deadline", "tags", "capabilities", "namespace", "version", "policy", "budget",
-    "share", "debounce", "max_wait", "batch", "within",
-)  # fmt: skip
-RUNS = ("status", "workflow", "tags", "since", "until", "worker", "namespace", "parent_id", "roots", "before", "limit")
+    "id",
+    "key",
+    "lane",
+    "priority",
+    "delay",
+    "deadline",
+    "tags",
+    "capabilities",
+    "namespace",
+    "version",
+    "policy",
+    "budget",
+    "share",
+    "debounce",
+    "max_wait",
+    "batch",
+    "within",
+)
+RUNS = (
+    "status",
+    "workflow",
+    "tags",
+    "since",
+    "until",
+    "worker",
+    "namespace",
+    "parent_id",
+    "roots",
+    "before",
+    "limit",
+)
 SCHEDULES = (
-    "cron", "dates", "repeat", "zone", "overlap", "queue_limit", "misfire", "catch_up", "grace", "jitter", "paused", "args",
-    "kwargs", "lane", "priority", "deadline", "tags", "capabilities", "version",
-)  # fmt: skip
+    "cron",
+    "dates",
+    "repeat",
+    "zone",
+    "overlap",
+    "queue_limit",
+    "misfire",
+    "catch_up",
+    "grace",
+    "jitter",
+    "paused",
+    "args",
+    "kwargs",
+    "lane",
+    "priority",
+    "deadline",
+    "tags",
+    "capabilities",
+    "version",
+)
 
 
 def graph_of(**options: Any) -> Graph:
@@ -115,110 +196,285 @@ def calls_of(engine: Engine) -> list[Call]:
     return [
         Call("start", lambda **given: engine.start(plain, **given), {"n": 1}, START),
         Call("start workflow", lambda what: engine.start(what), {"what": plain}),
-        Call("start_many", lambda items, **given: engine.start_many(plain, items, **given), {"items": [1]}, START),
+        Call(
+            "start_many",
+            lambda items, **given: engine.start_many(plain, items, **given),
+            {"items": [1]},
+            START,
+        ),
         Call("run", engine.run, run),
         Call("runs", engine.runs, {}, RUNS),
-        Call("result", lambda timeout: engine.run("run").result(timeout=timeout), {"timeout": 0.001}),
-        Call("signal", engine.signal, {**run, "name": "x", "payload": 1, "key": "k", "source": "s"}, ("wait",)),
+        Call(
+            "result", lambda timeout: engine.run("run").result(timeout=timeout), {"timeout": 0.001}
+        ),
+        Call(
+            "signal",
+            engine.signal,
+            {**run, "name": "x", "payload": 1, "key": "k", "source": "s"},
+            ("wait",),
+        ),
         Call("cancel", engine.cancel, {**run, "reason": "no"}),
         Call("resume", engine.resume, run),
         Call("replay", engine.replay, {**run, "from_step": "x"}),
         Call("fork", engine.fork, {**run, "from_step": "x"}),
         Call("why", engine.why, run),
         Call("history", engine.history, run),
-        Call("prune", engine.prune, {"older_than": "400d", "status": ["failed"], "workflow": "x", "batch": 5}),
+        Call(
+            "prune",
+            engine.prune,
+            {"older_than": "400d", "status": ["failed"], "workflow": "x", "batch": 5},
+        ),
         Call("prune progress", told(engine.prune, "400d"), {"progress": None}),
         Call("retain", told(engine.retain), {"progress": None}),
         Call("rekey", told(engine.rekey), {"progress": None}),
         Call("check_payloads", told(engine.check_payloads), {"progress": None}),
         Call("export", told(engine.export, "nothing", "nowhere.db"), {"progress": None}),
-        Call("graphs.export", told(engine.graphs.export, "nothing", "nowhere.db"), {"progress": None}),
-        Call("read", engine.read, {**run, "after": 0, "until": 5, "limit": 5, "step": "s", "best_effort": True}),
+        Call(
+            "graphs.export", told(engine.graphs.export, "nothing", "nowhere.db"), {"progress": None}
+        ),
+        Call(
+            "read",
+            engine.read,
+            {**run, "after": 0, "until": 5, "limit": 5, "step": "s", "best_effort": True},
+        ),
         Call("summary", engine.summary, {**run, "step": "s"}),
         Call("handle", lambda run_id: handle_of(engine, run_id), run),
         Call("dead_letters", engine.dead_letters, {"name": "nothing"}),
-        Call("lane", engine.lane, {"name": "lane", "concurrency": 1, "rate": "1/s", "paused": False, "per_share": 1,
-                                   "rate_per_share": "1/s", "weights": {"a": 1}, "draining": False}),
-        Call("budget", engine.budget, {"name": "b", "limits": {"money": 1}, "soft": {"money": 1}, "on_breach": "wait",
-                                       "reset": "1d", "zone": "UTC"}),
-        Call("raise_budget", engine.raise_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}),
+        Call(
+            "lane",
+            engine.lane,
+            {
+                "name": "lane",
+                "concurrency": 1,
+                "rate": "1/s",
+                "paused": False,
+                "per_share": 1,
+                "rate_per_share": "1/s",
+                "weights": {"a": 1},
+                "draining": False,
+            },
+        ),
+        Call(
+            "budget",
+            engine.budget,
+            {
+                "name": "b",
+                "limits": {"money": 1},
+                "soft": {"money": 1},
+                "on_breach": "wait",
+                "reset": "1d",
+                "zone": "UTC",
+            },
+        ),
+        Call(
+            "raise_budget", engine.raise_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}
+        ),
         Call("reset_budget", engine.reset_budget, {"name": "b"}),
-        Call("spend_budget", engine.spend_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}),
+        Call(
+            "spend_budget", engine.spend_budget, {"name": "b", "amounts": {"money": 1}, "key": "k"}
+        ),
         Call("spending", engine.spending, run),
-        Call("gates", engine.gates, {}, ("run", "workflow", "status", "mine", "role", "overdue", "after", "limit", "namespace")),
+        Call(
+            "gates",
+            engine.gates,
+            {},
+            ("run", "workflow", "status", "mine", "role", "overdue", "after", "limit", "namespace"),
+        ),
         Call("gate", engine.gate, {"gate": "g"}),
         Call("gate_entries", engine.gate_entries, {"gate": "g"}),
-        Call("decide", engine.decide, {"gate": "g", "choice": "yes", "by": "ann", "roles": ["r"], "feedback": "f",
-                                       "selections": ["s"], "form": {}, "expect": "h"}),
+        Call(
+            "decide",
+            engine.decide,
+            {
+                "gate": "g",
+                "choice": "yes",
+                "by": "ann",
+                "roles": ["r"],
+                "feedback": "f",
+                "selections": ["s"],
+                "form": {},
+                "expect": "h",
+            },
+        ),
         Call("approve", engine.approve, {"gate": "g", "by": "ann"}),
         Call("reject", engine.reject, {"gate": "g", "by": "ann"}),
-        Call("delegate", engine.delegate, {"gate": "g", "to": "bob", "by": "ann", "roles": ["r"], "reason": "x"}),
-        Call("reassign", engine.reassign, {"gate": "g", "assignees": ["a"], "roles": ["r"], "by": "a", "reason": "x"}),
+        Call(
+            "delegate",
+            engine.delegate,
+            {"gate": "g", "to": "bob", "by": "ann", "roles": ["r"], "reason": "x"},
+        ),
+        Call(
+            "reassign",
+            engine.reassign,
+            {"gate": "g", "assignees": ["a"], "roles": ["r"], "by": "a", "reason": "x"},
+        ),
         Call("update_gate", engine.update_gate, {"gate": "g", "data": 1, "by": "a", "reason": "x"}),
         Call("withdraw", engine.withdraw, {"gate": "g", "by": "a", "reason": "x"}),
-        Call("gate_link", engine.gate_link, {"gate": "g", "choice": "yes", "by": "a", "roles": ["r"], "expires": "1d"}),
+        Call(
+            "gate_link",
+            engine.gate_link,
+            {"gate": "g", "choice": "yes", "by": "a", "roles": ["r"], "expires": "1d"},
+        ),
         Call("answer", engine.answer, {"token": "t", "feedback": "f"}),
-        Call("deliver", engine.deliver, {"wait_id": "w", "token": "t", "name": "n", "payload": 1, "source": "s", "key": "k"}),
+        Call(
+            "deliver",
+            engine.deliver,
+            {"wait_id": "w", "token": "t", "name": "n", "payload": 1, "source": "s", "key": "k"},
+        ),
         Call("release", engine.release, {**run, "step": "s", "payload": 1, "by": "a"}),
         Call("waits", engine.waits, {**run, "escalated": False, "limit": 5}),
         Call("wait_token", engine.wait_token, {"wait_id": "w"}),
-        Call("schedule", lambda name, workflow, **given: engine.schedule(name, workflow, **given),
-             {"name": "s", "workflow": plain, "interval": "1h"}, SCHEDULES),
+        Call(
+            "schedule",
+            lambda name, workflow, **given: engine.schedule(name, workflow, **given),
+            {"name": "s", "workflow": plain, "interval": "1h"},
+            SCHEDULES,
+        ),
         Call("unschedule", engine.unschedule, {"name": "nothing"}),
         Call("find_schedule", engine.find_schedule, {"name": "s"}),
         Call("pause_schedule", engine.pause_schedule, {"name": "s", "reason": "r"}),
         Call("resume_schedule", engine.resume_schedule, {"name": "s"}),
         Call("trigger", engine.trigger, {"name": "nothing"}),
-        Call("backfill", engine.backfill, {"name": "s", "since": "2d", "until": "1d", "preview": True}),
+        Call(
+            "backfill",
+            engine.backfill,
+            {"name": "s", "since": "2d", "until": "1d", "preview": True},
+        ),
         Call("next_ticks", engine.next_ticks, {"name": "s", "count": 2}),
         Call("why_schedule", engine.why_schedule, {"name": "s"}),
-        Call("events", lambda **given: list(engine.events(**given)),
-             {"after": "now", "name": "n", "timeout": 0.001, "follow": False},
-             ("workflow", "namespace", "run", "tags", "kind")),
-        Call("consume", lambda **given: engine.consume(callback=lambda *_: None, **given),
-             {"name": "c", "after": "now", "batch": 1, "timeout": 0.001, "follow": False},
-             ("workflow", "namespace", "run", "tags", "kind")),
-        Call("add_webhook", engine.add_webhook, {"name": "h", "url": "https://example.org/", "secret": "s" * 30, "after": "now",
-                                                 "attempts": 2}, ("workflow", "run", "tags", "kind")),
+        Call(
+            "events",
+            lambda **given: list(engine.events(**given)),
+            {"after": "now", "name": "n", "timeout": 0.001, "follow": False},
+            ("workflow", "namespace", "run", "tags", "kind"),
+        ),
+        Call(
+            "consume",
+            lambda **given: engine.consume(callback=lambda *_: None, **given),
+            {"name": "c", "after": "now", "batch": 1, "timeout": 0.001, "follow": False},
+            ("workflow", "namespace", "run", "tags", "kind"),
+        ),
+        Call(
+            "add_webhook",
+            engine.add_webhook,
+            {
+                "name": "h",
+                "url": "https://example.org/",
+                "secret": "s" * 30,
+                "after": "now",
+                "attempts": 2,
+            },
+            ("workflow", "run", "tags", "kind"),
+        ),
         Call("unsubscribe", engine.unsubscribe, {"name": "nothing"}),
         Call("replay_dead_letters", engine.replay_dead_letters, {"name": "n"}),
-        Call("retention", engine.retention, {"name": "r", "what": "runs", "workflow": "w", "status": ["failed"],
-                                             "older_than": "90d", "keep_last": 1, "max_bytes": 10**9}),
+        Call(
+            "retention",
+            engine.retention,
+            {
+                "name": "r",
+                "what": "runs",
+                "workflow": "w",
+                "status": ["failed"],
+                "older_than": "90d",
+                "keep_last": 1,
+                "max_bytes": 10**9,
+            },
+        ),
         Call("remove_retention", engine.remove_retention, {"name": "nothing"}),
         Call("rotate_key", engine.rotate_key, {"grace": "1d", "kid": "k", "secret": b"s" * 32}),
-        Call("tail", lambda **given: list(engine.tail(**given)), {**run, "after": 0, "step": "s", "best_effort": True,
-                                                                  "timeout": 0.001}),
-        Call("leases", lambda **given: engine.leases(**given).close(), {"worker": "w", "horizon": "1d", "workflows": ["x"]},
-             ("lanes", "capabilities", "ttl")),
+        Call(
+            "tail",
+            lambda **given: list(engine.tail(**given)),
+            {**run, "after": 0, "step": "s", "best_effort": True, "timeout": 0.001},
+        ),
+        Call(
+            "leases",
+            lambda **given: engine.leases(**given).close(),
+            {"worker": "w", "horizon": "1d", "workflows": ["x"]},
+            ("lanes", "capabilities", "ttl"),
+        ),
         Call("claim", lambda **given: claimed(engine, **given), {"limit": 1, "wait": 0.001}),
         Call("lease", engine.lease, {"proof": "p", "ttl": "30s", "horizon": "1d"}),
         Call("revoke", engine.revoke, {**run, "reason": "r", "session_id": "s"}),
         Call("prioritise", engine.prioritise, {**run, "priority": 1}),
-        Call("override", engine.override, {"run_id": "nothing", "reason": "r", "result": 1, "failed": False}),
-        Call("flows.create", engine.flows.create, {"controller": "c", "goal": "g", "owner": "o"},
-             ("requester", "state", "current_step", "id", "start")),
+        Call(
+            "override",
+            engine.override,
+            {"run_id": "nothing", "reason": "r", "result": 1, "failed": False},
+        ),
+        Call(
+            "flows.create",
+            engine.flows.create,
+            {"controller": "c", "goal": "g", "owner": "o"},
+            ("requester", "state", "current_step", "id", "start"),
+        ),
         Call("flows.get", engine.flows.get, {**flow, "owner": "o"}),
-        Call("flows.list", engine.flows.list, {"owner": "o", "status": "running", "before": "x", "limit": 2}),
+        Call(
+            "flows.list",
+            engine.flows.list,
+            {"owner": "o", "status": "running", "before": "x", "limit": 2},
+        ),
         Call("flows.events", engine.flows.events, {**flow, "owner": "o", "limit": 2}),
         Call("flows.start", engine.flows.start, {**flow, "owner": "o", "revision": 1}),
-        Call("flows.advance", engine.flows.advance, {**flow, "patch": {"a": 1}, "current_step": "s", "owner": "o",
-                                                     "revision": 1}),
-        Call("flows.wait", engine.flows.wait, {**flow, "until": "1h", "owner": "o", "revision": 1},
-             ("topic", "correlation", "horizon")),
-        Call("flows.deliver", engine.flows.deliver, {**flow, "topic": "t", "correlation": "c", "payload": 1}),
-        Call("flows.observe", engine.flows.observe, {**flow, "run_id": "r", "task": "t", "status": "succeeded"},
-             ("owner", "runtime", "child_session", "result")),
+        Call(
+            "flows.advance",
+            engine.flows.advance,
+            {**flow, "patch": {"a": 1}, "current_step": "s", "owner": "o", "revision": 1},
+        ),
+        Call(
+            "flows.wait",
+            engine.flows.wait,
+            {**flow, "until": "1h", "owner": "o", "revision": 1},
+            ("topic", "correlation", "horizon"),
+        ),
+        Call(
+            "flows.deliver",
+            engine.flows.deliver,
+            {**flow, "topic": "t", "correlation": "c", "payload": 1},
+        ),
+        Call(
+            "flows.observe",
+            engine.flows.observe,
+            {**flow, "run_id": "r", "task": "t", "status": "succeeded"},
+            ("owner", "runtime", "child_session", "result"),
+        ),
         Call("flows.fail", engine.flows.fail, {**flow, "reason": "r"}),
         Call("flows.prune", engine.flows.prune, {"older_than": "400d", "batch": 5}),
-        Call("graphs.start", lambda graph, id: engine.graphs.start(graph, id=id), {"graph": graph_of(), "id": "odd"}),
+        Call(
+            "graphs.start",
+            lambda graph, id: engine.graphs.start(graph, id=id),
+            {"graph": graph_of(), "id": "odd"},
+        ),
         Call("graphs.start_many", engine.graphs.start_many, {"graphs": []}),
         Call("graphs.why", engine.graphs.why, {**graph, "member": "a"}),
         Call("flows.resume", engine.flows.resume, {**flow, "owner": "o", "revision": 1}),
-        Call("flows.cancel", engine.flows.cancel, {"flow_id": "nothing", "owner": "o", "revision": 1}),
+        Call(
+            "flows.cancel", engine.flows.cancel, {"flow_id": "nothing", "owner": "o", "revision": 1}
+        ),
         Call("flows.steps", engine.flows.steps, {**flow, "owner": "o"}),
-        Call("graph member", lambda **given: engine.graphs.start(graph_of(**given)), {},
-             ("lane", "priority", "delay", "deadline", "tags", "capabilities", "version", "budget", "share", "policy")),
-        Call("graph add", lambda what, name: Graph("odd").add(what, name=name), {"what": plain, "name": "a"}),
+        Call(
+            "graph member",
+            lambda **given: engine.graphs.start(graph_of(**given)),
+            {},
+            (
+                "lane",
+                "priority",
+                "delay",
+                "deadline",
+                "tags",
+                "capabilities",
+                "version",
+                "budget",
+                "share",
+                "policy",
+            ),
+        ),
+        Call(
+            "graph add",
+            lambda what, name: Graph("odd").add(what, name=name),
+            {"what": plain, "name": "a"},
+        ),
         Call("graph after", after, {"other": "a", "need": "all", "rest": "run", "into": "n"}),
         Call("graphs.get", engine.graphs.get, graph),
         Call("graphs.list", engine.graphs.list, {"status": "running", "before": "x", "limit": 2}),
@@ -227,7 +483,7 @@ def calls_of(engine: Engine) -> list[Call]:
         Call("graphs.replay", engine.graphs.replay, {**graph, "member": "a", "from_step": "s"}),
         Call("graphs.result", engine.graphs.result, {**graph, "timeout": 0.001}),
         Call("graphs.prune", engine.graphs.prune, {"older_than": "400d", "batch": 5}),
-    ]  # fmt: skip
+    ]
 
 
 def handle_of(engine: Any, run_id: Any) -> Any:
@@ -238,7 +494,8 @@ def handle_of(engine: Any, run_id: Any) -> Any:
 
 
 def told(call: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """Return a call that is given something to tell its progress to; what can be called may be wrong in other ways."""
+    """Return a call that is given something to tell its progress to; what can be called may be
+    wrong in other ways."""
 
     def made(progress: Any) -> Any:
         return call(*args, progress=None if callable(progress) else progress)
@@ -270,15 +527,51 @@ def declared(**given: Any) -> None:
 
 
 DECORATORS = [
-    Call("workflow", lambda **given: holdfast.workflow(**given)(nothing), {},
-         ("name", "version", "lane", "capabilities", "serves", "stop_undoing_on_failure")),
-    Call("step", lambda **given: holdfast.step(**given)(nothing), {},
-         ("name", "retries", "delay", "factor", "cap", "jitter", "when", "timeout", "transactional", "capture")),
-    Call("task", lambda **given: holdfast.task(**given)(nothing), {},
-         ("name", "version", "lane", "capabilities", "serves", "retries", "delay", "factor", "cap", "jitter", "when", "timeout",
-          "transactional")),
+    Call(
+        "workflow",
+        lambda **given: holdfast.workflow(**given)(nothing),
+        {},
+        ("name", "version", "lane", "capabilities", "serves", "stop_undoing_on_failure"),
+    ),
+    Call(
+        "step",
+        lambda **given: holdfast.step(**given)(nothing),
+        {},
+        (
+            "name",
+            "retries",
+            "delay",
+            "factor",
+            "cap",
+            "jitter",
+            "when",
+            "timeout",
+            "transactional",
+            "capture",
+        ),
+    ),
+    Call(
+        "task",
+        lambda **given: holdfast.task(**given)(nothing),
+        {},
+        (
+            "name",
+            "version",
+            "lane",
+            "capabilities",
+            "serves",
+            "retries",
+            "delay",
+            "factor",
+            "cap",
+            "jitter",
+            "when",
+            "timeout",
+            "transactional",
+        ),
+    ),
     Call("schedule", declared, {"interval": "1h"}, (*SCHEDULES, "name")),
-]  # fmt: skip
+]
 
 
 def raw(call: Callable[..., Any], **given: Any) -> str | None:
@@ -306,7 +599,8 @@ def faults(calls: list[Call]) -> list[str]:
 
 
 class Awaited:
-    """Something asynchronous whose calls are awaited on a loop, so that any thread can make them."""
+    """Something asynchronous whose calls are awaited on a loop, so that any thread can make
+    them."""
 
     def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._target, self._loop = target, loop
@@ -386,7 +680,10 @@ def test_an_engine_refuses_odd_values_by_name(database, opened):
 
 @pytest.mark.parametrize("opened", [blocking_engine, async_engine])
 def test_a_lease_refuses_odd_values_by_name(database, opened):
-    with opened(database) as engine, engine.leases("holder", workflows=["odd_leased"], ttl="1d") as leases:
+    with (
+        opened(database) as engine,
+        engine.leases("holder", workflows=["odd_leased"], ttl="1d") as leases,
+    ):
 
         def lease() -> Any:
             engine.start("odd_leased", 1)
@@ -418,19 +715,46 @@ def calls_of_leases(lease: Callable[[], Any], leases: Any) -> list[Call]:
         Call("complete_all", leases.complete_all, {"done": []}),
         Call("complete_all item", lambda item: leases.complete_all([item]), {"item": (lease(), 1)}),
         Call("complete_all lease", lambda one: leases.complete_all([(one, 1)]), {"one": lease()}),
-        Call("complete_all result", lambda result: leases.complete_all([(lease(), result)]), {"result": 1}),
+        Call(
+            "complete_all result",
+            lambda result: leases.complete_all([(lease(), result)]),
+            {"result": 1},
+        ),
     ]
 
 
 NO_OPTIONS = {
-    "budgets", "check", "check_payloads", "dead_letters", "keys", "lanes", "preview_retention", "retain", "retentions", "rekey",
-    "schedules", "subscriptions", "unserved", "work", "workers", "close", "export", "progress", "summary", "streams", "read",
-}  # fmt: skip
+    "budgets",
+    "check",
+    "check_payloads",
+    "dead_letters",
+    "keys",
+    "lanes",
+    "preview_retention",
+    "retain",
+    "retentions",
+    "rekey",
+    "schedules",
+    "subscriptions",
+    "unserved",
+    "work",
+    "workers",
+    "close",
+    "export",
+    "progress",
+    "summary",
+    "streams",
+    "read",
+}
 """Calls of an engine that take no options, or a path, or the id of a run only."""
 
 
 def test_every_call_of_an_engine_is_walked(tmp_path):
-    named = {name for name, value in inspect.getmembers(Engine) if callable(value) and not name.startswith("_")}
+    named = {
+        name
+        for name, value in inspect.getmembers(Engine)
+        if callable(value) and not name.startswith("_")
+    }
     with closing(Engine(tmp_path / "odd.db")) as engine:
         walked = {call.name.split()[0] for call in calls_of(engine)}
 
@@ -445,8 +769,14 @@ def test_codecs_and_errors_refuse_odd_values_by_name():
             [
                 Call("Compressed", Compressed, {"over": 1, "level": 1, "codec": None}),
                 Call("Encrypted", Encrypted, {"keys": keys, "current": "k1", "codec": None}),
-                Call("Encrypted key", lambda value: Encrypted({"k1": value}, "k1"), {"value": b"1" * 32}),
-                Call("Retry", lambda after: repr(holdfast.Retry("again", after=after)), {"after": 1}),
+                Call(
+                    "Encrypted key",
+                    lambda value: Encrypted({"k1": value}, "k1"),
+                    {"value": b"1" * 32},
+                ),
+                Call(
+                    "Retry", lambda after: repr(holdfast.Retry("again", after=after)), {"after": 1}
+                ),
                 Call("Fail", lambda message: repr(holdfast.Fail(message)), {"message": "no"}),
             ]
         )
@@ -459,10 +789,31 @@ def test_decorators_refuse_odd_values_by_name():
 
 
 ENGINE = (
-    "workflows", "namespace", "codec", "max_signals", "large", "concurrency", "threads", "lanes", "capabilities", "name",
-    "lifetime", "grace", "poll", "retain", "crash_limit", "linger", "stream_window", "watch", "idle_watch", "schedules",
-    "capture", "webhook_hosts", "clock", "driver",
-)  # fmt: skip
+    "workflows",
+    "namespace",
+    "codec",
+    "max_signals",
+    "large",
+    "concurrency",
+    "threads",
+    "lanes",
+    "capabilities",
+    "name",
+    "lifetime",
+    "grace",
+    "poll",
+    "retain",
+    "crash_limit",
+    "linger",
+    "stream_window",
+    "watch",
+    "idle_watch",
+    "schedules",
+    "capture",
+    "webhook_hosts",
+    "clock",
+    "driver",
+)
 
 
 def opened(path: Any, **given: Any) -> None:

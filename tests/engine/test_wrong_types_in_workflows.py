@@ -1,4 +1,5 @@
-"""Values of wrong types, given to every verb of workflow code and of steps: each is refused by name, or it works."""
+"""Values of wrong types, given to every verb of workflow code and of steps: each is refused by
+name, or it works."""
 
 from __future__ import annotations
 
@@ -15,10 +16,31 @@ from holdfast.errors.base import shown
 from tests.engine.test_wrong_types import ODD, plain
 from tests.engine.waiting import wait_until
 
-CHILD = ("id", "lane", "priority", "delay", "deadline", "tags", "capabilities", "budget", "share", "on_parent_end")
+CHILD = (
+    "id",
+    "lane",
+    "priority",
+    "delay",
+    "deadline",
+    "tags",
+    "capabilities",
+    "budget",
+    "share",
+    "on_parent_end",
+)
 GATE = (
-    "options", "assignees", "roles", "quorum", "exclude", "timeout", "on_timeout", "remind", "escalate", "form", "data",
-)  # fmt: skip
+    "options",
+    "assignees",
+    "roles",
+    "quorum",
+    "exclude",
+    "timeout",
+    "on_timeout",
+    "remind",
+    "escalate",
+    "form",
+    "data",
+)
 AMOUNTS = ("money", "key")
 NAMED = frozenset(dir(errors)) | {"TimeoutError", "CancelledError"}
 """The types of errors that a run may end with."""
@@ -110,9 +132,14 @@ VERBS: dict[str, dict[str, Verb]] = {
         "call": lambda api, odd: api.map(odd, [1]),
         "items": lambda api, odd: api.map(plain, odd),
         "items of a step": lambda api, odd: api.map(a_step(api), odd),
-        **options(lambda api, **given: api.map(plain, [1], **given), ("max_parallel", "on_error", "min_success", *CHILD)),
+        **options(
+            lambda api, **given: api.map(plain, [1], **given),
+            ("max_parallel", "on_error", "min_success", *CHILD),
+        ),
         **{
-            f"{name} of a step": lambda api, odd, name=name: api.map(a_step(api), [1], **{name: odd})  # type: ignore[misc]
+            f"{name} of a step": lambda api, odd, name=name: api.map(
+                a_step(api), [1], **{name: odd}
+            )  # type: ignore[misc]
             for name in ("max_parallel", "on_error", "min_success", "lane")
         },
     },
@@ -140,8 +167,12 @@ VERBS: dict[str, dict[str, Verb]] = {
         "undo": lambda api, odd: api.compensate(odd),
         "args": lambda api, odd: api.compensate(a_step(api), odd),
     },
-    "spend": {name: lambda api, odd, name=name: api.spend(**{"money": 1, name: odd}) for name in AMOUNTS},  # type: ignore[misc]
-    "spent": {name: lambda api, odd, name=name: api.spent(**{"money": 1, name: odd}) for name in AMOUNTS},  # type: ignore[misc]
+    "spend": {
+        name: lambda api, odd, name=name: api.spend(**{"money": 1, name: odd}) for name in AMOUNTS
+    },  # type: ignore[misc]
+    "spent": {
+        name: lambda api, odd, name=name: api.spent(**{"money": 1, name: odd}) for name in AMOUNTS
+    },  # type: ignore[misc]
     "reserve": {"money": lambda api, odd: block(api, api.reserve(money=odd))},
     "all_of": {"members": lambda api, odd: api.all_of(odd)},
     "any_of": {"members": lambda api, odd: api.any_of(odd)},
@@ -155,13 +186,22 @@ VERBS: dict[str, dict[str, Verb]] = {
         "payload": lambda api, odd: api.matching("x", odd),
         "name": lambda api, odd: api.matching("x", name=odd),
     },
-    "emit": {"value": lambda api, odd: api.emit(odd), "name": lambda api, odd: api.emit(1, name=odd)},
-    "progress": {"percent": lambda api, odd: api.progress(odd), "message": lambda api, odd: api.progress(1, odd)},
+    "emit": {
+        "value": lambda api, odd: api.emit(odd),
+        "name": lambda api, odd: api.emit(1, name=odd),
+    },
+    "progress": {
+        "percent": lambda api, odd: api.progress(odd),
+        "message": lambda api, odd: api.progress(1, odd),
+    },
     "stream": options(lambda api, **given: api.stream(**given), ("mode", "keep", "ttl")),
     "Stream.write": {"data": lambda api, odd: api.stream().write(odd)},
     "Stream.error": {"text": lambda api, odd: api.stream().error(odd)},
     "Stream.patch": {"changes": lambda api, odd: api.stream("summary").patch(odd)},
-    "Stream.emit": {"value": lambda api, odd: api.stream().emit(odd), "name": lambda api, odd: api.stream().emit(1, name=odd)},
+    "Stream.emit": {
+        "value": lambda api, odd: api.stream().emit(odd),
+        "name": lambda api, odd: api.stream().emit(1, name=odd),
+    },
     "a step": {
         "args": lambda api, odd: a_step(api)(odd),
         "Retry(after)": lambda api, odd: (ask_again_blocking if api is sync else ask_again)(odd),
@@ -172,15 +212,50 @@ VERBS: dict[str, dict[str, Verb]] = {
         for name in ("id", "retries", "timeout", "delay", "factor", "cap", "jitter", "when")
     },
     "a child": {"args": lambda api, odd: plain(odd)},
-}  # fmt: skip
+}
 """What workflow code can say, by verb and option."""
 
-IN_STEPS = ("spend", "spent", "emit", "progress", "stream", "Stream.write", "Stream.error", "Stream.patch", "Stream.emit")
+IN_STEPS = (
+    "spend",
+    "spent",
+    "emit",
+    "progress",
+    "stream",
+    "Stream.write",
+    "Stream.error",
+    "Stream.patch",
+    "Stream.emit",
+)
 NO_VERBS = {
-    "Answer", "AsyncEngine", "AsyncRun", "Compressed", "Encrypted", "Engine", "Fail", "Graph", "Handle", "HoldfastError",
-    "Received", "Retry", "Run", "Stream", "Wait", "Waited", "connection", "info", "now", "null", "random", "schedule",
-    "scheduled_time", "sqlalchemy_connection", "step", "sync", "task", "uuid", "workflow",
-}  # fmt: skip
+    "Answer",
+    "AsyncEngine",
+    "AsyncRun",
+    "Compressed",
+    "Encrypted",
+    "Engine",
+    "Fail",
+    "Graph",
+    "HoldfastError",
+    "Received",
+    "Retry",
+    "Run",
+    "Stream",
+    "Wait",
+    "Waited",
+    "connection",
+    "info",
+    "now",
+    "null",
+    "random",
+    "schedule",
+    "scheduled_time",
+    "sqlalchemy_connection",
+    "step",
+    "sync",
+    "task",
+    "uuid",
+    "workflow",
+}
 """What is no verb of a workflow, or takes nothing; decorators and engines are walked elsewhere."""
 
 
@@ -189,7 +264,8 @@ CALLED = {("map", "call"), ("gather", "calls"), ("first", "calls")}
 
 
 def is_meant(verb: str, option: str, odd: Any) -> bool:
-    """Return whether a value is odd for an option: a long text is a map of as many items, which is sound and slow."""
+    """Return whether a value is odd for an option: a long text is a map of as many items, which is
+    sound and slow."""
     if (verb, option) in CALLED:
         return not callable(odd)
     return (verb, option[:5]) != ("map", "items") or not isinstance(odd, str) or len(odd) < 1000
@@ -198,11 +274,17 @@ def is_meant(verb: str, option: str, odd: Any) -> bool:
 def cases() -> list[tuple[str, str, int]]:
     """Return every verb and option with every odd value, by its place."""
     spoken = [(verb, option) for verb, by_option in VERBS.items() for option in by_option]
-    return [(*case, place) for case in spoken for place, odd in enumerate(ODD) if is_meant(*case, odd)]
+    return [
+        (*case, place) for case in spoken for place, odd in enumerate(ODD) if is_meant(*case, odd)
+    ]
 
 
 def refused(error: BaseException) -> str:
-    return "refused" if isinstance(error, HoldfastError | TimeoutError) else f"{type(error).__name__}: {error}"[:200]
+    return (
+        "refused"
+        if isinstance(error, HoldfastError | TimeoutError)
+        else f"{type(error).__name__}: {error}"[:200]
+    )
 
 
 @workflow(name="odd_async_verbs")
@@ -255,7 +337,9 @@ def unnamed(record: Any) -> str | None:
     return None if kind in NAMED and record.status != "stuck" else f"{record.status}: {told[:300]}"
 
 
-@pytest.mark.parametrize("spoken", [speak, speak_blocking, speak_in_a_step], ids=["async", "blocking", "in a step"])
+@pytest.mark.parametrize(
+    "spoken", [speak, speak_blocking, speak_in_a_step], ids=["async", "blocking", "in a step"]
+)
 def test_a_verb_refuses_odd_values_by_name(database, spoken):
     tries = [case for case in cases() if spoken is not speak_in_a_step or case[0] in IN_STEPS]
     with Engine(database, grace=0, threads=4000, concurrency=4000) as engine:
@@ -274,7 +358,10 @@ def test_a_verb_refuses_odd_values_by_name(database, spoken):
 
 
 def is_settled(engine: Any, spoken: Any) -> bool:
-    return not any(engine.runs(workflow=spoken.name, status=status, limit=1) for status in ("pending", "running", "cancelling"))
+    return not any(
+        engine.runs(workflow=spoken.name, status=status, limit=1)
+        for status in ("pending", "running", "cancelling")
+    )
 
 
 def test_every_verb_and_option_is_walked():
@@ -284,5 +371,7 @@ def test_every_verb_and_option_is_walked():
         for api in (holdfast, sync):
             function = getattr(api, verb)
             parameters = inspect.signature(function).parameters.values()
-            known = {one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD}
+            known = {
+                one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD
+            }
             assert known - {"return_exceptions", "kwargs", "args"} <= set(VERBS[verb]), verb

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.store.contract import UnsealStore
 
 PATIENCE = 60.0
-"""Seconds after which something that should come to pass will not: long, for nobody waits longer than it takes."""
+"""Seconds after which something that should come to pass will not: long, for nobody waits longer
+than it takes."""
 
 
 def wait_until(engine: Any, condition: Callable[[], bool]) -> None:
-    """Return when *condition* holds; it is looked at after every commit of the engine. Raises what it raises."""
+    """Return when *condition* holds; it is looked at after every commit of the engine. Raises what
+    it raises."""
     reached, failed = threading.Event(), []
 
     def look(_: object) -> None:

@@ -26,7 +26,8 @@ def outside(request, tmp_path):
 def prepare(url):
     columns = fencing.COLUMNS.format(table="bill")
     with closing(connect(url)) as db:
-        for statement in f"{fencing.TABLES} CREATE TABLE bill (id TEXT PRIMARY KEY, amount INTEGER); {columns}".split(";"):
+        tables = f"{fencing.TABLES} CREATE TABLE bill (id TEXT PRIMARY KEY, amount INTEGER);"
+        for statement in f"{tables} {columns}".split(";"):
             if statement.strip():
                 db.execute(statement)
         db.commit()

@@ -129,7 +129,11 @@ def test_columns_may_have_digits_and_capitals(db):
 
 
 def test_names_that_are_no_names_are_refused(db):
-    for table, where in (("bill; DROP TABLE bill", {"id": 1}), ("bill", {"id = 1 --": 1}), ("bill", {})):
+    for table, where in (
+        ("bill; DROP TABLE bill", {"id": 1}),
+        ("bill", {"id = 1 --": 1}),
+        ("bill", {}),
+    ):
         with pytest.raises(BadOption):
             fencing.update(db, table, {"amount": 1}, where=where, fence=OLD)
     with pytest.raises(BadOption):
@@ -162,7 +166,11 @@ async def opened(outside, driver):
     from sqlalchemy.ext.asyncio import create_async_engine
 
     kind = "postgresql+asyncpg" if outside.startswith("postgresql") else "sqlite+aiosqlite"
-    url = outside.replace("postgresql", kind, 1) if outside.startswith("postgresql") else f"{kind}:///{outside}"
+    url = (
+        outside.replace("postgresql", kind, 1)
+        if outside.startswith("postgresql")
+        else f"{kind}:///{outside}"
+    )
     engine = create_async_engine(url)
     db = await engine.connect()
 
@@ -243,7 +251,11 @@ class Scene:
     """Lets the first holder wait in the middle of its work until a second one has done it."""
 
     def __init__(self):
-        self.began, self.overtaken, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.began, self.overtaken, self.over = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.first: list[object] = []
 
 

@@ -1,4 +1,5 @@
-"""A real service over HTTP that refuses what an old generation asks for, and does once what is asked twice."""
+"""A real service over HTTP that refuses what an old generation asks for, and does once what is
+asked twice."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Quiet(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bank(outside):
-    """A service with a database: what it is asked, it does once, and only for the newest generation."""
+    """A service with a database: what it is asked, it does once, and only for the newest
+    generation."""
 
     class Bank(Quiet):
         def do_POST(self):
@@ -59,7 +61,9 @@ def bank(outside):
                 fence = fencing.read_headers(self.headers)
                 with closing(connect(outside)) as db:
                     if fencing.first(db, fence):
-                        db.execute(f"INSERT INTO bill (id, amount) VALUES ('{fence.key}', {int(amount)})")
+                        db.execute(
+                            f"INSERT INTO bill (id, amount) VALUES ('{fence.key}', {int(amount)})"
+                        )
                     db.commit()
             except BadLease as error:
                 return self.answer(400, str(error).encode())
@@ -74,7 +78,9 @@ def bank(outside):
 def post(url, headers, amount=5):
     data = json.dumps({"amount": amount}).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers), timeout=20) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, data=data, headers=headers), timeout=20
+        ) as answer:
             return answer.status
     except urllib.error.HTTPError as refused:
         with refused:
@@ -130,13 +136,20 @@ def test_a_request_without_a_fence_is_refused(bank, outside):
     whole = fencing.headers(Fence("r1", 1, "r1:a"))
 
     assert whole == {"Idempotency-Key": "r1:a", "Holdfast-Run": "r1", "Holdfast-Generation": "1"}
-    for broken in ({}, {**whole, "Holdfast-Generation": "x"}, {**whole, "Holdfast-Generation": "9" * 30}):
+    for broken in (
+        {},
+        {**whole, "Holdfast-Generation": "x"},
+        {**whole, "Holdfast-Generation": "9" * 30},
+    ):
         assert post(bank, broken) == 400
     assert payments(outside) == []
 
 
 def test_a_key_that_no_header_can_have_is_sent_as_its_digest():
-    strange = [fencing.headers(Fence("r1", 1, key))["Idempotency-Key"] for key in ("r1:größe", "r1:a\nb", "r1:" + "x" * 300)]
+    strange = [
+        fencing.headers(Fence("r1", 1, key))["Idempotency-Key"]
+        for key in ("r1:größe", "r1:a\nb", "r1:" + "x" * 300)
+    ]
 
     assert len(set(strange)) == 3
     assert all(key.isascii() and key.startswith("sha256-") and len(key) < 100 for key in strange)
@@ -164,9 +177,15 @@ def bucket():
                 stored = found.get(self.path)
                 if self.headers.get("If-None-Match") == "*" and stored is not None:
                     return self.answer(412)
-                if "If-Match" in self.headers and (stored is None or stored[0] != self.headers["If-Match"]):
+                if "If-Match" in self.headers and (
+                    stored is None or stored[0] != self.headers["If-Match"]
+                ):
                     return self.answer(404 if stored is None else 412)
-                meta = {key: value for key, value in self.headers.items() if key.lower().startswith("x-amz-meta-")}
+                meta = {
+                    key: value
+                    for key, value in self.headers.items()
+                    if key.lower().startswith("x-amz-meta-")
+                }
                 tag = f'"{hash(data)}-{hash(str(meta))}"'
                 found[self.path] = (tag, data, meta)
             self.answer(200, ETag=tag)
@@ -189,7 +208,11 @@ def objects(request):
     return request.getfixturevalue(request.param)
 
 
-OLD, NEW, OTHER = Fence("r1", 1, "r1:report"), Fence("r1", 2, "r1:report"), Fence("r2", 7, "r2:report")
+OLD, NEW, OTHER = (
+    Fence("r1", 1, "r1:report"),
+    Fence("r1", 2, "r1:report"),
+    Fence("r2", 7, "r2:report"),
+)
 
 
 def test_an_object_is_written_by_the_newest_holder_of_its_run(objects):
@@ -204,7 +227,9 @@ def test_an_object_is_written_by_the_newest_holder_of_its_run(objects):
     assert objects.read("report.csv") == b"new"
 
 
-def test_who_was_overtaken_after_a_look_writes_nothing_though_the_contents_are_what_they_were(objects, monkeypatch):
+def test_who_was_overtaken_after_a_look_writes_nothing_though_the_contents_are_what_they_were(
+    objects, monkeypatch
+):
     fencing.put(objects, "report.csv", b"same", fence=OLD)
     look = objects.look
 
@@ -228,7 +253,9 @@ def test_an_object_of_another_run_is_written_over_only_if_it_is_as_it_was_seen(o
     seen = objects.look("day/report.csv").etag
 
     fencing.put(objects, "day/report.csv", b"theirs", fence=OTHER, seen=seen)
-    fencing.put(objects, "day/report.csv", b"theirs", fence=OTHER, seen=seen)  # the same attempt once more
+    fencing.put(
+        objects, "day/report.csv", b"theirs", fence=OTHER, seen=seen
+    )  # the same attempt once more
 
     with pytest.raises(Fenced, match="changed since"):
         fencing.put(objects, "day/report.csv", b"late", fence=NEW, seen=seen)
@@ -242,7 +269,12 @@ def test_of_many_holders_at_once_the_newest_stays(objects):
 
     def write(generation):
         try:
-            fencing.put(objects, "report.csv", str(generation).encode(), fence=Fence("r1", generation, "r1:report"))
+            fencing.put(
+                objects,
+                "report.csv",
+                str(generation).encode(),
+                fence=Fence("r1", generation, "r1:report"),
+            )
         except Fenced:
             refused.append(generation)
 
@@ -275,7 +307,14 @@ def test_a_run_that_no_header_can_name_is_fenced_too(objects):
 
 
 def test_what_is_no_object_is_refused_and_nothing_is_written(objects):
-    for name, data in (("report", "text"), ("report", None), (None, b"x"), ("a\0b", b"x"), ("", b"x"), ("../out", b"x")):
+    for name, data in (
+        ("report", "text"),
+        ("report", None),
+        (None, b"x"),
+        ("a\0b", b"x"),
+        ("", b"x"),
+        ("../out", b"x"),
+    ):
         with pytest.raises(BadOption):
             fencing.put(objects, name, data, fence=OLD)
     assert objects.look("report") is None

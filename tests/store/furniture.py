@@ -1,4 +1,5 @@
-"""What the tests of the PostgreSQL store begin with: short words for transitions, and a database with a few runs in it."""
+"""What the tests of the PostgreSQL store begin with: short words for transitions, and a database
+with a few runs in it."""
 
 from __future__ import annotations
 
@@ -9,10 +10,13 @@ from contextlib import closing, contextmanager
 import msgspec
 import psycopg
 
-from holdfast.core.graphs.records import NewGroup, NewMember, Patch, Spec, run_of
-from holdfast.core.records import Event, Fanout, Kind, NewRun, Route, Session
+from holdfast.core.events import Event, EventKind
+from holdfast.core.graphs.model import GraphPatch, MemberSpec, NewGroup, NewMember, run_of
+from holdfast.core.runs import Fanout, NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import GraphStage, ResolveGraphs, StageGraphs
+from holdfast.store.contract.runs import Advance, Claim, OpenSession, StartRuns
 from holdfast.store.postgres import PostgresStore
 
 ROUTE = Route("default", "greet", "1", "default")
@@ -24,23 +28,33 @@ def new(run_id="new", **options):
 
 
 def start(store, run_id="r1", **options):
-    return store.apply([c.StartRuns([new(run_id, **options)])])[0][0]
+    return store.apply([StartRuns([new(run_id, **options)])])[0][0]
 
 
 def session(store, session_id="s1", slot=-1):
     now = store.now()
     return Session(
-        id=session_id, worker="w", host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 10**9, serves=b"{}"
+        id=session_id,
+        worker="w",
+        host="h",
+        pid=1,
+        slot=slot,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + 10**9,
+        serves=b"{}",
     )
 
 
 def advance(run_id, seqs=(1,), **options):
-    events = [Event(Kind.STEP_COMPLETED, f"step {seq}", b"1", seq=seq) for seq in seqs]
-    return c.Advance(run_id=run_id, generation=1, events=events, **options)
+    events = [Event(EventKind.STEP_COMPLETED, f"step {seq}", b"1", seq=seq) for seq in seqs]
+    return Advance(run_id=run_id, generation=1, events=events, **options)
 
 
 def claim(store, session_id="s1", limit=5):
-    return c.Claim(session_id, [(number, route.lane) for number, route in store.routes().items()], limit)
+    return Claim(
+        session_id, [(number, route.lane) for number, route in store.routes().items()], limit
+    )
 
 
 def note(connection):
@@ -50,37 +64,62 @@ def note(connection):
 
 
 def stage(*graphs):
-    """Graphs of three members, of which the last waits for the two others and takes their results; all for the session `s1`."""
-    first = [NewMember(name=name, spec=Spec(route=ROUTE), input=b"[1]") for name in "xy"]
-    last = NewMember(name="z", spec=Spec(route=ROUTE, takes=("x", "y")), input=b"[1]", groups=(NewGroup(("x", "y"), 2),))
-    patch = Patch((*first, last))
-    stages = [c.Stage(id=graph, namespace="default", name="test", fingerprint="f", patch=patch) for graph in graphs]
-    return c.StageGraphs(stages=stages, compose=compose, lease=lambda route: "s1")
+    """Graphs of three members, of which the last waits for the two others and takes their results;
+    all for the session `s1`."""
+    first = [NewMember(name=name, spec=MemberSpec(route=ROUTE), input=b"[1]") for name in "xy"]
+    last = NewMember(
+        name="z",
+        spec=MemberSpec(route=ROUTE, takes=("x", "y")),
+        input=b"[1]",
+        groups=(NewGroup(("x", "y"), 2),),
+    )
+    patch = GraphPatch((*first, last))
+    stages = [
+        GraphStage(id=graph, namespace="default", name="test", fingerprint="f", patch=patch)
+        for graph in graphs
+    ]
+    return StageGraphs(stages=stages, compose=compose, lease=lambda route: "s1")
 
 
 def ends(store, *graphs):
-    """Both members that the third waits for end, in each graph, and the graphs hear of it: all at once."""
+    """Both members that the third waits for end, in each graph, and the graphs hear of it: all at
+    once."""
     store.apply([stage(*graphs)])
     members = [run_of(graph, name) for graph in graphs for name in "xy"]
     return [
         *(advance(one, status=Status.COMPLETED, result=b"1") for one in members),
-        c.SettleGraphs(compose=compose, lease=lambda route: "s1"),
+        ResolveGraphs(compose=compose, lease=lambda route: "s1"),
     ]
 
 
 def compose(run_id, data, results, fetch):
-    return msgspec.json.encode([msgspec.json.decode(results[name][1]) for name in sorted(results)]), []
+    return msgspec.json.encode(
+        [msgspec.json.decode(results[name][1]) for name in sorted(results)]
+    ), []
 
 
 @contextmanager
 def furnished(url, through=None):
-    """A store, which may reach its database through another URL, with a few runs held by a session."""
+    """A store, which may reach its database through another URL, with a few runs held by a
+    session."""
     with closing(PostgresStore(through or url)) as store:
         held = [new(run_id, session_id="s1") for run_id in ("a", "b", "c", "parent")]
-        child = new("child", session_id="s1", parent_id="parent", parent_step="map", parent_index=0, root_id="parent")
-        store.apply([c.OpenSession(session(store))])
-        store.apply([c.StartRuns(held), advance("parent", children=[child], fanouts=[Fanout("map", 1, False)])])
-        store.apply([c.StartRuns([new("ready")])])
+        child = new(
+            "child",
+            session_id="s1",
+            parent_id="parent",
+            parent_step="map",
+            parent_index=0,
+            root_id="parent",
+        )
+        store.apply([OpenSession(session(store))])
+        store.apply(
+            [
+                StartRuns(held),
+                advance("parent", children=[child], fanouts=[Fanout("map", 1, False)]),
+            ]
+        )
+        store.apply([StartRuns([new("ready")])])
         with psycopg.connect(url) as db:
             db.execute("CREATE TABLE IF NOT EXISTS note (text TEXT)")
         yield store

@@ -50,7 +50,11 @@ def pooler(server, *, size=3):
     folder = Path(tempfile.mkdtemp(prefix="holdfast-pooler-"))
     folder.chmod(0o777)
     (folder / "settings").write_text(SETTINGS.format(server=server.base, folder=folder, size=size))
-    process = subprocess.Popen([*server._prefix, BINARY, str(folder / "settings")], stderr=subprocess.DEVNULL, **server._user)
+    process = subprocess.Popen(
+        [*server._prefix, BINARY, str(folder / "settings")],
+        stderr=subprocess.DEVNULL,
+        **server._user,
+    )
     made = Pooler(server, folder)
     try:
         _wait_for(made.url(server.url()))

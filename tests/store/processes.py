@@ -1,4 +1,5 @@
-"""What the tests of the SQLite store run in processes of their own: ``python processes.py NAME PATH DRIVER``.
+"""What the tests of the SQLite store run in processes of their own: ``python processes.py NAME PATH
+DRIVER``.
 
 Each says a line when it is ready and goes on when it is told a line.
 """
@@ -9,11 +10,14 @@ import socket
 import sys
 import threading
 
-from holdfast.core.records import Event, Kind, NewRun, Route, Session
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.errors import EngineClosed
-from holdfast.store import contract as c
-from holdfast.store.sqlite import SqliteStore, slots
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import Advance, EndSession, OpenSession, StartRuns
+from holdfast.store.sqlite import SqliteStore, liveness
 
 ENOUGH = 50
 """How many runs somebody must get done while others do the same: less is to starve."""
@@ -34,15 +38,23 @@ def say(what: object) -> None:
 def open_session(store: SqliteStore, slot: int = -1) -> Session:
     now = store.now()
     session = Session(
-        id=f"s{os.getpid()}", worker="w", host=socket.gethostname(), pid=os.getpid(), slot=slot, started_at=now, beat_at=now,
-        expires_at=now + 10**9, serves=b"{}",
-    )  # fmt: skip
-    store.apply([c.OpenSession(session)])
+        id=f"s{os.getpid()}",
+        worker="w",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        slot=slot,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + 10**9,
+        serves=b"{}",
+    )
+    store.apply([OpenSession(session)])
     return session
 
 
 def hammer(store: SqliteStore) -> None:
-    """Start, advance and finish runs until told to stop; say when these are enough for one, and at the end how many."""
+    """Start, advance and finish runs until told to stop; say when these are enough for one, and at
+    the end how many."""
     session = open_session(store)
     say("ready")
     sys.stdin.readline()
@@ -51,10 +63,18 @@ def hammer(store: SqliteStore) -> None:
     while not stop.is_set():
         run_id = f"{session.id}-{done:06}"
         for op in (
-            c.StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]", session_id=session.id)]),
-            c.Advance(run_id=run_id, generation=1, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)]),
-            c.Advance(
-                run_id=run_id, generation=1, events=[Event(Kind.RUN_COMPLETED, seq=2)], status=Status.COMPLETED, result=b"1"
+            StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]", session_id=session.id)]),
+            Advance(
+                run_id=run_id,
+                generation=1,
+                events=[Event(EventKind.STEP_COMPLETED, "a", b"1", seq=1)],
+            ),
+            Advance(
+                run_id=run_id,
+                generation=1,
+                events=[Event(EventKind.RUN_COMPLETED, seq=2)],
+                status=Status.COMPLETED,
+                result=b"1",
             ),
         ):
             answer = store.apply([op])[0]
@@ -63,7 +83,7 @@ def hammer(store: SqliteStore) -> None:
         done += 1
         if done == ENOUGH:
             say(done)
-    store.apply([c.EndSession(session.id, crashed=False)])
+    store.apply([EndSession(session.id, crashed=False)])
     say(done)
     store.close()
 
@@ -71,17 +91,24 @@ def hammer(store: SqliteStore) -> None:
 def live(store: SqliteStore) -> None:
     """Live until killed, with a place that shows it."""
     session = open_session(store, store.take_slot())
-    store.apply([c.StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
+    store.apply([StartRuns([NewRun(id="r1", route=ROUTE, input=b"[]", session_id=session.id)])])
     say(session.id)
     sys.stdin.readline()
 
 
 def lose(store: SqliteStore, how: str) -> None:
-    """Take a slot and do to its file what *how* says; restore it when told to, and live until killed."""
+    """Take a slot and do to its file what *how* says; restore it when told to, and live until
+    killed."""
     slot = store.take_slot()
     open_session(store, slot)
     path = store.path + "-sessions"
-    {"read": _read, "delete": os.remove, "replace": _replace, "close": _close, "fork": _leave_a_child}[how](path)
+    {
+        "read": _read,
+        "delete": os.remove,
+        "replace": _replace,
+        "close": _close,
+        "fork": _leave_a_child,
+    }[how](path)
     say("lost")
     sys.stdin.readline()
     say(store.keep_slot(slot))
@@ -90,7 +117,7 @@ def lose(store: SqliteStore, how: str) -> None:
 
 def lose_posix(store: SqliteStore, how: str) -> None:
     """The same with POSIX locks, as on systems that have no others."""
-    slots._SET_LOCK = None
+    liveness._SET_LOCK = None
     lose(store, how)
 
 
@@ -126,7 +153,7 @@ def _leave_a_child(path: str) -> None:
 
 def fork(store: SqliteStore) -> None:
     """Fork with the store open; the child finds it closed and opens its own."""
-    store.apply([c.StartRuns([NewRun(id="before", route=ROUTE, input=b"[]")])])
+    store.apply([StartRuns([NewRun(id="before", route=ROUTE, input=b"[]")])])
     assert store.run("before") is not None
     child = os.fork()
     if child == 0:
@@ -137,8 +164,8 @@ def fork(store: SqliteStore) -> None:
             os._exit(1)
         os._exit(0)
     _, status = os.waitpid(child, 0)
-    store.apply([c.StartRuns([NewRun(id="after", route=ROUTE, input=b"[]")])])
-    say([status, sorted(run.id for run in store.runs(c.Filter())), store.check()])
+    store.apply([StartRuns([NewRun(id="after", route=ROUTE, input=b"[]")])])
+    say([status, sorted(run.id for run in store.runs(RunFilter())), store.check()])
     store.close()
 
 
@@ -151,7 +178,7 @@ def _in_the_child(store: SqliteStore) -> None:
             assert "forked" in str(refused)
     store.close()
     own = SqliteStore(store.path, driver=sys.argv[3])
-    own.apply([c.StartRuns([NewRun(id="child", route=ROUTE, input=b"[]")])])
+    own.apply([StartRuns([NewRun(id="child", route=ROUTE, input=b"[]")])])
     own.close()
 
 

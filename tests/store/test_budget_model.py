@@ -7,13 +7,40 @@ from contextlib import nullcontext
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from holdfast.core.budgets import UNIT, limits_from
-from holdfast.core.records import Event, Kind, NewRun, Route, Session, Spending
+from holdfast.core.budgets.model import SpendEntry
+from holdfast.core.budgets.rules import UNIT, limits_from
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.errors import LeaseLost
-from holdfast.store import contract as c
+from holdfast.store.contract.budgets import (
+    BudgetRefused,
+    BudgetSpent,
+    RaiseBudget,
+    ReserveBudget,
+    ResetBudget,
+    SetBudget,
+    SpendBudget,
+    SpendRunBudget,
+)
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    Claim,
+    EndSession,
+    OpenSession,
+    StartRuns,
+)
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import SECOND, HandClock
@@ -41,8 +68,8 @@ class BudgetMachine(RuleBasedStateMachine):
         self.aside, self.lasting, self.keys = {}, {}, set()
         self.runs, self.begun = {}, []
         self.reset_at = self.clock.now() + PERIOD
-        self.do(c.SetBudget(name="team", limits=limits_from({"tokens": 20}), resets=str(PERIOD)))
-        self.do(c.SetBudget(name="other", limits=limits_from({"tokens": 20})))
+        self.do(SetBudget(name="team", limits=limits_from({"tokens": 20}), resets=str(PERIOD)))
+        self.do(SetBudget(name="other", limits=limits_from({"tokens": 20})))
         self.open_session()
 
     def teardown(self):
@@ -57,8 +84,16 @@ class BudgetMachine(RuleBasedStateMachine):
     def open_session(self):
         self.session = f"s{self.number}-{next(self.numbers)}"
         now = self.clock.now()
-        told = {"worker": "w", "host": "h", "pid": 1, "slot": -1, "started_at": now, "beat_at": now, "serves": b"{}"}
-        self.do(c.OpenSession(Session(id=self.session, expires_at=now + SECOND, **told)))
+        told = {
+            "worker": "w",
+            "host": "h",
+            "pid": 1,
+            "slot": -1,
+            "started_at": now,
+            "beat_at": now,
+            "serves": b"{}",
+        }
+        self.do(OpenSession(Session(id=self.session, expires_at=now + SECOND, **told)))
 
     def tick(self, *names):
         """A budget whose time has come begins anew when it is touched."""
@@ -68,14 +103,22 @@ class BudgetMachine(RuleBasedStateMachine):
                 self.reset_at += PERIOD
 
     def whose(self, run):
-        return {"run_id": run, "generation": self.store.run(run).generation, "budgets": self.runs[run]}
+        return {
+            "run_id": run,
+            "generation": self.store.run(run).generation,
+            "budgets": self.runs[run],
+        }
 
     def event(self, run, kind):
         number = len(self.store.history(run)) + 1
         return Event(kind, f"{kind} {number}", seq=number)
 
     def free(self, name):
-        return self.hard[name] - self.used[name] - sum(n for (_, _, budget), n in self.all_aside().items() if budget == name)
+        return (
+            self.hard[name]
+            - self.used[name]
+            - sum(n for (_, _, budget), n in self.all_aside().items() if budget == name)
+        )
 
     def all_aside(self):
         return {**self.aside, **self.lasting}
@@ -85,26 +128,39 @@ class BudgetMachine(RuleBasedStateMachine):
 
     def fits(self, run, amount, credit=0):
         """Whether it fits into all budgets of the run, none of which may be overdrawn already."""
-        return all(self.used[name] <= self.hard[name] and amount - credit <= max(self.free(name), 0) for name in self.runs[run])
+        return all(
+            self.used[name] <= self.hard[name] and amount - credit <= max(self.free(name), 0)
+            for name in self.runs[run]
+        )
 
     @rule(names=st.sampled_from([("team",), ("other",), ("other", "team")]))
     def start(self, names):
         run = f"m{self.number}-{len(self.begun)}"
         self.begun.append(run)
-        self.do(c.StartRuns([NewRun(id=run, route=ROUTE, input=b"[]", session_id=self.session, budgets=names)]))
+        self.do(
+            StartRuns(
+                [NewRun(id=run, route=ROUTE, input=b"[]", session_id=self.session, budgets=names)]
+            )
+        )
         self.runs[run] = names
 
     @precondition(lambda self: self.runs)
     @rule(
-        data=st.data(), amount=AMOUNTS, key=st.sampled_from([None, None, "k"]), stale=st.booleans(), fact=st.booleans(),
+        data=st.data(),
+        amount=AMOUNTS,
+        key=st.sampled_from([None, None, "k"]),
+        stale=st.booleans(),
+        fact=st.booleans(),
         settles=st.sampled_from([[], ["step"]]),
-    )  # fmt: skip
+    )
     def step_ends(self, data, amount, key, stale, fact, settles):
         run = self.some(data)
         whose = self.whose(run)
         whose["generation"] += stale
-        spends = [Spending({"tokens": amount * UNIT}, key, None, fact)]
-        op = c.Advance(events=[self.event(run, Kind.MARKED)], spends=spends, settles=settles, **whose)
+        spends = [SpendEntry({"tokens": amount * UNIT}, key, None, fact)]
+        op = Advance(
+            events=[self.event(run, EventKind.MARKED)], spends=spends, settles=settles, **whose
+        )
         with pytest.raises(LeaseLost) if stale else nullcontext():
             answer = self.do(op)
         if stale:
@@ -113,8 +169,8 @@ class BudgetMachine(RuleBasedStateMachine):
         if not fact:
             self.tick(*self.runs[run])
             credit = self.aside.get((run, "step", self.runs[run][0]), 0) if settles else 0
-            assert isinstance(answer, c.Advanced) == self.fits(run, wanted, credit)
-            if isinstance(answer, c.Refused):
+            assert isinstance(answer, Advanced) == self.fits(run, wanted, credit)
+            if isinstance(answer, BudgetRefused):
                 return
         self.drop(lambda owner, what: owner == run and what in settles)
         if key is not None and (run, key) in self.keys:
@@ -122,7 +178,9 @@ class BudgetMachine(RuleBasedStateMachine):
         self.keys.add((run, key))
         self.tick(*self.runs[run])
         self.count(run, amount)
-        assert (answer.breach is not None) == (fact and any(self.used[name] > self.hard[name] for name in self.runs[run]))
+        assert (answer.breach is not None) == (
+            fact and any(self.used[name] > self.hard[name] for name in self.runs[run])
+        )
 
     def count(self, run, amount):
         self.own[run] += amount
@@ -130,16 +188,24 @@ class BudgetMachine(RuleBasedStateMachine):
             self.used[name] += amount
 
     def drop(self, which):
-        self.aside = {key: amount for key, amount in self.aside.items() if not which(key[0], key[1])}
+        self.aside = {
+            key: amount for key, amount in self.aside.items() if not which(key[0], key[1])
+        }
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), amount=AMOUNTS)
     def take(self, data, amount):
         run = self.some(data)
         self.tick(*self.runs[run])
-        answer = self.do(c.Spend(**self.whose(run), amounts={"tokens": amount * UNIT}, event=self.event(run, Kind.BUDGET_SPENT)))
-        assert isinstance(answer, c.Spent) == self.fits(run, amount)
-        if isinstance(answer, c.Spent):
+        answer = self.do(
+            SpendRunBudget(
+                **self.whose(run),
+                amounts={"tokens": amount * UNIT},
+                event=self.event(run, EventKind.BUDGET_SPENT),
+            )
+        )
+        assert isinstance(answer, BudgetSpent) == self.fits(run, amount)
+        if isinstance(answer, BudgetSpent):
             self.count(run, amount)
 
     @precondition(lambda self: self.runs)
@@ -149,22 +215,32 @@ class BudgetMachine(RuleBasedStateMachine):
         self.tick(*self.runs[run])
         held, key = (self.lasting, "block") if lasts else (self.aside, "step")
         old = held.get((run, key, self.runs[run][0]), 0)
-        event = self.event(run, Kind.BUDGET_RESERVED) if lasts else None
-        answer = self.do(c.Reserve(**self.whose(run), key=key, amounts={"tokens": amount * UNIT}, event=event))
-        assert isinstance(answer, c.Spent) == self.fits(run, amount, old)
-        if isinstance(answer, c.Spent):
+        event = self.event(run, EventKind.BUDGET_RESERVED) if lasts else None
+        answer = self.do(
+            ReserveBudget(
+                **self.whose(run), key=key, amounts={"tokens": amount * UNIT}, event=event
+            )
+        )
+        assert isinstance(answer, BudgetSpent) == self.fits(run, amount, old)
+        if isinstance(answer, BudgetSpent):
             for name in self.runs[run]:
                 held[run, key, name] = amount
 
     @rule(crashed=st.booleans())
     def worker_dies(self, crashed):
-        self.do(c.EndSession(self.session, crashed, 1000))
+        self.do(EndSession(self.session, crashed, 1000))
         self.drop(lambda owner, what: True)
         self.open_session()
         routes = [(number, route.lane) for number, route in self.store.routes().items()]
         for _ in range(len(self.runs)):  # suspects come one by one
-            for run in self.do(c.Claim(self.session, routes, 1000)):
-                self.do(c.Advance(run_id=run.id, generation=run.generation, events=[self.event(run.id, Kind.MARKED)]))
+            for run in self.do(Claim(self.session, routes, 1000)):
+                self.do(
+                    Advance(
+                        run_id=run.id,
+                        generation=run.generation,
+                        events=[self.event(run.id, EventKind.MARKED)],
+                    )
+                )
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -172,8 +248,12 @@ class BudgetMachine(RuleBasedStateMachine):
         run = self.some(data)
         whose = self.whose(run)
         self.do(
-            c.Advance(
-                **whose, status=Status.COMPLETED, result=b"1", events=[self.event(run, Kind.RUN_COMPLETED)], settles_all=True
+            Advance(
+                **whose,
+                status=Status.COMPLETED,
+                result=b"1",
+                events=[self.event(run, EventKind.RUN_COMPLETED)],
+                settles_all=True,
             )
         )
         self.drop(lambda owner, what: owner == run)
@@ -182,26 +262,26 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), amount=AMOUNTS)
     def raise_it(self, name, amount):
-        self.do(c.RaiseBudget(name, {"tokens": amount * UNIT}))
+        self.do(RaiseBudget(name, {"tokens": amount * UNIT}))
         self.hard[name] += amount
 
     @rule(name=st.sampled_from(NAMES), limit=st.integers(0, 30))
     def set_it(self, name, limit):
         resets = str(PERIOD) if name == "team" else None
-        self.do(c.SetBudget(name=name, limits=limits_from({"tokens": limit}), resets=resets))
+        self.do(SetBudget(name=name, limits=limits_from({"tokens": limit}), resets=resets))
         self.hard[name] = limit
 
     @rule(name=st.sampled_from(NAMES), amount=AMOUNTS)
     def somebody_spends(self, name, amount):
         self.tick(name)
-        answer = self.do(c.SpendBudget(name, {"tokens": amount * UNIT}))
+        answer = self.do(SpendBudget(name, {"tokens": amount * UNIT}))
         fits = self.used[name] <= self.hard[name] and amount <= max(self.free(name), 0)
-        assert isinstance(answer, c.Spent) == fits
+        assert isinstance(answer, BudgetSpent) == fits
         self.used[name] += amount if fits else 0
 
     @rule()
     def reset(self):
-        self.do(c.ResetBudget("other"))
+        self.do(ResetBudget("other"))
         self.used["other"] = 0
 
     @rule(seconds=st.integers(1, 7))
@@ -212,10 +292,15 @@ class BudgetMachine(RuleBasedStateMachine):
     def what_is_counted_is_what_was_spent(self):
         lines = {line.budget: line for line in self.store.allowances(NAMES)}
         for name in NAMES:
-            aside = sum(amount for (_, _, budget), amount in self.all_aside().items() if budget == name)
+            aside = sum(
+                amount for (_, _, budget), amount in self.all_aside().items() if budget == name
+            )
             due = name == "team" and self.clock.now() >= self.reset_at
             assert lines[name].used == (0 if due else self.used[name] * UNIT)
-            assert (lines[name].reserved, lines[name].hard) == (aside * UNIT, self.hard[name] * UNIT)
+            assert (lines[name].reserved, lines[name].hard) == (
+                aside * UNIT,
+                self.hard[name] * UNIT,
+            )
 
     @invariant()
     def what_each_run_has_spent_is_what_its_work_says(self):
@@ -231,7 +316,12 @@ class BudgetMachine(RuleBasedStateMachine):
 def explore(new_store, examples):
     run_state_machine_as_test(
         type("Machine", (BudgetMachine,), {"new_store": staticmethod(new_store)}),
-        settings=settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
     )
 
 

@@ -1,7 +1,9 @@
-"""Graphs beside a small model of them: whatever is done, whoever is started, skipped or cancelled is who must be.
+"""Graphs beside a small model of them: whatever is done, whoever is started, skipped or cancelled
+is who must be.
 
-The model counts everything anew each time, and knows nothing of SQL. Each play is drawn by a number, so that it is the same
-wherever it is played. Whom a group stops is left to the store where two groups are decided at once; that it may is checked.
+The model counts everything anew each time, and knows nothing of SQL. Each play is drawn by a
+number, so that it is the same wherever it is played. Whom a group stops is left to the store where
+two groups are decided at once; that it may is checked.
 """
 
 from dataclasses import dataclass, field
@@ -10,17 +12,18 @@ from random import Random
 import msgspec
 import pytest
 
-from holdfast.core.graphs.drawing import PLACE
-from holdfast.core.graphs.records import NewGroup, Rest
-from holdfast.core.records import Event, Kind
+from holdfast.core.events import Event, EventKind
+from holdfast.core.graphs.builder import PLACE
+from holdfast.core.graphs.model import NewGroup, RemainderPolicy
 from holdfast.core.status import Status
 from holdfast.errors import GraphFinished
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import ResolveGraphs
+from holdfast.store.contract.runs import Advance, RequestCancel
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.transitions.graphs import work
 from holdfast.testing.conformance import HandClock
-from holdfast.testing.conformance.graphs import GraphBench, compose
+from holdfast.testing.conformance.graphs import GraphFixture, compose
 
 LOST = {"failed", "cancelled", "expired", "skipped"}
 ENDED = LOST | {"completed"}
@@ -45,8 +48,9 @@ class ModelMember:
     input: list = field(default_factory=list)
 
 
-class Play(GraphBench):
-    """One graph: it is grown, its members end alone or together, it hears of it at once or later, is cancelled, done again."""
+class Play(GraphFixture):
+    """One graph: it is grown, its members end alone or together, it hears of it at once or later,
+    is cancelled, done again."""
 
     def __init__(self, store, number):
         self.store, self.chance = store, Random(number)
@@ -60,10 +64,18 @@ class Play(GraphBench):
         new = self.draw_members(6)
         self.stage_graph(self.store, *map(self.as_new, new), graph=self.graph)
         self.take_in(new)
-        doings = [self.work] * 5 + [self.grow, self.cancel_a_run, self.settle, self.do_it_again, self.do_it_again]
+        doings = [self.work] * 5 + [
+            self.grow,
+            self.cancel_a_run,
+            self.settle,
+            self.do_it_again,
+            self.do_it_again,
+        ]
         for step in range(steps):
             self.chance.choice(doings)()
-            if self.status == "running" and self.chance.random() < (0.02 if step < steps - 3 else 0.3):
+            if self.status == "running" and self.chance.random() < (
+                0.02 if step < steps - 3 else 0.3
+            ):
                 self.cancel()
             self.agree()
         self.settle()
@@ -87,11 +99,15 @@ class Play(GraphBench):
         return found
 
     def draw_group(self, of):
-        return ModelGroup(of, self.chance.randint(1, len(of)), self.chance.choice(["run", "cancel"]))
+        return ModelGroup(
+            of, self.chance.randint(1, len(of)), self.chance.choice(["run", "cancel"])
+        )
 
     def as_new(self, member):
         groups = [(group.of, group.need, group.rest) for group in member.groups]
-        return self.new_member(member.name, groups, data=[{PLACE: one} for one in member.takes], takes=member.takes)
+        return self.new_member(
+            member.name, groups, data=[{PLACE: one} for one in member.takes], takes=member.takes
+        )
 
     def grow(self):
         if len(self.members) > 20:
@@ -100,7 +116,10 @@ class Play(GraphBench):
         free = [member.name for member in new if not member.groups]
         waiting = [member.name for member in self.members.values() if member.state == "waiting"]
         more = {self.chance.choice(waiting): self.draw_group(free)} if free and waiting else {}
-        groups = [(name, NewGroup(tuple(group.of), group.need, Rest(group.rest))) for name, group in more.items()]
+        groups = [
+            (name, NewGroup(tuple(group.of), group.need, RemainderPolicy(group.rest)))
+            for name, group in more.items()
+        ]
         if self.status != "running":
             with pytest.raises(GraphFinished):
                 self.extend_graph(self.store, *map(self.as_new, new), more=groups, graph=self.graph)
@@ -115,7 +134,10 @@ class Play(GraphBench):
         if live:
             some = self.chance.sample(live, self.chance.randint(1, min(len(live), 3)))
             fates = [Status.COMPLETED, Status.COMPLETED, Status.FAILED]
-            self.end({name: self.chance.choice(fates) for name in some}, settled=self.chance.random() < 0.7)
+            self.end(
+                {name: self.chance.choice(fates) for name in some},
+                settled=self.chance.random() < 0.7,
+            )
 
     def end(self, fates, *, settled):
         """Let runs end, all in one transaction; their graph hears of it there, or later."""
@@ -128,7 +150,7 @@ class Play(GraphBench):
             if status is Status.COMPLETED:
                 self.results[name] = self.chance.randint(1, 99)
             ops.append(self.last_words(name, status))
-        answers = self.store.apply([*ops, c.SettleGraphs(compose=compose)] if settled else ops)
+        answers = self.store.apply([*ops, ResolveGraphs(compose=compose)] if settled else ops)
         assert not [one for one in answers if isinstance(one, BaseException)]
         if settled:
             self.hear({name: self.news.pop(name) for name in fates})
@@ -136,13 +158,22 @@ class Play(GraphBench):
 
     def last_words(self, name, status):
         run, done = self.run(name), status is Status.COMPLETED
-        said = {"result": msgspec.json.encode(self.results[name])} if done else {"error": b'{"type":"E","message":"no"}'}
-        event = Event(kind=Kind.RUN_COMPLETED if done else Kind.RUN_FAILED, seq=self.seq(self.store, run.id))
-        return c.Advance(run_id=run.id, generation=run.generation, status=status, events=[event], **said)
+        said = (
+            {"result": msgspec.json.encode(self.results[name])}
+            if done
+            else {"error": b'{"type":"E","message":"no"}'}
+        )
+        event = Event(
+            kind=EventKind.RUN_COMPLETED if done else EventKind.RUN_FAILED,
+            seq=self.seq(self.store, run.id),
+        )
+        return Advance(
+            run_id=run.id, generation=run.generation, status=status, events=[event], **said
+        )
 
     def cancel_a_run(self):
         for name in self.live()[:1]:
-            self.do(self.store, c.RequestCancel(f"{self.graph}::{name}", "no more", force=True))
+            self.do(self.store, RequestCancel(f"{self.graph}::{name}", "no more", force=True))
             self.news[name] = "cancelled"
 
     def settle(self):
@@ -166,7 +197,11 @@ class Play(GraphBench):
                 assert self.policy == "all" or (self.policy == "pending" and not begun)
                 self.members[name].state = "cancelled"
             else:
-                assert name in self.asked if self.policy == "all" else name not in self.asked - asked or not begun
+                assert (
+                    name in self.asked
+                    if self.policy == "all"
+                    else name not in self.asked - asked or not begun
+                )
         if self.policy == "graph" and any(one.state == "started" for one in self.members.values()):
             self.status = "cancelled"
         self.finish()
@@ -208,9 +243,16 @@ class Play(GraphBench):
         while now := self.decide():
             decided += now
         actual = self.look()
-        rest = [self.members[one] for group in decided if stops and group.rest == "cancel" for one in group.of]
+        rest = [
+            self.members[one]
+            for group in decided
+            if stops and group.rest == "cancel"
+            for one in group.of
+        ]
         for member in [one for one in rest if one.state not in ENDED and not self.needed(one.name)]:
-            stopped = actual[member.name] == "cancelled" or (member.name in self.asked and member.ran)
+            stopped = actual[member.name] == "cancelled" or (
+                member.name in self.asked and member.ran
+            )
             assert stopped or self.may_be_spared(member), member
             member.state = actual[member.name]
         for member in rest:  # who is needed by one of these alone may go, too
@@ -226,13 +268,19 @@ class Play(GraphBench):
         self.finish()
 
     def may_be_spared(self, member):
-        """Whether the rest of a group may run on because another group that waited for it was decided a little later."""
+        """Whether the rest of a group may run on because another group that waited for it was
+        decided a little later."""
         return False
 
     def decide(self):
         """Decide open groups, and what that means for those who wait; return the groups."""
         decided = []
-        for group in [group for member in self.members.values() for group in member.groups if group.state == "open"]:
+        for group in [
+            group
+            for member in self.members.values()
+            for group in member.groups
+            if group.state == "open"
+        ]:
             states = [self.members[one].state for one in group.of]
             if states.count("completed") >= group.need:
                 group.state = "satisfied"
@@ -249,13 +297,31 @@ class Play(GraphBench):
     def needed(self, name):
         """Whether somebody who waits has an open group with this one in it."""
         waiting = [member for member in self.members.values() if member.state == "waiting"]
-        return any(name in group.of for member in waiting for group in member.groups if group.state == "open")
+        return any(
+            name in group.of
+            for member in waiting
+            for group in member.groups
+            if group.state == "open"
+        )
 
     def finish(self):
-        if self.status in ("running", "cancelling") and all(one.state in ENDED for one in self.members.values()):
-            above = {name for member in self.members.values() for group in member.groups for name in group.of}
-            well = all(member.state == "completed" for member in self.members.values() if member.name not in above)
-            self.status = "cancelled" if self.status == "cancelling" else "completed" if well else "failed"
+        if self.status in ("running", "cancelling") and all(
+            one.state in ENDED for one in self.members.values()
+        ):
+            above = {
+                name
+                for member in self.members.values()
+                for group in member.groups
+                for name in group.of
+            }
+            well = all(
+                member.state == "completed"
+                for member in self.members.values()
+                if member.name not in above
+            )
+            self.status = (
+                "cancelled" if self.status == "cancelling" else "completed" if well else "failed"
+            )
 
     # What is so
 
@@ -263,7 +329,11 @@ class Play(GraphBench):
         return self.get(self.store, f"{self.graph}::{name}")
 
     def live(self):
-        return [one.name for one in self.members.values() if one.state == "started" and one.name not in self.news]
+        return [
+            one.name
+            for one in self.members.values()
+            if one.state == "started" and one.name not in self.news
+        ]
 
     def look(self):
         """Return how members stand in the store, and keep who was asked to stop."""
@@ -280,7 +350,8 @@ class Play(GraphBench):
 
 
 class PortionedPlay(Play):
-    """The same with transactions that do very little: what one leaves over is done before anybody looks."""
+    """The same with transactions that do very little: what one leaves over is done before anybody
+    looks."""
 
     def end(self, fates, *, settled):
         super().end(fates, settled=True)
@@ -294,7 +365,10 @@ class PortionedPlay(Play):
         return super().look()
 
     def may_be_spared(self, member):
-        return sum(member.name in group.of for one in self.members.values() for group in one.groups) > 1
+        return (
+            sum(member.name in group.of for one in self.members.values() for group in one.groups)
+            > 1
+        )
 
     def settle_graphs(self, store):
         while super().settle_graphs(store).more:
@@ -337,7 +411,9 @@ def test_in_small_portions_a_graph_does_what_the_model_says(tmp_path, small_port
     store.close()
 
 
-def test_in_small_portions_a_graph_in_postgres_does_what_the_model_says(postgres_server, small_portions):
+def test_in_small_portions_a_graph_in_postgres_does_what_the_model_says(
+    postgres_server, small_portions
+):
     with postgres_server.lend() as url:
         store = PostgresStore(url, clock=HandClock())
         explore(store, range(5), PortionedPlay)

@@ -10,13 +10,41 @@ from dataclasses import dataclass, field
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from holdfast.core import claims
-from holdfast.core.records import Event, Kind, NewRun, Route, Session
+from holdfast.core import claiming
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import FINAL, HELD, NEXT, Move, Status, after
-from holdfast.errors import IllegalMove, LeaseLost, RunExists, RunFinished, RunNotFinished, RunNotFound
-from holdfast.store import contract as c
+from holdfast.errors import (
+    IllegalMove,
+    LeaseLost,
+    RunExists,
+    RunFinished,
+    RunNotFinished,
+    RunNotFound,
+)
+from holdfast.store.contract.runs import (
+    Advance,
+    Claim,
+    EndSession,
+    ExpireRuns,
+    OpenSession,
+    ReplayRun,
+    RequestCancel,
+    ResumeRun,
+    RevisionChanged,
+    SignalRun,
+    StartRuns,
+)
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.conformance import SECOND, HandClock
 
@@ -50,7 +78,9 @@ class ModelRun:
 
     @property
     def parked(self):
-        return self.status is Status.WAITING or (self.status is Status.CANCELLING and self.waits is not None)
+        return self.status is Status.WAITING or (
+            self.status is Status.CANCELLING and self.waits is not None
+        )
 
     def move(self, move):
         self.status = after(self.status, move)
@@ -59,7 +89,7 @@ class ModelRun:
         self.rank, self.waits, self.wake_at = None, waits, wake_at
 
     def ready(self, now):
-        self.rank, self.waits, self.wake_at = claims.rank(now, self.priority), None, None
+        self.rank, self.waits, self.wake_at = claiming.rank(now, self.priority), None, None
 
     def end(self, move, kind):
         self.move(move)
@@ -79,7 +109,9 @@ class StoreMachine(RuleBasedStateMachine):
     numbers = itertools.count()
 
     def new_store(self):
-        store = SqliteStore(self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver)
+        store = SqliteStore(
+            self.folder / f"{next(self.numbers)}.db", clock=self.clock, driver=self.driver
+        )
         store._db.rows("PRAGMA synchronous = OFF")  # nobody pulls the plug here
         return store
 
@@ -104,13 +136,21 @@ class StoreMachine(RuleBasedStateMachine):
         session_id = f"{name}-{next(self.numbers)}"
         self.alive[name] = session_id
         now = self.clock.now()
-        session = {"worker": name, "host": "h", "pid": 1, "slot": -1, "started_at": now, "beat_at": now, "serves": b"{}"}
-        self.do(c.OpenSession(Session(id=session_id, expires_at=now + SECOND, **session)))
+        session = {
+            "worker": name,
+            "host": "h",
+            "pid": 1,
+            "slot": -1,
+            "started_at": now,
+            "beat_at": now,
+            "serves": b"{}",
+        }
+        self.do(OpenSession(Session(id=session_id, expires_at=now + SECOND, **session)))
 
     def some(self, data, runs):
         return data.draw(st.sampled_from(sorted(runs, key=lambda run: run.id)))
 
-    def event(self, run, kind=Kind.MARKED):
+    def event(self, run, kind=EventKind.MARKED):
         return Event(kind=kind, seq=len(run.kinds) + 1)
 
     # Those who start
@@ -130,15 +170,25 @@ class StoreMachine(RuleBasedStateMachine):
         session_id = self.alive.get(session, session)
 
         new = NewRun(
-            id=run.id, route=ROUTE, input=b"[]", priority=priority, available_at=available_at, deadline=run.deadline,
+            id=run.id,
+            route=ROUTE,
+            input=b"[]",
+            priority=priority,
+            available_at=available_at,
+            deadline=run.deadline,
             session_id=session_id,
-        )  # fmt: skip
-        started = self.do(c.StartRuns([new]))[0]
+        )
+        started = self.do(StartRuns([new]))[0]
 
         leased = session in self.alive and delay is None
         assert (started.created, started.leased) == (True, leased)
         if leased:
-            run.status, run.generation, run.session, run.started = Status.RUNNING, 1, session_id, True
+            run.status, run.generation, run.session, run.started = (
+                Status.RUNNING,
+                1,
+                session_id,
+                True,
+            )
         elif delay is None:
             run.ready(now)
         else:
@@ -150,7 +200,9 @@ class StoreMachine(RuleBasedStateMachine):
     def start_again(self, data, same):
         run = self.some(data, self.runs.values())
         with nullcontext() if same else pytest.raises(RunExists):
-            answer = self.do(c.StartRuns([NewRun(id=run.id, route=ROUTE, input=b"[]" if same else b"[1]")]))[0]
+            answer = self.do(
+                StartRuns([NewRun(id=run.id, route=ROUTE, input=b"[]" if same else b"[1]")])
+            )[0]
             assert (answer.created, answer.leased) == (False, False)
 
     # The workers
@@ -159,10 +211,15 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, name, limit):
         now = self.clock.now()
         routes = [(number, route.lane) for number, route in self.store.routes().items()]
-        claimed = self.do(c.Claim(self.alive[name], routes, limit))
+        claimed = self.do(Claim(self.alive[name], routes, limit))
 
         for run in self.runs.values():
-            if run.session is None and run.wake_at is not None and run.wake_at <= now and Move.WAKE in NEXT[run.status]:
+            if (
+                run.session is None
+                and run.wake_at is not None
+                and run.wake_at <= now
+                and Move.WAKE in NEXT[run.status]
+            ):
                 due = run.wake_at
                 run.move(Move.WAKE)
                 run.ready(due)
@@ -175,7 +232,8 @@ class StoreMachine(RuleBasedStateMachine):
             run.generation += 1
 
     def best(self, session_id, limit):
-        """The best that are ready; of those that may have killed their worker one, and none while the session holds another."""
+        """The best that are ready; of those that may have killed their worker one, and none while
+        the session holds another."""
         suspected = any(
             run.session == session_id
             and run.crashes >= 2
@@ -184,7 +242,10 @@ class StoreMachine(RuleBasedStateMachine):
             for run in self.runs.values()
         )
         best = []
-        for run in sorted((run for run in self.runs.values() if run.rank is not None), key=lambda run: (run.rank, run.id)):
+        for run in sorted(
+            (run for run in self.runs.values() if run.rank is not None),
+            key=lambda run: (run.rank, run.id),
+        ):
             if len(best) < limit and not (suspected and run.crashes >= 2):
                 best.append(run)
                 suspected = suspected or run.crashes >= 2
@@ -195,13 +256,23 @@ class StoreMachine(RuleBasedStateMachine):
 
     def advance(self, run, generation=None, **options):
         options.setdefault("events", [self.event(run)])
-        return self.do(c.Advance(run_id=run.id, generation=run.generation if generation is None else generation, **options))
+        return self.do(
+            Advance(
+                run_id=run.id,
+                generation=run.generation if generation is None else generation,
+                **options,
+            )
+        )
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), how=st.sampled_from(["append", "park", "finish", "release"]))
     def write_without_the_lease(self, data, how):
         run = self.some(data, self.runs.values())
-        stale = run.generation if run.session is None else run.generation - data.draw(st.sampled_from([1, -1]))
+        stale = (
+            run.generation
+            if run.session is None
+            else run.generation - data.draw(st.sampled_from([1, -1]))
+        )
         options = {
             "append": {},
             "park": {"status": Status.WAITING, "waits": WAITS, "revision": run.revision},
@@ -216,26 +287,30 @@ class StoreMachine(RuleBasedStateMachine):
     def append(self, data):
         run = self.some(data, self.held())
         self.advance(run)
-        run.kinds.append(Kind.MARKED)
+        run.kinds.append(EventKind.MARKED)
 
     @precondition(lambda self: self.held())
-    @rule(data=st.data(), keep=st.booleans(), timer=st.sampled_from([None, 2, 6]), seen=st.booleans())
+    @rule(
+        data=st.data(), keep=st.booleans(), timer=st.sampled_from([None, 2, 6]), seen=st.booleans()
+    )
     def park(self, data, keep, timer, seen):
         run = self.some(data, self.held())
         wake_at = None if timer is None else self.clock.now() + timer * SECOND
         revision = run.revision if seen else run.revision + 1
         status = after(run.status, Move.PARK)
 
-        answer = self.advance(run, status=status, waits=WAITS, wake_at=wake_at, keep=keep, revision=revision)
+        answer = self.advance(
+            run, status=status, waits=WAITS, wake_at=wake_at, keep=keep, revision=revision
+        )
 
         if not seen:
-            assert answer == c.Changed(revision=run.revision)
+            assert answer == RevisionChanged(revision=run.revision)
             return
         run.move(Move.PARK)
         run.sleep(WAITS, wake_at)
         run.seen_revision = revision if keep else run.seen_revision
         run.session = run.session if keep else None
-        run.kinds.append(Kind.MARKED)
+        run.kinds.append(EventKind.MARKED)
 
     @precondition(lambda self: self.held())
     @rule(data=st.data(), keep=st.booleans())
@@ -246,44 +321,62 @@ class StoreMachine(RuleBasedStateMachine):
         run.move(Move.GO_ON)
         run.sleep(None, None)
         run.seen_revision = None if keep else run.seen_revision
-        run.kinds.append(Kind.MARKED)
+        run.kinds.append(EventKind.MARKED)
         if not keep:
             run.move(Move.RELEASE)
             run.session = None
             run.ready(self.clock.now())
 
     @precondition(lambda self: self.held())
-    @rule(data=st.data(), move=st.sampled_from([Move.COMPLETE, Move.FAIL, Move.END_CANCELLED, Move.GIVE_UP]))
+    @rule(
+        data=st.data(),
+        move=st.sampled_from([Move.COMPLETE, Move.FAIL, Move.END_CANCELLED, Move.GIVE_UP]),
+    )
     def end(self, data, move):
         run = self.some(data, self.held())
         status = after(run.status, move)
         said = {"result": b"1"} if status is Status.COMPLETED else {"error": ERROR}
         self.advance(run, status=status, keep=status is not Status.STUCK, **said)
-        run.end(move, Kind.MARKED)
+        run.end(move, EventKind.MARKED)
 
     @rule(name=st.sampled_from(["s1", "s2"]), crashed=st.booleans())
     def end_session(self, name, crashed):
         session_id = self.alive.pop(name)
-        held = sorted((run for run in self.held() if run.session == session_id), key=lambda run: run.id)
+        held = sorted(
+            (run for run in self.held() if run.session == session_id), key=lambda run: run.id
+        )
 
-        assert self.do(c.EndSession(session_id, crashed, CRASH_LIMIT)) == [run.id for run in held]
+        assert self.do(EndSession(session_id, crashed, CRASH_LIMIT)) == [run.id for run in held]
 
         for run in held:
-            progress = [seq for seq, kind in enumerate(run.kinds, start=1) if kind not in claims.NO_PROGRESS]
-            fate = claims.fate(
-                run.as_state(), last_seq=len(run.kinds), last_progress=max(progress, default=0), crashed=crashed,
-                limit=CRASH_LIMIT, now=self.clock.now(),
-            )  # fmt: skip
-            lost = crashed and fate.stuck is None and not claims.is_parked(run.as_state())
-            run.status, run.crashes, run.crash_seq, run.session = fate.status, fate.crashes, fate.crash_seq, None
+            progress = [
+                seq
+                for seq, kind in enumerate(run.kinds, start=1)
+                if kind not in claiming.NO_PROGRESS
+            ]
+            fate = claiming.recovery_decision(
+                run.as_state(),
+                last_seq=len(run.kinds),
+                last_progress=max(progress, default=0),
+                crashed=crashed,
+                limit=CRASH_LIMIT,
+                now=self.clock.now(),
+            )
+            lost = crashed and fate.stuck is None and not claiming.is_parked(run.as_state())
+            run.status, run.crashes, run.crash_seq, run.session = (
+                fate.status,
+                fate.crashes,
+                fate.crash_seq,
+                None,
+            )
             run.generation += 1
             if fate.rank is not None:
                 run.ready(self.clock.now())
             elif fate.stuck is not None:
                 run.sleep(None, None)
-                run.kinds.append(Kind.RUN_STUCK)
+                run.kinds.append(EventKind.RUN_STUCK)
             if lost:
-                run.kinds.append(Kind.LEASE_LOST)
+                run.kinds.append(EventKind.LEASE_LOST)
                 run.crash_seq = len(run.kinds)  # that line is no progress
         self.open_session(name)
 
@@ -294,7 +387,7 @@ class StoreMachine(RuleBasedStateMachine):
     def signal(self, data, name):
         run = self.some(data, self.runs.values())
         with pytest.raises(RunFinished) if run.status in FINAL else nullcontext():
-            assert self.do(c.SignalRun(run.id, name, b"1")).new
+            assert self.do(SignalRun(run.id, name, b"1")).new
         if run.status in FINAL:
             return
         run.revision += 1
@@ -309,11 +402,11 @@ class StoreMachine(RuleBasedStateMachine):
         run = self.some(data, self.runs.values())
         if run.status in FINAL:
             with pytest.raises(RunFinished):
-                self.do(c.RequestCancel(run.id, "enough", force))
+                self.do(RequestCancel(run.id, "enough", force))
             return
-        answer = self.do(c.RequestCancel(run.id, "enough", force))
+        answer = self.do(RequestCancel(run.id, "enough", force))
         if force or not run.started:
-            run.end(Move.END_CANCELLED, Kind.RUN_CANCELLED)
+            run.end(Move.END_CANCELLED, EventKind.RUN_CANCELLED)
             run.generation += 1
             run.revision += 1
         else:
@@ -341,12 +434,12 @@ class StoreMachine(RuleBasedStateMachine):
             and run.status not in FINAL
             and run.status is not Status.CANCELLING
         ]
-        assert self.do(c.ExpireRuns()) == len(overdue)
+        assert self.do(ExpireRuns()) == len(overdue)
         for run in overdue:
             if run.started and run.status is not Status.STUCK:
                 self.ask_to_stop(run)
             else:
-                run.end(Move.EXPIRE, Kind.RUN_EXPIRED)
+                run.end(Move.EXPIRE, EventKind.RUN_EXPIRED)
                 run.generation += 1
                 run.revision += 1
 
@@ -356,16 +449,16 @@ class StoreMachine(RuleBasedStateMachine):
         run = self.some(data, self.runs.values())
         if run.status is not Status.STUCK:
             with pytest.raises((IllegalMove, RunFinished)):
-                self.do(c.ResumeRun(run.id))
+                self.do(ResumeRun(run.id))
             return
-        self.do(c.ResumeRun(run.id))
+        self.do(ResumeRun(run.id))
         run.move(Move.RESUME)
         if run.cancelled:
             run.move(Move.CANCEL)
         run.ready(self.clock.now())
         run.revision += 1
         run.crashes, run.crash_seq = 0, None
-        run.kinds.append(Kind.RUN_RESUMED)
+        run.kinds.append(EventKind.RUN_RESUMED)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
@@ -373,15 +466,15 @@ class StoreMachine(RuleBasedStateMachine):
         run = self.some(data, self.runs.values())
         if run.status not in FINAL:
             with pytest.raises(RunNotFinished):
-                self.do(c.ReplayRun(run.id, []))
+                self.do(ReplayRun(run.id, []))
             return
-        self.do(c.ReplayRun(run.id, []))
+        self.do(ReplayRun(run.id, []))
         run.move(Move.REPLAY)
         run.ready(self.clock.now())
         run.generation += 1
         run.revision += 1
         run.cancelled, run.deadline, run.crashes, run.crash_seq = False, None, 0, None
-        run.kinds.append(Kind.RUN_REPLAYED)
+        run.kinds.append(EventKind.RUN_REPLAYED)
 
     @rule(seconds=st.integers(1, 4))
     def pass_time(self, seconds):
@@ -389,7 +482,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def ask_for_what_is_not_there(self):
-        for op in (c.SignalRun("none", "paid", b""), c.RequestCancel("none", ""), c.ResumeRun("none"), c.ReplayRun("none", [])):
+        for op in (
+            SignalRun("none", "paid", b""),
+            RequestCancel("none", ""),
+            ResumeRun("none"),
+            ReplayRun("none", []),
+        ):
             with pytest.raises(RunNotFound):
                 self.do(op)
 
@@ -399,13 +497,27 @@ class StoreMachine(RuleBasedStateMachine):
     def the_store_is_what_the_model_says(self):
         for run in self.runs.values():
             stored = self.store.run(run.id)
-            assert (stored.status, stored.generation, stored.revision) == (run.status, run.generation, run.revision), run
-            assert (stored.session_id, stored.waits, stored.wake_at) == (run.session, run.waits, run.wake_at), run
-            assert (stored.crashes, stored.cancel_reason is not None) == (run.crashes, run.cancelled or self.ended(run)), run
+            assert (stored.status, stored.generation, stored.revision) == (
+                run.status,
+                run.generation,
+                run.revision,
+            ), run
+            assert (stored.session_id, stored.waits, stored.wake_at) == (
+                run.session,
+                run.waits,
+                run.wake_at,
+            ), run
+            assert (stored.crashes, stored.cancel_reason is not None) == (
+                run.crashes,
+                run.cancelled or self.ended(run),
+            ), run
 
     def ended(self, run):
         """Whoever was ended from outside has a reason too."""
-        return run.status in (Status.CANCELLED, Status.EXPIRED) and run.kinds[-1] in (Kind.RUN_CANCELLED, Kind.RUN_EXPIRED)
+        return run.status in (Status.CANCELLED, Status.EXPIRED) and run.kinds[-1] in (
+            EventKind.RUN_CANCELLED,
+            EventKind.RUN_EXPIRED,
+        )
 
     @invariant()
     def every_history_is_what_was_written(self):
@@ -424,9 +536,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def somebody_will_look_again_at_whatever_can_go_on(self):
-        """Nothing stalls silently: what is not held and waits for nobody can be claimed, now or when its time has come."""
+        """Nothing stalls silently: what is not held and waits for nobody can be claimed, now or
+        when its time has come."""
         for run in self.runs.values():
-            if run.session is None and run.status in (Status.PENDING, Status.CANCELLING) and run.waits is None:
+            if (
+                run.session is None
+                and run.status in (Status.PENDING, Status.CANCELLING)
+                and run.waits is None
+            ):
                 assert run.rank is not None or run.wake_at is not None, run
 
     @invariant()
@@ -440,5 +557,10 @@ def test_whatever_is_done_the_store_does_what_the_model_says(tmp_path, driver):
 
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

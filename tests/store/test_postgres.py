@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from holdfast.store.postgres import PostgresStore, messenger
-from holdfast.testing.conformance import Bench, StoreContract
+from holdfast.store.postgres import PostgresStore, notifier
+from holdfast.testing.conformance import StoreContract, StoreFixture
 from tests.store.test_model import StoreMachine
 
 
 @pytest.fixture(autouse=True)
 def no_slow_look(monkeypatch):
-    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
 
 
-class OnPostgres(Bench):
+class OnPostgres(StoreFixture):
     @pytest.fixture
     def url(self, postgres_server):
         with postgres_server.lend() as url:
@@ -50,11 +50,11 @@ class OnPolledPostgres(OnPostgres):
 
     @pytest.fixture(autouse=True)
     def no_look(self, monkeypatch):
-        monkeypatch.setattr(messenger, "POLL_EVERY", 3600.0)
+        monkeypatch.setattr(notifier, "POLL_EVERY", 3600.0)
 
     def hears(self, store):
         with pytest.MonkeyPatch.context() as time_passes:
-            time_passes.setattr(messenger, "POLL_EVERY", 0.0)
+            time_passes.setattr(notifier, "POLL_EVERY", 0.0)
             return super().hears(store)
 
 
@@ -71,7 +71,9 @@ class TestPostgres(OnPostgres, StoreContract):
         "set": lambda connection: connection.execute("SET statement_timeout TO '1s'"),
         "set quietly": lambda connection: connection.execute(QUIETLY),
         "forget statements": lambda connection: connection.execute("DEALLOCATE ALL"),
-        "roll back all": lambda connection: connection.execute("SELECT pg_terminate_backend(pg_backend_pid())"),
+        "roll back all": lambda connection: connection.execute(
+            "SELECT pg_terminate_backend(pg_backend_pid())"
+        ),
         "close cursors": lambda connection: connection.execute("CLOSE ALL"),
         "commit below the driver": lambda connection: connection.pgconn.exec_(b"COMMIT"),
         "roll back below the driver": lambda connection: connection.pgconn.exec_(b"ROLLBACK"),
@@ -92,5 +94,10 @@ def test_whatever_is_done_the_store_does_what_the_model_says(postgres_server):
 
     run_state_machine_as_test(
         Machine,
-        settings=settings(max_examples=15, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=15,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

@@ -9,7 +9,8 @@ SECOND = 1_000_000
 
 
 class Machine:
-    """A monotonic clock and a database's clock, both moved by hand; to ask takes as long as is said."""
+    """A monotonic clock and a database's clock, both moved by hand; to ask takes as long as is
+    said."""
 
     def __init__(self, there=1000 * SECOND):
         self.tick, self.there, self.delays = 5 * SECOND, there, []
@@ -128,7 +129,9 @@ def test_a_measurement_counts_for_a_while():
 
 def test_a_store_lives_by_it_and_measures_again(postgres_server):
     with postgres_server.lend() as url, closing(PostgresStore(url)) as store:
-        ((there,),) = postgres_server.execute("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)")
+        ((there,),) = postgres_server.execute(
+            "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+        )
         assert abs(store.now() - there) < 5 * SECOND
 
         store.clock._measured -= EVERY + 1

@@ -1,4 +1,5 @@
-"""A server that crashes gives the numbers of lost transactions to others. What became of a commit is decided by rows."""
+"""A server that crashes gives the numbers of lost transactions to others. What became of a commit
+is decided by rows."""
 
 import os
 import signal
@@ -9,14 +10,16 @@ import psycopg
 import pytest
 
 from holdfast import Engine
-from holdfast.core.budgets import UNIT, limits_from
-from holdfast.core.records import Event, Kind
+from holdfast.core.budgets.rules import UNIT, limits_from
+from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Status
 from holdfast.errors import StoreUnavailable
-from holdfast.store import contract as c
+from holdfast.store.contract.budgets import SetBudget, SpendRunBudget
+from holdfast.store.contract.leases import ClaimLeases, CompleteLeases, TaskCompletion
+from holdfast.store.contract.runs import Advanced, Heartbeat, OpenSession, Prune
 from holdfast.store.postgres import PostgresStore, reader
+from holdfast.store.postgres.commit_markers import KEPT, OLD, CommitMarkers
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.markers import KEPT, OLD, CommitMarkers
 from holdfast.testing.postgres import postgres
 from tests.store.furniture import advance, claim, furnished, session, start, wait_until
 from tests.store.test_postgres_lost import KINDS, gist, picture
@@ -26,30 +29,46 @@ COMMIT = b"COMMIT\0"
 NEXT_NUMBER = "SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS TEXT) AS BIGINT)"
 OPEN = "SELECT pid FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
 WAL_WRITER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
-SETTINGS = ("fsync=off", "full_page_writes=off", "autovacuum=off", "bgwriter_lru_maxpages=0", "checkpoint_timeout=1h")
-"""Only processes crash here: what was written survives without being synced. Nothing but the WAL writer writes for others."""
+SETTINGS = (
+    "fsync=off",
+    "full_page_writes=off",
+    "autovacuum=off",
+    "bgwriter_lru_maxpages=0",
+    "checkpoint_timeout=1h",
+)
+"""Only processes crash here: what was written survives without being synced. Nothing but the WAL
+writer writes for others."""
 
 
 def completed(store):
-    store.apply([c.OpenSession(session(store, "s2"))])
+    store.apply([OpenSession(session(store, "s2"))])
     store.apply([claim(store, "s2")])
-    return [c.CompleteLeases([c.Completion("ready", 1, 0, b"1")])]
+    return [CompleteLeases([TaskCompletion("ready", 1, 0, b"1")])]
 
 
 def spending(store):
-    store.apply([c.SetBudget(name="wallet", limits=limits_from({"cents": 10}))])
-    paid = Event(Kind.BUDGET_SPENT, "pay", seq=1)
-    return [c.Spend(run_id="a", generation=1, budgets=("wallet",), amounts={"cents": 3 * UNIT}, event=paid, key="k")]
+    store.apply([SetBudget(name="wallet", limits=limits_from({"cents": 10}))])
+    paid = Event(EventKind.BUDGET_SPENT, "pay", seq=1)
+    return [
+        SpendRunBudget(
+            run_id="a",
+            generation=1,
+            budgets=("wallet",),
+            amounts={"cents": 3 * UNIT},
+            event=paid,
+            key="k",
+        )
+    ]
 
 
 def finished(store):
     store.apply([advance("a", status=Status.COMPLETED, result=b"1")])
-    return [c.Prune(before=store.now() + 1, statuses=["completed"])]
+    return [Prune(before=store.now() + 1, statuses=["completed"])]
 
 
 EVERY_KIND = KINDS | {
-    "a heartbeat": lambda store: [c.Beat("s1", 10**9)],
-    "a claim of leases": lambda store: [c.ClaimLeases("s1", claim(store).routes, 5)],
+    "a heartbeat": lambda store: [Heartbeat("s1", 10**9)],
+    "a claim of leases": lambda store: [ClaimLeases("s1", claim(store).routes, 5)],
     "completed leases": completed,
     "a payment": spending,
     "pruning": finished,
@@ -69,7 +88,8 @@ def expected(server, tmp_path_factory):
 
 @contextmanager
 def unwritten(server):
-    """Write nothing that is not committed, crash at the end, and let others take the numbers of the lost transactions."""
+    """Write nothing that is not committed, crash at the end, and let others take the numbers of the
+    lost transactions."""
     ((writer,),) = server.execute(WAL_WRITER)
     os.kill(writer, signal.SIGSTOP)
     yield
@@ -95,7 +115,8 @@ def has_recovered(server, old_writer):
 
 
 class Doomed:
-    """Transitions whose last word is lost: the request, so that they were never committed, or the answer to it."""
+    """Transitions whose last word is lost: the request, so that they were never committed, or the
+    answer to it."""
 
     def __init__(self, stack, server, folder, kind, loses):
         self.kind, self.url = kind, stack.enter_context(server.lend())
@@ -129,9 +150,13 @@ def undisturbed(server, folder, kind):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
-def test_what_was_on_its_way_when_the_server_crashed_is_written_once(server, expected, tmp_path_factory, monkeypatch, loses):
+def test_what_was_on_its_way_when_the_server_crashed_is_written_once(
+    server, expected, tmp_path_factory, monkeypatch, loses
+):
     with ExitStack() as stack:
-        doomed = [Doomed(stack, server, tmp_path_factory.mktemp("w"), kind, loses) for kind in EVERY_KIND]
+        doomed = [
+            Doomed(stack, server, tmp_path_factory.mktemp("w"), kind, loses) for kind in EVERY_KIND
+        ]
         monkeypatch.setattr(reader, "PATIENCE", 0.05)
         if loses == REQUEST:
             with unwritten(server):
@@ -149,11 +174,17 @@ def test_what_was_on_its_way_when_the_server_crashed_is_written_once(server, exp
 
 
 @pytest.mark.timeout(300)
-def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(server, tmp_path, monkeypatch):
+def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(
+    server, tmp_path, monkeypatch
+):
     url = server.new_store()
-    with wire(server, tmp_path) as line, closing(PostgresStore(line.url(url))) as one, closing(PostgresStore(url)) as two:
+    with (
+        wire(server, tmp_path) as line,
+        closing(PostgresStore(line.url(url))) as one,
+        closing(PostgresStore(url)) as two,
+    ):
         for name, store in (("s1", one), ("s2", two)):
-            store.apply([c.OpenSession(session(store, name))])
+            store.apply([OpenSession(session(store, name))])
         start(two, "r1")
         asked = claim(one, "s1")
         with unwritten(server):
@@ -168,21 +199,25 @@ def test_a_claim_that_was_lost_with_the_server_leaves_the_run_to_another_worker(
 
         assert [run.id for run in claimed] == ["r1"]
         assert list(one.apply([asked])[0]) == []
-        assert isinstance(two.apply([advance("r1")])[0], c.Advanced)
+        assert isinstance(two.apply([advance("r1")])[0], Advanced)
         assert one.run("r1").session_id == "s2"
         assert one.check() == []
 
 
 @pytest.mark.parametrize("method", ["claim", "reclaim"])
 @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
-def test_a_holder_is_handed_what_it_has_leased_while_the_server_was_lost(server, tmp_path, monkeypatch, method, loses):
+def test_a_holder_is_handed_what_it_has_leased_while_the_server_was_lost(
+    server, tmp_path, monkeypatch, method, loses
+):
     url = server.new_store()
     with ExitStack() as stack:
         line = stack.enter_context(wire(server, tmp_path))
         engine = stack.enter_context(closing(Engine(line.url(url))))
         leases = stack.enter_context(engine.leases("render-1", workflows=["render"], ttl="1h"))
         ask = leases.claim if method == "claim" else lambda: [leases.reclaim(run.id)]
-        assert leases.claim() == []  # it has looked at everything, so that only the claim itself is lost
+        assert (
+            leases.claim() == []
+        )  # it has looked at everything, so that only the claim itself is lost
         run = engine.start("render", 1)
         assert engine.workers()
         line.cut(COMMIT, loses)
@@ -215,7 +250,9 @@ class TestMarkers:
             yield other
 
     def ask(self, db, marker, found):
-        return threading.Thread(target=lambda: found.append(CommitMarkers().has_committed(db, marker, 1)))
+        return threading.Thread(
+            target=lambda: found.append(CommitMarkers().has_committed(db, marker, 1))
+        )
 
     @pytest.mark.parametrize("commits", [True, False])
     def test_a_transaction_that_has_not_ended_yet_is_awaited(self, store, other, server, commits):
@@ -226,13 +263,19 @@ class TestMarkers:
         db.script(markers.statements(db, marker, 1))
         asking = self.ask(other, marker, found)
         asking.start()
-        wait_until(lambda: server.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'transactionid'"))
+        wait_until(
+            lambda: server.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'transactionid'"
+            )
+        )
         db.commit() if commits else db.rollback()
         asking.join()
 
         assert found == [commits]
 
-    def test_a_transaction_that_was_found_not_to_have_committed_cannot_do_so_later(self, store, other):
+    def test_a_transaction_that_was_found_not_to_have_committed_cannot_do_so_later(
+        self, store, other
+    ):
         markers = CommitMarkers()
         marker, db = markers.new_id(), store._writer
         db.begin()
@@ -247,21 +290,23 @@ class TestMarkers:
         assert other.rows("SELECT value FROM holdfast.setting WHERE name = 'x'") == []
 
     def test_a_transaction_that_wrote_nothing_has_no_marker(self, store, other):
-        store.apply([c.OpenSession(session(store))])
+        store.apply([OpenSession(session(store))])
         before = self.count(other)
-        store.apply([c.Beat("nobody", 1)])
+        store.apply([Heartbeat("nobody", 1)])
 
         assert self.count(other) == before
 
     def test_markers_are_few_while_a_store_is_open_and_gone_when_it_is_closed(self, store, other):
         for _ in range(2 * KEPT + 10):
-            store.apply([c.OpenSession(session(store))])
+            store.apply([OpenSession(session(store))])
 
         assert 0 < self.count(other) <= KEPT + 1
         store.close()
         assert self.count(other) == 0
 
-    def test_those_of_killed_processes_are_deleted_by_who_opens_the_database_later(self, url, store, other):
+    def test_those_of_killed_processes_are_deleted_by_who_opens_the_database_later(
+        self, url, store, other
+    ):
         row = "INSERT INTO holdfast.commit_marker (id, at) VALUES (1, %(old)s), (2, %(new)s)"
         now = store.now()
         other.change(row, {"old": now - OLD - 1_000_000, "new": now})

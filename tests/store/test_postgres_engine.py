@@ -1,4 +1,5 @@
-"""An engine on PostgreSQL when things go wrong: the server restarts, a worker is killed, a connection is lost."""
+"""An engine on PostgreSQL when things go wrong: the server restarts, a worker is killed, a
+connection is lost."""
 
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 import holdfast
 from holdfast import Engine, step, wait_signal, workflow
 from holdfast.errors import StoreBusy
-from holdfast.store.postgres import PostgresStore, messenger, reader
+from holdfast.store.postgres import PostgresStore, notifier, reader
 from holdfast.store.postgres.clock import DatabaseClock
 from holdfast.testing.postgres import name_of
 from tests.store.furniture import wait_until
@@ -118,19 +119,27 @@ def test_a_transactional_step_takes_effect_once_even_if_nobody_heard_that_it_was
     async def paying() -> int:
         return await pay.aio()
 
-    with wire(postgres_server, tmp_path) as line, Engine(line.url(url), workflows=[paying]) as engine:
+    with (
+        wire(postgres_server, tmp_path) as line,
+        Engine(line.url(url), workflows=[paying]) as engine,
+    ):
         run = engine.start(paying)
         wait_until(lambda: "cannot be written now" in caplog.text)
         monkeypatch.undo()
         line.dead = False
 
         assert run.result(timeout=20) == 7
-        assert (len(calls), postgres_server.execute("SELECT COUNT(*) FROM note", url)) == (1, [(1,)])
+        assert (len(calls), postgres_server.execute("SELECT COUNT(*) FROM note", url)) == (
+            1,
+            [(1,)],
+        )
         assert engine.check() == []
 
 
 def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_expires(url):
-    worker = subprocess.Popen([sys.executable, "-c", HANG, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    worker = subprocess.Popen(
+        [sys.executable, "-c", HANG, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         said = {worker.stdout.readline().strip(), worker.stdout.readline().strip()}
         (run_id,) = said - {"hanging"}
@@ -139,7 +148,9 @@ def test_what_a_killed_worker_held_goes_on_elsewhere_long_before_its_session_exp
             worker.send_signal(signal.SIGKILL)
             worker.wait()
 
-            assert engine.run(run_id).result(timeout=60) == "went on elsewhere"  # its session would last for an hour
+            assert (
+                engine.run(run_id).result(timeout=60) == "went on elsewhere"
+            )  # its session would last for an hour
     finally:
         worker.kill()
         worker.communicate()
@@ -159,8 +170,11 @@ def test_a_worker_whose_listener_was_killed_is_not_taken_for_dead(url, postgres_
 
 
 def test_a_run_that_another_process_signals_is_woken_at_once(url, monkeypatch):
-    monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)  # nobody looks: it must be told
-    with Engine(url, workflows=[patient], poll="1h") as engine, Engine(url, workflows=[patient]) as other:
+    monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)  # nobody looks: it must be told
+    with (
+        Engine(url, workflows=[patient], poll="1h") as engine,
+        Engine(url, workflows=[patient]) as other,
+    ):
         run = engine.start(patient)
         wait_until(lambda: run.status == "waiting")
         other.signal(run.id, "go", 1)
@@ -175,13 +189,15 @@ def test_an_engine_lives_by_the_clock_of_the_database(url):
 
 
 SAY_NO = """CREATE FUNCTION say_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF NEW.step = 'postgres.count#11' THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN NEW; END $$;
+        IF NEW.step = 'postgres.count#11' THEN RAISE 'no' USING ERRCODE = '{code}'; END IF; RETURN
+        NEW; END $$;
     CREATE TRIGGER say_no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE FUNCTION say_no()"""
 
 
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "57014", "25006"])
 def test_a_run_waits_until_the_server_can_write_again(url, postgres_server, caplog, code):
-    """The disk is full, memory or connections are used up, a statement takes too long, the server has become a standby."""
+    """The disk is full, memory or connections are used up, a statement takes too long, the server
+    has become a standby."""
     go_on.set()
     postgres_server.execute(SAY_NO.format(code=code), url)
     with Engine(url, workflows=[counting]) as engine:
@@ -195,7 +211,9 @@ def test_a_run_waits_until_the_server_can_write_again(url, postgres_server, capl
         assert engine.check() == []
 
 
-def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(url, postgres_server, caplog):
+def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(
+    url, postgres_server, caplog
+):
     postgres_server.execute(f"ALTER DATABASE \"{name_of(url)}\" SET statement_timeout TO '300ms'")
     try:
         with Engine(url, workflows=[counting]) as engine, psycopg.connect(url) as db:
@@ -215,7 +233,9 @@ def test_a_statement_that_takes_longer_than_the_server_allows_is_tried_again(url
         postgres_server.execute(f'ALTER DATABASE "{name_of(url)}" RESET statement_timeout')
 
 
-def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(url, postgres_server, monkeypatch, caplog):
+def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(
+    url, postgres_server, monkeypatch, caplog
+):
     monkeypatch.setattr(reader, "PATIENCE", 0.1)
     postgres_server.execute("DROP ROLE IF EXISTS crowded; CREATE ROLE crowded LOGIN SUPERUSER")
     try:
@@ -224,7 +244,9 @@ def test_a_worker_that_finds_no_free_connection_goes_on_when_there_is_one(url, p
             wait_until(lambda: len(done) == 11)
             # Nobody is let in any more, and those who are in are sent away.
             postgres_server.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
-            postgres_server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'crowded'")
+            postgres_server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'crowded'"
+            )
             go_on.set()
             wait_until(lambda: "max_connections" in caplog.text)
             monkeypatch.undo()

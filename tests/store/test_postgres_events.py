@@ -1,4 +1,5 @@
-"""Events that commit late are told late, but they are told; and those of one run come in their order, whoever waited for whom."""
+"""Events that commit late are told late, but they are told; and those of one run come in their
+order, whoever waited for whom."""
 
 from __future__ import annotations
 
@@ -8,12 +9,15 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from holdfast.core.subscriptions import BEGINNING, NOW, Place, Which
-from holdfast.store import contract as c
+from holdfast.core.subscriptions import BEGINNING, NOW, EventCursor, EventFilter
+from holdfast.store.contract.runs import OpenSession, RequestCancel, StartRuns
+from holdfast.store.contract.subscriptions import AddSubscription, Consume, Consumed, MoveCursor
 from holdfast.store.postgres import PostgresStore
 from tests.store.furniture import advance, new, session, wait_until
 
-APPEND = "INSERT INTO holdfast.event (run_id, seq, kind, attempt, at) VALUES (%s, %s, 'marked', 1, 1)"
+APPEND = (
+    "INSERT INTO holdfast.event (run_id, seq, kind, attempt, at) VALUES (%s, %s, 'marked', 1, 1)"
+)
 
 
 @pytest.fixture
@@ -25,8 +29,8 @@ def database(postgres_server):
 @pytest.fixture
 def store(database):
     with closing(PostgresStore(database)) as store:
-        store.apply([c.OpenSession(session(store))])
-        store.apply([c.StartRuns([new(run_id, session_id="s1") for run_id in ("a", "b", "c", "d")])])
+        store.apply([OpenSession(session(store))])
+        store.apply([StartRuns([new(run_id, session_id="s1") for run_id in ("a", "b", "c", "d")])])
         yield store
 
 
@@ -38,7 +42,7 @@ class Reader:
 
     def read(self):
         """Return what is new."""
-        events, self.place = self.store.events(self.place, Which())
+        events, self.place = self.store.events(self.place, EventFilter())
         self.seen += [(event.run_id, event.seq) for event in events]
         return [(event.run_id, event.seq) for event in events]
 
@@ -94,23 +98,33 @@ def test_whoever_begins_now_hears_what_commits_late(store, database):
 
 def test_a_callback_does_not_pass_what_commits_late(store, database):
     seen = []
-    consume = c.Consume("me", Which(), BEGINNING, 10, lambda connection, events: seen.extend(event.run_id for event in events))
+    consume = Consume(
+        "me",
+        EventFilter(),
+        BEGINNING,
+        10,
+        lambda connection, events: seen.extend(event.run_id for event in events),
+    )
     with psycopg.connect(database) as late:
         late.execute(APPEND, ("a", 1))
         store.apply([advance("b")])
-        assert store.apply([consume]) == [c.Consumed(0, more=False)]
+        assert store.apply([consume]) == [Consumed(0, more=False)]
         late.commit()
 
-    assert store.apply([consume]) == [c.Consumed(2, more=True)]
+    assert store.apply([consume]) == [Consumed(2, more=True)]
     assert sorted(seen) == ["a", "b"]
 
 
-def test_who_waited_for_the_row_of_a_run_comes_after_whom_it_waited_for(store, database, postgres_server):
+def test_who_waited_for_the_row_of_a_run_comes_after_whom_it_waited_for(
+    store, database, postgres_server
+):
     """A forced cancel begins first, but writes last: its event is told last."""
     reader = Reader(store)
     with closing(PostgresStore(database)) as other, psycopg.connect(database) as holder:
         holder.execute("SELECT id FROM holdfast.run WHERE id = 'a' FOR NO KEY UPDATE")
-        cancel = threading.Thread(target=lambda: other.apply([c.RequestCancel("a", "enough", force=True)]))
+        cancel = threading.Thread(
+            target=lambda: other.apply([RequestCancel("a", "enough", force=True)])
+        )
         cancel.start()
         waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
         wait_until(lambda: postgres_server.execute(waiting, database))
@@ -134,7 +148,7 @@ def test_many_writers_and_a_reader_that_never_rests(store, database):
                     db.commit()
             db.commit()
 
-    store.apply([c.StartRuns([new(f"w{number}") for number in range(writers)])])
+    store.apply([StartRuns([new(f"w{number}") for number in range(writers)])])
     threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
 
     def read_on():
@@ -157,24 +171,33 @@ def test_many_writers_and_a_reader_that_never_rests(store, database):
         assert [seq for run_id, seq in reader.seen if run_id == f"w{number}"] == list(range(1, 31))
 
 
-def test_a_restored_database_tells_its_events_again_to_whoever_read_there(store, database, postgres_server):
+def test_a_restored_database_tells_its_events_again_to_whoever_read_there(
+    store, database, postgres_server
+):
     """The numbers of transactions are those of another server, and far ahead."""
     store.apply([advance("a"), advance("b")])
-    store.apply([c.Subscribe("me", "cursor", Which(), BEGINNING)])
+    store.apply([AddSubscription("me", "cursor", EventFilter(), BEGINNING)])
     reader = Reader(store)
     assert len(reader.read()) == 2
-    store.apply([c.MoveCursor("me", reader.place)])
+    store.apply([MoveCursor("me", reader.place)])
     store.apply([advance("c")])
     installation = store.installation()
-    ahead = "UPDATE holdfast.event SET tx = CAST(CAST(CAST(CAST(tx AS TEXT) AS BIGINT) + 5000000 AS TEXT) AS xid8)"
+    ahead = (
+        "UPDATE holdfast.event SET tx = CAST(CAST(CAST(CAST(tx AS TEXT) AS BIGINT) + 5000000 AS"
+        " TEXT) AS xid8)"
+    )
     postgres_server.execute(ahead, database)
-    postgres_server.execute("UPDATE holdfast.subscription SET after_tx = after_tx + 5000000", database)
+    postgres_server.execute(
+        "UPDATE holdfast.subscription SET after_tx = after_tx + 5000000", database
+    )
 
     with closing(PostgresStore(database)) as restored:
         restored.apply([advance("d")])
         mine = restored.subscription("me")
-        assert isinstance(mine.place, Place)
-        told = [(event.run_id, event.seq) for event in restored.events(mine.place, Which())[0]]
+        assert isinstance(mine.place, EventCursor)
+        told = [
+            (event.run_id, event.seq) for event in restored.events(mine.place, EventFilter())[0]
+        ]
         assert told == [("c", 1), ("d", 1)]
         assert len(Reader(restored).read()) == 4
         assert restored.installation() != installation

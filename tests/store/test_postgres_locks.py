@@ -1,4 +1,5 @@
-"""A transition that waits for the lock of a run numbers its lines after those that were committed while it waited."""
+"""A transition that waits for the lock of a run numbers its lines after those that were committed
+while it waited."""
 
 import threading
 from contextlib import closing, contextmanager
@@ -6,17 +7,22 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
-from holdfast.core.graphs.records import CancelPolicy, run_of
-from holdfast.core.records import Kind
+from holdfast.core.events import EventKind
+from holdfast.core.graphs.model import CancelPolicy, run_of
 from holdfast.core.status import Status
 from holdfast.errors import RowDamaged
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import CancelGraph, StageGraphs
+from holdfast.store.contract.leases import OverrideRun, RevokeLease, SetPriority
+from holdfast.store.contract.runs import EndSession, RequestCancel, SetAside
 from holdfast.store.postgres import PostgresStore
-from holdfast.store.postgres.sql import SQL
+from holdfast.store.postgres.dialect import SQL
 from tests.store.furniture import furnished, in_threads, stage, wait_until
 
 LINE = {"step": "late", "attempt": 1, "data": b"1", "error": None, "started_at": None, "at": 1}
-WAITS_FOR_A_LOCK = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+WAITS_FOR_A_LOCK = (
+    "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname ="
+    " current_database()"
+)
 
 
 @pytest.fixture
@@ -33,7 +39,8 @@ def store(url):
 
 @contextmanager
 def in_the_way(url, query, **values):
-    """Execute a named query in a transaction of another connection; commit when somebody waits for it."""
+    """Execute a named query in a transaction of another connection; commit when somebody waits for
+    it."""
     locked = threading.Event()
 
     def write():
@@ -51,20 +58,32 @@ def in_the_way(url, query, **values):
 
 @pytest.mark.parametrize("crashed", [True, False])
 def test_taking_over_a_late_holder_that_is_just_writing(store, url, crashed):
-    with in_the_way(url, "append_guarded", run_id="a", generation=1, seq=1, kind=Kind.STEP_COMPLETED, **LINE):
-        (freed,) = store.apply([c.EndSession("s1", crashed=crashed)])
+    with in_the_way(
+        url,
+        "append_guarded",
+        run_id="a",
+        generation=1,
+        seq=1,
+        kind=EventKind.STEP_COMPLETED,
+        **LINE,
+    ):
+        (freed,) = store.apply([EndSession("s1", crashed=crashed)])
 
     assert "a" in freed
     kinds = [(event.seq, event.kind) for event in store.history("a")]
-    assert kinds == [(1, Kind.STEP_COMPLETED), (2, Kind.LEASE_LOST)][: 1 + crashed]
+    assert kinds == [(1, EventKind.STEP_COMPLETED), (2, EventKind.LEASE_LOST)][: 1 + crashed]
 
 
 FROM_OUTSIDE = {
-    "revoking": c.RevokeLease(run_id="a", namespace="default", reason="look"),
-    "overriding": c.OverrideRun(run_id="a", namespace="default", status=Status.COMPLETED, reason="enough", result=b"1"),
-    "cancelling": c.RequestCancel("a", "enough", force=True),
-    "cancelling its tree": c.RequestCancel("parent", "enough", force=True),
-    "setting aside": c.SetAside([RowDamaged(table="run", column="waits", why="odd", place={"id": "a"})]),
+    "revoking": RevokeLease(run_id="a", namespace="default", reason="look"),
+    "overriding": OverrideRun(
+        run_id="a", namespace="default", status=Status.COMPLETED, reason="enough", result=b"1"
+    ),
+    "cancelling": RequestCancel("a", "enough", force=True),
+    "cancelling its tree": RequestCancel("parent", "enough", force=True),
+    "setting aside": SetAside(
+        [RowDamaged(table="run", column="waits", why="odd", place={"id": "a"})]
+    ),
 }
 
 
@@ -72,19 +91,41 @@ FROM_OUTSIDE = {
 def test_what_an_operator_does_while_the_holder_is_just_writing(store, url, kind):
     run_id = "parent" if kind == "cancelling its tree" else "a"
     before = store.history(run_id)
-    with in_the_way(url, "append_guarded", run_id=run_id, generation=1, seq=len(before) + 1, kind=Kind.STEP_COMPLETED, **LINE):
+    with in_the_way(
+        url,
+        "append_guarded",
+        run_id=run_id,
+        generation=1,
+        seq=len(before) + 1,
+        kind=EventKind.STEP_COMPLETED,
+        **LINE,
+    ):
         (answer,) = store.apply([FROM_OUTSIDE[kind]])
 
     assert not isinstance(answer, BaseException)
     history = store.history(run_id)
-    assert [event.seq for event in history] == list(range(1, len(before) + 3 + (kind == "overriding")))
-    assert history[len(before)].kind == Kind.STEP_COMPLETED
+    assert [event.seq for event in history] == list(
+        range(1, len(before) + 3 + (kind == "overriding"))
+    )
+    assert history[len(before)].kind == EventKind.STEP_COMPLETED
 
 
 def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(store, url):
-    store.apply([c.StageGraphs(stages=stage("g").stages, compose=stage("g").compose, lease=lambda route: None)])
-    cancel = c.CancelGraph(graph_id="g", namespace="default", policy=CancelPolicy.ALL, reason="enough")
-    with closing(PostgresStore(url)) as other, psycopg.connect(url) as db, psycopg.connect(url, autocommit=True) as watcher:
+    store.apply(
+        [
+            StageGraphs(
+                stages=stage("g").stages, compose=stage("g").compose, lease=lambda route: None
+            )
+        ]
+    )
+    cancel = CancelGraph(
+        graph_id="g", namespace="default", policy=CancelPolicy.ALL, reason="enough"
+    )
+    with (
+        closing(PostgresStore(url)) as other,
+        psycopg.connect(url) as db,
+        psycopg.connect(url, autocommit=True) as watcher,
+    ):
         db.execute(SQL["load_state"], {"run_id": run_of("g", "x")})
 
         def let_go():
@@ -92,7 +133,7 @@ def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(sto
             db.commit()
 
         def change_priority():
-            other.apply([c.SetPriority(run_id=run_of("g", "x"), namespace="default", priority=5)])
+            other.apply([SetPriority(run_id=run_of("g", "x"), namespace="default", priority=5)])
 
         def stop():
             wait_until(lambda: watcher.execute(WAITS_FOR_A_LOCK).fetchall())
@@ -101,4 +142,7 @@ def test_cancelling_a_graph_of_which_a_member_is_just_given_another_priority(sto
         in_threads(let_go, change_priority, stop)
 
     history = store.history(run_of("g", "x"))
-    assert [(event.seq, event.kind) for event in history] == [(1, Kind.PRIORITY_CHANGED), (2, Kind.RUN_CANCELLED)]
+    assert [(event.seq, event.kind) for event in history] == [
+        (1, EventKind.PRIORITY_CHANGED),
+        (2, EventKind.RUN_CANCELLED),
+    ]

@@ -1,4 +1,5 @@
-"""A connection may be lost at any word. Nothing is written twice, and nothing that was answered is lost."""
+"""A connection may be lost at any word. Nothing is written twice, and nothing that was answered is
+lost."""
 
 import itertools
 import threading
@@ -8,15 +9,40 @@ import msgspec
 import psycopg
 import pytest
 
-from holdfast.core.records import Run
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.core.streams import Reason
-from holdfast.engine.duties import is_dead
+from holdfast.core.streams.model import CloseReason
 from holdfast.errors import StoreReadOnly, StoreUnavailable
-from holdfast.store import contract as c
+from holdfast.store.contract.budgets import BudgetSpent
+from holdfast.store.contract.graphs import ResolvedGraphs, StagedGraph
+from holdfast.store.contract.leases import LeasedTask
+from holdfast.store.contract.runs import (
+    Advanced,
+    EndSession,
+    Heartbeat,
+    OpenSession,
+    RequestCancel,
+    SignalRun,
+    Started,
+    StartRuns,
+)
+from holdfast.store.liveness import session_is_dead
 from holdfast.store.postgres import PostgresStore, reader
-from holdfast.store.postgres import store as postgres_store
-from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, stage, start, wait_until
+from holdfast.store.postgres import adapter as postgres_store
+from tests.store.furniture import (
+    WAITS,
+    advance,
+    claim,
+    ends,
+    furnished,
+    in_threads,
+    new,
+    note,
+    session,
+    stage,
+    start,
+    wait_until,
+)
 from tests.store.wire import ANSWER, REQUEST, SILENCE, wire
 
 CHILD = {"parent_id": "a", "parent_step": "call", "root_id": "a", "session_id": "s1"}
@@ -24,49 +50,86 @@ KINDS = {
     "a step": lambda store: [advance("a")],
     "many steps": lambda store: [advance("a", (1, 2)), advance("b"), advance("c")],
     "an end": lambda store: [advance("a", status=Status.COMPLETED, result=b"1")],
-    "parking": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)],
-    "parking in memory": lambda store: [advance("a", status=Status.WAITING, waits=WAITS, revision=0)],
-    "letting go": lambda store: [advance("a", (), status=Status.WAITING, waits=WAITS, revision=0, keep=False)],
+    "parking": lambda store: [
+        advance("a", status=Status.WAITING, waits=WAITS, revision=0, keep=False)
+    ],
+    "parking in memory": lambda store: [
+        advance("a", status=Status.WAITING, waits=WAITS, revision=0)
+    ],
+    "letting go": lambda store: [
+        advance("a", (), status=Status.WAITING, waits=WAITS, revision=0, keep=False)
+    ],
     "giving back": lambda store: [advance("a", (), status=Status.PENDING, keep=False)],
-    "giving back a lease": lambda store: [advance("a", (), status=Status.PENDING, keep=False, closes=Reason.RETRIED)],
-    "giving back many": lambda store: [advance(run_id, (), status=Status.PENDING, keep=False) for run_id in "abc"],
+    "giving back a lease": lambda store: [
+        advance("a", (), status=Status.PENDING, keep=False, closes=CloseReason.RETRIED)
+    ],
+    "giving back many": lambda store: [
+        advance(run_id, (), status=Status.PENDING, keep=False) for run_id in "abc"
+    ],
     "going on": lambda store: [advance("a", (), status=Status.RUNNING, revision=0)],
-    "a start": lambda store: [c.StartRuns([new(session_id="s1")])],
-    "a start with tags": lambda store: [c.StartRuns([new(session_id="s1", tags={"a": "b"}, key="k")])],
-    "many starts": lambda store: [c.StartRuns([new("n1"), new("n2", tags={"a": "b"})])],
-    "a signal": lambda store: [c.SignalRun("a", "paid", b"1")],
-    "a signal with a key": lambda store: [c.SignalRun("a", "paid", b"1", key="k")],
+    "a start": lambda store: [StartRuns([new(session_id="s1")])],
+    "a start with tags": lambda store: [
+        StartRuns([new(session_id="s1", tags={"a": "b"}, key="k")])
+    ],
+    "many starts": lambda store: [StartRuns([new("n1"), new("n2", tags={"a": "b"})])],
+    "a signal": lambda store: [SignalRun("a", "paid", b"1")],
+    "a signal with a key": lambda store: [SignalRun("a", "paid", b"1", key="k")],
     "a transactional step": lambda store: [advance("a", body=note)],
-    "the end of a child": lambda store: [advance("child", status=Status.COMPLETED, result=b"1", parent=("parent", "map", 0))],
+    "the end of a child": lambda store: [
+        advance("child", status=Status.COMPLETED, result=b"1", parent=("parent", "map", 0))
+    ],
     "a birth": lambda store: [advance("a", children=[new("second", **CHILD)])],
-    "a cancel": lambda store: [c.RequestCancel("parent", "enough")],
+    "a cancel": lambda store: [RequestCancel("parent", "enough")],
     "a claim": lambda store: [claim(store)],
     "graphs": lambda store: [stage("g", "h")],
     "ends in graphs": lambda store: ends(store, "g", "h"),
-    "the end of a session": lambda store: [c.EndSession("s1", crashed=True)],
+    "the end of a session": lambda store: [EndSession("s1", crashed=True)],
     "a batch": lambda store: [
-        advance("a"), c.StartRuns([new()]), c.SignalRun("b", "paid", b"1"), advance("c", status=Status.FAILED, error=b"{}"),
+        advance("a"),
+        StartRuns([new()]),
+        SignalRun("b", "paid", b"1"),
+        advance("c", status=Status.FAILED, error=b"{}"),
     ],
-}  # fmt: skip
+}
 
 
 def picture(url):
     """All that the database holds, but for times and numbers that a second try may change."""
-    runs = "SELECT id, status, generation, revision, session_id, rank IS NULL, waits, result, error, crashes FROM holdfast.run"
+    runs = (
+        "SELECT id, status, generation, revision, session_id, rank IS NULL, waits, result, error,"
+        " crashes FROM holdfast.run"
+    )
     asked = {
         "runs": f"{runs} ORDER BY id",
-        "events": "SELECT run_id, seq, kind, step, data, error FROM holdfast.event ORDER BY run_id, seq",
-        "signals": "SELECT run_id, name, payload, key, taken FROM holdfast.signal ORDER BY run_id, id",
+        "events": (
+            "SELECT run_id, seq, kind, step, data, error FROM holdfast.event ORDER BY run_id, seq"
+        ),
+        "signals": (
+            "SELECT run_id, name, payload, key, taken FROM holdfast.signal ORDER BY run_id, id"
+        ),
         "tags": "SELECT run_id, name, value FROM holdfast.tag ORDER BY run_id, name",
         "fanouts": "SELECT run_id, step, remaining FROM holdfast.fanout ORDER BY run_id, step",
         "knocks": "SELECT session_id, run_id FROM holdfast.knock ORDER BY run_id",
         "sessions": "SELECT id FROM holdfast.session ORDER BY id",
         "notes": "SELECT text FROM note",
-        "graphs": "SELECT id, status, revision, members, live, events FROM holdfast.graph ORDER BY id",
-        "members": "SELECT run_id, state, missing, input FROM holdfast.graph_member ORDER BY run_id",
-        "groups": "SELECT run_id, number, done, lost, state FROM holdfast.graph_group ORDER BY run_id, number",
-        "edges": "SELECT upstream, dependent, number FROM holdfast.graph_edge ORDER BY upstream, dependent",
-        "trails": "SELECT graph_id, seq, kind, member, data FROM holdfast.graph_event ORDER BY graph_id, seq",
+        "graphs": (
+            "SELECT id, status, revision, members, live, events FROM holdfast.graph ORDER BY id"
+        ),
+        "members": (
+            "SELECT run_id, state, missing, input FROM holdfast.graph_member ORDER BY run_id"
+        ),
+        "groups": (
+            "SELECT run_id, number, done, lost, state FROM holdfast.graph_group ORDER BY run_id,"
+            " number"
+        ),
+        "edges": (
+            "SELECT upstream, dependent, number FROM holdfast.graph_edge ORDER BY upstream,"
+            " dependent"
+        ),
+        "trails": (
+            "SELECT graph_id, seq, kind, member, data FROM holdfast.graph_event ORDER BY"
+            " graph_id, seq"
+        ),
         "news": "SELECT run_id, status FROM holdfast.graph_news ORDER BY run_id",
     }
     with psycopg.connect(url) as db:
@@ -77,17 +140,17 @@ def gist(answer):
     """What an answer says, but for the time."""
     if isinstance(answer, list):
         return [gist(one) for one in answer]
-    if isinstance(answer, c.Started):
+    if isinstance(answer, Started):
         return (answer.id, answer.created, answer.leased)
-    if isinstance(answer, c.Advanced):
+    if isinstance(answer, Advanced):
         return (answer.data, gist(answer.started))
-    if isinstance(answer, c.Staged | c.Settled):
+    if isinstance(answer, StagedGraph | ResolvedGraphs):
         return [(born.run.id, gist(born.started)) for born in answer.born]
-    if isinstance(answer, c.Spent):
+    if isinstance(answer, BudgetSpent):
         return (answer.counted, answer.breach)
-    if isinstance(answer, c.Leased):
+    if isinstance(answer, LeasedTask):
         return gist(answer.run)
-    return answer.id if isinstance(answer, Run) else answer
+    return answer.id if isinstance(answer, RunRecord) else answer
 
 
 @contextmanager
@@ -98,7 +161,8 @@ def wired(server, folder):
 
 
 def play(server, folder, kind, word=0, loses=REQUEST):
-    """Write, with the wire cut at a word, and say how many words it took, what was answered, and what is there then."""
+    """Write, with the wire cut at a word, and say how many words it took, what was answered, and
+    what is there then."""
     with wired(server, folder) as (store, url, line):
         ops = KINDS[kind](store)
         line.cut(word or -1, loses)
@@ -108,7 +172,9 @@ def play(server, folder, kind, word=0, loses=REQUEST):
 
 @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
 @pytest.mark.parametrize("kind", KINDS)
-def test_wherever_the_connection_is_lost_it_is_as_if_it_had_not_been(postgres_server, tmp_path_factory, kind, loses):
+def test_wherever_the_connection_is_lost_it_is_as_if_it_had_not_been(
+    postgres_server, tmp_path_factory, kind, loses
+):
     words, answers, expected = play(postgres_server, tmp_path_factory.mktemp("wire"), kind)
 
     for word in range(1, words + 1):
@@ -118,13 +184,15 @@ def test_wherever_the_connection_is_lost_it_is_as_if_it_had_not_been(postgres_se
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_crash_between_two_writes_the_first_use_of_a_statement_reconnects(postgres_server, tmp_path_factory, kind):
+def test_after_a_crash_between_two_writes_the_first_use_of_a_statement_reconnects(
+    postgres_server, tmp_path_factory, kind
+):
     _, answers, expected = play(postgres_server, tmp_path_factory.mktemp("wire"), kind)
 
     with wired(postgres_server, tmp_path_factory.mktemp("wire")) as (store, url, line):
         ops = KINDS[kind](store)
         line.crash()
-        store.apply([c.Beat("s1", 10**9)])
+        store.apply([Heartbeat("s1", 10**9)])
         line.crash()
 
         told = store.apply(ops)
@@ -156,7 +224,9 @@ def kill(server, pid):
 
 
 class TestALostServer:
-    @pytest.mark.parametrize("kind", ["a step", "a start", "a signal", "a transactional step", "a batch"])
+    @pytest.mark.parametrize(
+        "kind", ["a step", "a start", "a signal", "a transactional step", "a batch"]
+    )
     @pytest.mark.parametrize("loses", [REQUEST, ANSWER])
     def test_whoever_asks_again_later_gets_the_answer_and_nothing_is_written_twice(
         self, scene, postgres_server, tmp_path_factory, monkeypatch, kind, loses
@@ -182,7 +252,7 @@ class TestALostServer:
         store, _, line = scene
         line.cut(3, SILENCE)
 
-        assert [answer.new for answer in store.apply([c.SignalRun("a", "paid", b"1")])] == [True]
+        assert [answer.new for answer in store.apply([SignalRun("a", "paid", b"1")])] == [True]
 
         assert len(store.signals("a")) == 1
 
@@ -191,11 +261,13 @@ class TestKilled:
     def test_between_two_writes(self, store, postgres_server):
         for seq in (1, 2, 3):
             kill(postgres_server, store._writer.pid)
-            assert isinstance(store.apply([advance("a", [seq])])[0], c.Advanced)
+            assert isinstance(store.apply([advance("a", [seq])])[0], Advanced)
 
         assert [event.seq for event in store.history("a")] == [1, 2, 3]
 
-    def test_in_the_middle_of_user_code_which_is_called_again_and_takes_effect_once(self, scene, postgres_server):
+    def test_in_the_middle_of_user_code_which_is_called_again_and_takes_effect_once(
+        self, scene, postgres_server
+    ):
         store, url, _ = scene
         calls = []
 
@@ -208,7 +280,7 @@ class TestKilled:
 
         answers = store.apply([advance("a", body=body), advance("b")])
 
-        assert [type(answer) for answer in answers] == [c.Advanced, c.Advanced]
+        assert [type(answer) for answer in answers] == [Advanced, Advanced]
         assert (len(calls), picture(url)["notes"]) == (2, [("paid",)])
 
     def test_who_reads_does_not_notice(self, store, postgres_server):
@@ -225,7 +297,7 @@ class TestKilled:
         kill(postgres_server, store._messenger._db.pid)
         wait_until(store.changed)
 
-        other.apply([c.StartRuns([new("x")])])
+        other.apply([StartRuns([new("x")])])
         wait_until(store.changed)
 
     def test_who_was_alive_is_alive(self, store, other, postgres_server):
@@ -248,7 +320,9 @@ class TestKilled:
         assert store.is_alive(beating) is None
         wait_until(lambda: store.is_alive(beating) is False)
 
-    def test_a_lock_that_is_missing_after_the_server_was_lost_shows_no_death(self, other, postgres_server, monkeypatch):
+    def test_a_lock_that_is_missing_after_the_server_was_lost_shows_no_death(
+        self, other, postgres_server, monkeypatch
+    ):
         absent = session(other, slot=4711)  # locked by no connection
         assert other.is_alive(absent) is None
         for idle in other._idle:
@@ -260,20 +334,22 @@ class TestKilled:
         monkeypatch.setattr(postgres_store, "RETURN", 0.0)
         wait_until(lambda: other.is_alive(absent) is False)
 
-    def test_a_heartbeat_that_is_overdue_after_the_server_was_lost_shows_no_death(self, other, postgres_server, monkeypatch):
+    def test_a_heartbeat_that_is_overdue_after_the_server_was_lost_shows_no_death(
+        self, other, postgres_server, monkeypatch
+    ):
         late = msgspec.structs.replace(session(other), expires_at=other.now() - 1)
         holder = msgspec.structs.replace(late, pid=0)
         assert other.run("a") is not None
-        assert is_dead(other, late, other.now())
+        assert session_is_dead(other, late, other.now())
         for idle in other._idle:
             kill(postgres_server, idle.pid)
         assert other.run("a") is not None
 
-        assert not is_dead(other, late, other.now())
-        assert is_dead(other, holder, other.now()), "leases end at their time"
+        assert not session_is_dead(other, late, other.now())
+        assert session_is_dead(other, holder, other.now()), "leases end at their time"
         monkeypatch.setattr(postgres_store, "GRACE", 0.0)
         monkeypatch.setattr(postgres_store, "RETURN", 0.0)
-        assert is_dead(other, late, other.now())
+        assert session_is_dead(other, late, other.now())
 
     def test_a_lost_lock_is_taken_again(self, store, other):
         slot = store.take_slot()
@@ -294,12 +370,12 @@ class TestRestarted:
         url, told, over = restartable_server.new_store(), [], threading.Event()
 
         def work(store, name):
-            store.apply([c.OpenSession(session(store, name))])
+            store.apply([OpenSession(session(store, name))])
             start(store, name, session_id=name)
             for seq in itertools.count(1):
                 if over.is_set():
                     return
-                assert isinstance(store.apply([advance(name, [seq])])[0], c.Advanced)
+                assert isinstance(store.apply([advance(name, [seq])])[0], Advanced)
                 told.append((name, seq))
 
         def restart():
@@ -313,9 +389,13 @@ class TestRestarted:
             in_threads(lambda: work(one, "one"), lambda: work(two, "two"), restart)
             assert one.check() == []
             for name in ("one", "two"):
-                assert [(name, event.seq) for event in two.history(name)] == sorted(one for one in told if one[0] == name)
+                assert [(name, event.seq) for event in two.history(name)] == sorted(
+                    one for one in told if one[0] == name
+                )
 
-    def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(self, restartable_server):
+    def test_a_server_that_is_a_standby_now_is_told_and_forgotten_when_it_is_none(
+        self, restartable_server
+    ):
         signal = restartable_server.data / "standby.signal"
         with closing(PostgresStore(restartable_server.new_store())) as store:
             start(store, "before")

@@ -1,4 +1,5 @@
-"""Opening a PostgreSQL database: it is made ready once, whoever may not use it is told what to do, and no password is shown."""
+"""Opening a PostgreSQL database: it is made ready once, whoever may not use it is told what to do,
+and no password is shown."""
 
 import traceback
 from contextlib import closing, suppress
@@ -6,7 +7,7 @@ from contextlib import closing, suppress
 import psycopg
 import pytest
 
-from holdfast.connect.store import open_store
+from holdfast.connect.open_store import open_store
 from holdfast.errors import (
     BadOption,
     BadUrl,
@@ -21,13 +22,22 @@ from holdfast.errors import (
     StoreTooNew,
     StoreUnavailable,
 )
-from holdfast.store import contract as c
-from holdfast.store import queries
+from holdfast.store import sql_files
+from holdfast.store.contract.runs import Advanced, SignalRun, StartRuns
 from holdfast.store.postgres import PostgresStore, address, connection
 from holdfast.testing.postgres import name_of
-from tests.store.furniture import WAITS, advance, furnished, in_threads, new, note, start, wait_until
+from tests.store.furniture import (
+    WAITS,
+    advance,
+    furnished,
+    in_threads,
+    new,
+    note,
+    start,
+    wait_until,
+)
 
-MIGRATIONS = queries.migrations("postgres")
+MIGRATIONS = sql_files.migrations("postgres")
 
 
 @pytest.fixture
@@ -59,7 +69,9 @@ def role(postgres_server, empty):
 
 
 class TestMakingItReady:
-    def test_ten_who_open_an_empty_database_at_once_make_it_ready_once(self, empty, postgres_server):
+    def test_ten_who_open_an_empty_database_at_once_make_it_ready_once(
+        self, empty, postgres_server
+    ):
         opened = []
 
         in_threads(*[lambda: opened.append(PostgresStore(empty))] * 10)
@@ -68,7 +80,9 @@ class TestMakingItReady:
             assert start(store, f"r{number}").created
             store.close()
         assert len({store.identity for store in opened}) == 1
-        assert postgres_server.execute("SELECT COUNT(*) FROM holdfast.migration", empty) == [(len(MIGRATIONS),)]
+        assert postgres_server.execute("SELECT COUNT(*) FROM holdfast.migration", empty) == [
+            (len(MIGRATIONS),)
+        ]
 
     def test_a_role_without_any_special_rights_suffices(self, role, empty, postgres_server):
         postgres_server.execute(f'GRANT CREATE ON DATABASE "{name_of(role)}" TO guest')
@@ -79,18 +93,25 @@ class TestMakingItReady:
             assert store.take_slot() >= 0
 
     def test_a_schema_that_was_made_for_it_suffices(self, role, postgres_server):
-        postgres_server.execute("CREATE SCHEMA holdfast AUTHORIZATION guest", role.replace("guest", "postgres"))
+        postgres_server.execute(
+            "CREATE SCHEMA holdfast AUTHORIZATION guest", role.replace("guest", "postgres")
+        )
 
         with closing(PostgresStore(role)) as store:
             assert start(store).created
 
     def test_who_may_not_make_the_schema_is_told_what_to_grant(self, role):
         with pytest.raises(
-            StoreUnavailable, match=r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"
+            StoreUnavailable,
+            match=(
+                r"GRANT CREATE ON DATABASE .* TO .guest., or CREATE SCHEMA holdfast AUTHORIZATION"
+            ),
         ):
             PostgresStore(role)
 
-    def test_who_may_not_make_tables_in_it_is_told_what_to_grant(self, role, empty, postgres_server):
+    def test_who_may_not_make_tables_in_it_is_told_what_to_grant(
+        self, role, empty, postgres_server
+    ):
         postgres_server.execute("CREATE SCHEMA holdfast", empty)
 
         with pytest.raises(StoreUnavailable, match="GRANT ALL ON SCHEMA holdfast"):
@@ -108,7 +129,10 @@ class TestMakingItReady:
     def test_who_may_only_read_is_told_when_it_writes(self, role, empty, postgres_server):
         with closing(PostgresStore(empty)) as store:
             start(store)
-        rights = "GRANT USAGE ON SCHEMA holdfast TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO guest"
+        rights = (
+            "GRANT USAGE ON SCHEMA holdfast TO guest; GRANT SELECT ON ALL TABLES IN SCHEMA holdfast"
+            " TO guest"
+        )
         postgres_server.execute(rights, empty)
 
         with closing(PostgresStore(role)) as store:
@@ -117,16 +141,20 @@ class TestMakingItReady:
                 start(store, "r2")
 
     def test_a_schema_of_somebody_else_is_left_alone(self, empty, postgres_server):
-        postgres_server.execute("CREATE SCHEMA holdfast; CREATE TABLE holdfast.run (id TEXT)", empty)
+        postgres_server.execute(
+            "CREATE SCHEMA holdfast; CREATE TABLE holdfast.run (id TEXT)", empty
+        )
 
         with pytest.raises(StoreForeign, match="not ours"):
             PostgresStore(empty)
-        assert postgres_server.execute("SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty) == [
-            (1,)
-        ]
+        assert postgres_server.execute(
+            "SELECT COUNT(*) FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace", empty
+        ) == [(1,)]
 
     def test_tables_of_others_live_beside_ours(self, empty, postgres_server):
-        postgres_server.execute("CREATE TABLE run (id TEXT); INSERT INTO run VALUES ('theirs')", empty)
+        postgres_server.execute(
+            "CREATE TABLE run (id TEXT); INSERT INTO run VALUES ('theirs')", empty
+        )
 
         with closing(PostgresStore(empty)) as store:
             start(store)
@@ -136,11 +164,15 @@ class TestMakingItReady:
         with pytest.raises(StoreUnavailable, match="no tables of Holdfast"):
             PostgresStore(empty, create=False)
 
-        assert postgres_server.execute("SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'holdfast'", empty) == [(0,)]
+        assert postgres_server.execute(
+            "SELECT COUNT(*) FROM pg_namespace WHERE nspname = 'holdfast'", empty
+        ) == [(0,)]
 
     def test_a_newer_schema_is_refused(self, empty, postgres_server):
         PostgresStore(empty).close()
-        postgres_server.execute("INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty)
+        postgres_server.execute(
+            "INSERT INTO holdfast.migration VALUES (9999, 'future', 'x', 1)", empty
+        )
 
         with pytest.raises(StoreTooNew):
             PostgresStore(empty)
@@ -170,7 +202,11 @@ class TestMakingItReady:
     def test_the_facts_warn_of_a_server_that_may_lose_what_was_committed(self, store):
         facts = store.facts()
 
-        assert (facts["server_encoding"], facts["fsync"], facts["schema"]) == ("UTF8", "off", MIGRATIONS[-1][0])
+        assert (facts["server_encoding"], facts["fsync"], facts["schema"]) == (
+            "UTF8",
+            "off",
+            MIGRATIONS[-1][0],
+        )
         assert "fsync" in facts["warnings"][0]
 
 
@@ -214,7 +250,9 @@ class TestNotReached:
         assert "max_connections" in self.refused(role, StoreBusy)
 
     def test_another_encoding(self, postgres_server):
-        postgres_server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        postgres_server.execute(
+            "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
+        )
         try:
             assert "ENCODING 'UTF8'" in self.refused(postgres_server.url("latin"))
         finally:
@@ -226,7 +264,9 @@ class TestNotReached:
         assert "is too old" in self.refused(url)
 
     def test_a_read_only_database(self, empty, postgres_server):
-        postgres_server.execute(f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on')
+        postgres_server.execute(
+            f'ALTER DATABASE "{name_of(empty)}" SET default_transaction_read_only TO on'
+        )
 
         assert "primary" in self.refused(empty, StoreReadOnly)
 
@@ -254,7 +294,11 @@ class TestUrls:
     def test_a_url_is_understood_and_shown_without_its_password(self, url):
         found = address.read(url)
 
-        assert "password=s3cret" in found.conninfo and "user=ann" in found.conninfo and "port=77" in found.conninfo
+        assert (
+            "password=s3cret" in found.conninfo
+            and "user=ann" in found.conninfo
+            and "port=77" in found.conninfo
+        )
         assert self.SECRET not in found.shown and "there:77/shop" in found.shown
         assert found.notify is ("notify=off" not in url)
 
@@ -291,7 +335,9 @@ class TestUrls:
             open_store(url)
 
         shown = "".join(traceback.format_exception(refused.value))
-        assert self.SECRET not in "".join(line for line in shown.splitlines(keepends=True) if not line.startswith("    "))
+        assert self.SECRET not in "".join(
+            line for line in shown.splitlines(keepends=True) if not line.startswith("    ")
+        )
         assert list(tmp_path.iterdir()) == []
 
     def test_other_databases_are_not_known(self):
@@ -307,21 +353,32 @@ class TestInTheMiddle:
     def raising(self, server, url, code):
         """Let every new event be refused by the server with this code."""
         function = (
-            f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $$"
+            "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING"
+            f" ERRCODE = '{code}'; END $$"
         )
-        server.execute(f"{function}; CREATE TRIGGER no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE FUNCTION no()", url)
+        server.execute(
+            f"{function}; CREATE TRIGGER no BEFORE INSERT ON holdfast.event FOR EACH ROW EXECUTE"
+            " FUNCTION no()",
+            url,
+        )
 
-    @pytest.mark.parametrize(("code", "kind"), [("53100", StoreFull), ("25006", StoreReadOnly), ("57014", StoreBusy)])
+    @pytest.mark.parametrize(
+        ("code", "kind"), [("53100", StoreFull), ("25006", StoreReadOnly), ("57014", StoreBusy)]
+    )
     def test_it_is_told_in_our_words_and_nothing_is_written(self, url, postgres_server, code, kind):
         with furnished(url) as store:
             self.raising(postgres_server, url, code)
-            for ops in ([advance("a")], [advance("a"), advance("b", (1, 2))], [advance("a"), c.SignalRun("b", "paid", b"1")]):
+            for ops in (
+                [advance("a")],
+                [advance("a"), advance("b", (1, 2))],
+                [advance("a"), SignalRun("b", "paid", b"1")],
+            ):
                 with pytest.raises(kind):
                     store.apply(ops)
             assert (store.history("a"), store.history("b"), store.signals("b")) == ([], [], [])
 
             postgres_server.execute("DROP FUNCTION no CASCADE", url)
-            assert isinstance(store.apply([advance("a")])[0], c.Advanced)
+            assert isinstance(store.apply([advance("a")])[0], Advanced)
 
     def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(self, url, monkeypatch):
         monkeypatch.setattr(connection, "_SETTINGS", "SET lock_timeout TO '50ms'")
@@ -331,7 +388,7 @@ class TestInTheMiddle:
                 store.apply([advance("a")])
             db.rollback()
 
-            assert isinstance(store.apply([advance("a")])[0], c.Advanced)
+            assert isinstance(store.apply([advance("a")])[0], Advanced)
 
     def test_of_two_who_wait_for_each_other_we_try_again(self, url):
         with furnished(url) as store, psycopg.connect(url) as db:
@@ -345,7 +402,7 @@ class TestInTheMiddle:
                 db.execute("SELECT 1 FROM holdfast.run WHERE id = 'a' FOR UPDATE")
                 db.rollback()
 
-            signals = [c.SignalRun("a", "paid", b"1"), c.SignalRun("b", "paid", b"1")]
+            signals = [SignalRun("a", "paid", b"1"), SignalRun("b", "paid", b"1")]
             in_threads(lambda: answers.extend(store.apply(signals)), take_the_other)
 
             assert [answer.new for answer in answers] == [True, True]
@@ -355,19 +412,25 @@ class TestInTheMiddle:
         with furnished(empty) as store, psycopg.connect(empty, autocommit=True) as db:
             db.execute("CREATE SEQUENCE tries")
             db.execute(
-                "CREATE FUNCTION refuse_twice() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                f" IF nextval('tries') <= 2 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END IF;"
-                " RETURN NEW; END $$"
+                "CREATE FUNCTION refuse_twice() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
+                f" nextval('tries') <= 2 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}';"
+                " END IF; RETURN NEW; END $$"
             )
-            db.execute("CREATE TRIGGER refuse BEFORE INSERT ON holdfast.signal FOR EACH ROW EXECUTE FUNCTION refuse_twice()")
+            db.execute(
+                "CREATE TRIGGER refuse BEFORE INSERT ON holdfast.signal FOR EACH ROW EXECUTE"
+                " FUNCTION refuse_twice()"
+            )
 
-            assert store.apply([c.SignalRun("a", "paid", b"1")])[0].new
+            assert store.apply([SignalRun("a", "paid", b"1")])[0].new
 
             assert db.execute("SELECT last_value FROM tries").fetchone() == (3,)
             assert [signal.name for signal in store.signals("a")] == ["paid"]
 
     def test_a_signal_that_comes_while_its_run_is_parked_wakes_it(self, url):
-        park = "UPDATE holdfast.run SET status = 'waiting', waits = %s, session_id = NULL WHERE id = 'a'"
+        park = (
+            "UPDATE holdfast.run SET status = 'waiting', waits = %s, session_id = NULL WHERE id"
+            " = 'a'"
+        )
         with furnished(url) as store, psycopg.connect(url) as db:
             db.execute(park, (WAITS,))
 
@@ -376,7 +439,7 @@ class TestInTheMiddle:
                 wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
                 db.commit()
 
-            in_threads(commit, lambda: store.apply([c.SignalRun("a", "paid", b"1")]))
+            in_threads(commit, lambda: store.apply([SignalRun("a", "paid", b"1")]))
 
             assert (store.run("a").status, store.run("a").revision) == ("pending", 1)
             assert [signal.name for signal in store.signals("a")] == ["paid"]
@@ -384,8 +447,8 @@ class TestInTheMiddle:
     def test_what_the_server_was_made_to_forget_is_told_to_it_again(self, url):
         with furnished(url) as store:
             for seq in range(1, 8):
-                assert isinstance(store.apply([advance("a", [seq])])[0], c.Advanced)
-                assert store.apply([c.SignalRun("b", "paid", b"1")])[0].number == seq
+                assert isinstance(store.apply([advance("a", [seq])])[0], Advanced)
+                assert store.apply([SignalRun("b", "paid", b"1")])[0].number == seq
                 if seq % 3 == 0:
                     store._writer.script("DEALLOCATE ALL")
 
@@ -395,14 +458,17 @@ class TestInTheMiddle:
         with furnished(url) as store:
             db = store._writer
             db.begin()
-            db.rows("INSERT INTO holdfast.tag (name, value, run_id) VALUES ('who', 'me', 'a') RETURNING name")
+            db.rows(
+                "INSERT INTO holdfast.tag (name, value, run_id) VALUES ('who', 'me', 'a') RETURNING"
+                " name"
+            )
             with suppress(psycopg.Error):
                 db.rows("SELECT 1 / 0")
             with pytest.raises(HoldfastError, match="passed over"):
                 db.commit()
 
             assert not db.rows("SELECT name FROM holdfast.tag")
-            assert isinstance(store.apply([advance("a", [1])])[0], c.Advanced)
+            assert isinstance(store.apply([advance("a", [1])])[0], Advanced)
 
     def test_in_a_transaction_nothing_is_asked_for_that_the_server_was_made_to_forget(self, url):
         def alter(connection):
@@ -418,10 +484,10 @@ class TestInTheMiddle:
         with furnished(url) as store:
             pid = store._writer.pid
             for body in (None, None, None, None, alter, None, None, None, None):
-                assert write(store, body) == [c.Advanced] * 3
+                assert write(store, body) == [Advanced] * 3
             with pytest.raises(LeaseLost):
                 raise store.apply([advance("none", (1, 2))])[0]
-            assert write(store) == [c.Advanced] * 3
+            assert write(store) == [Advanced] * 3
 
             assert store._writer.pid == pid
 
@@ -437,9 +503,9 @@ class TestInTheMiddle:
 
     def test_an_unforeseen_error_is_that_of_one_and_not_of_its_neighbours(self, url):
         with furnished(url) as store:
-            answers = store.apply([advance("a"), c.StartRuns([new("with\x00nul")]), advance("b")])
+            answers = store.apply([advance("a"), StartRuns([new("with\x00nul")]), advance("b")])
 
-            assert [type(answer) for answer in answers] == [c.Advanced, BadOption, c.Advanced]
+            assert [type(answer) for answer in answers] == [Advanced, BadOption, Advanced]
             for runs in ([new("\x00")], [new("x"), new("y", tags={"\x00": ""})]):
                 with pytest.raises(BadOption, match="NUL"):
-                    raise store.apply([c.StartRuns(runs)])[0]
+                    raise store.apply([StartRuns(runs)])[0]

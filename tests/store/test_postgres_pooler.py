@@ -1,4 +1,5 @@
-"""Behind a real pooler in transaction mode: each transaction may meet another session, and no session remembers anything."""
+"""Behind a real pooler in transaction mode: each transaction may meet another session, and no
+session remembers anything."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ import pytest
 
 from holdfast import Engine, sleep, step, wait_signal, workflow
 from holdfast.store.postgres import PostgresStore
-from holdfast.testing.conformance import Advancing, Batches, Claiming, Looking, Starting, Transactional
+from holdfast.testing.conformance import (
+    AdvanceConformance,
+    BatchConformance,
+    ClaimConformance,
+    ReadConformance,
+    StartConformance,
+    TransactionalStepFixture,
+)
 from tests.store.furniture import wait_until
 from tests.store.pooler import pooler
 from tests.store.test_postgres import OnPolledPostgres
@@ -61,7 +69,15 @@ def url(direct, between):
     return between.url(direct)
 
 
-class TestContract(Starting, Advancing, Batches, Claiming, Transactional, Looking, OnPolledPostgres):
+class TestContract(
+    StartConformance,
+    AdvanceConformance,
+    BatchConformance,
+    ClaimConformance,
+    TransactionalStepFixture,
+    ReadConformance,
+    OnPolledPostgres,
+):
     """The contract, through it."""
 
     @pytest.fixture
@@ -78,7 +94,9 @@ def traces(server, direct, url):
 
 
 @pytest.mark.parametrize("options", ["", "&notify=off"])
-def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(url, direct, postgres_server, options):
+def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(
+    url, direct, postgres_server, options
+):
     with Engine(url + options, workflows=[counting]) as engine:
         assert not engine._parts.store._writer.direct
         runs = engine.start_many(counting, range(30))
@@ -91,7 +109,10 @@ def test_a_pooler_is_recognised_and_nothing_is_left_in_its_sessions(url, direct,
 
 
 def test_what_is_started_elsewhere_is_found_by_looking(url):
-    with Engine(url + "&notify=off", workflows=[counting], poll="1h"), closing(Engine(url)) as elsewhere:
+    with (
+        Engine(url + "&notify=off", workflows=[counting], poll="1h"),
+        closing(Engine(url)) as elsewhere,
+    ):
         run = elsewhere.start(counting, 2)
         run.signal("add", 1)
         assert run.result(timeout=20) == 7
@@ -158,7 +179,10 @@ def test_more_programs_than_sessions_wait_for_each_other(direct, postgres_server
 
 
 def test_a_run_is_started_in_a_transaction_of_ones_own(url):
-    with Engine(url, workflows=[counting]) as engine, psycopg.connect(url, prepare_threshold=None) as db:
+    with (
+        Engine(url, workflows=[counting]) as engine,
+        psycopg.connect(url, prepare_threshold=None) as db,
+    ):
         run = engine.start(counting, 2, connection=db)
         db.commit()
         run.signal("add", 1)

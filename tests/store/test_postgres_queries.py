@@ -1,4 +1,5 @@
-"""The SQL of PostgreSQL: every query that is asked exists and is asked, the server understands them all and finds by index."""
+"""The SQL of PostgreSQL: every query that is asked exists and is asked, the server understands them
+all and finds by index."""
 
 import ast
 import re
@@ -7,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store import contract, queries, reports
+from holdfast.store import reports, sql_files
+from holdfast.store.contract.reading import RunFilter
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
-from holdfast.store.postgres.drafts import HEADS, HEARING, LINES, SPENDING, _payments
-from holdfast.store.postgres.sql import SQL, spelled
+from holdfast.store.postgres.dialect import SQL, spelled
+from holdfast.store.postgres.planned_writes import HEADS, HEARING, LINES, SPENDING, _payments
 
-STORE = Path(queries.__file__).parent
-OWN = queries._named("postgres")
+STORE = Path(sql_files.__file__).parent
+OWN = sql_files._named("postgres")
 WORDS = {
     node.value
     for path in (STORE / "postgres").rglob("*.py")
@@ -27,14 +29,17 @@ WORDS = {
 def db(postgres_server):
     """A connection on which only what no index can do is done without one."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
-        store._writer.script("SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET plan_cache_mode TO force_generic_plan")
+        store._writer.script(
+            "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET plan_cache_mode TO"
+            " force_generic_plan"
+        )
         yield store._writer
 
 
 def explained(db, name):
     """Return the plan of a query, for values that it does not know yet."""
-    text = queries.load("postgres")[name]
-    names = queries.parameters(text)
+    text = sql_files.load("postgres")[name]
+    names = sql_files.parameters(text)
     sql = re.sub(r"(?<!:):([a-z_]+)", lambda found: f"${names.index(found[1]) + 1}", text)
     values = f"({', '.join(['NULL'] * len(names))})" if names else ""
     db.script(f"PREPARE asked AS {sql}")
@@ -45,17 +50,22 @@ def explained(db, name):
 
 
 def test_every_query_of_its_own_is_asked():
-    assert set(OWN) - set(queries.load("sqlite")) - WORDS == set()
+    assert set(OWN) - set(sql_files.load("sqlite")) - WORDS == set()
 
 
 def test_what_it_says_in_its_own_way_takes_the_same_values():
-    for name in OWN.keys() & queries.common().keys():
-        assert queries.parameters(OWN[name]) == queries.parameters(queries.common()[name]), name
+    for name in OWN.keys() & sql_files.common().keys():
+        assert sql_files.parameters(OWN[name]) == sql_files.parameters(sql_files.common()[name]), (
+            name
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in SQL if name not in ("claim_runs", "runs_by_id")])
 def test_every_query_can_be_planned(db, name):
-    db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(queries.parameters(queries.load("postgres")[name])))
+    db.rows(
+        f"EXPLAIN {SQL[name]}",
+        dict.fromkeys(sql_files.parameters(sql_files.load("postgres")[name])),
+    )
 
 
 def test_a_draft_tells_all_that_its_query_asks():
@@ -63,14 +73,24 @@ def test_a_draft_tells_all_that_its_query_asks():
         lines = {"asked"} if query == "insert_runs" else {f"line_{name}" for name in LINES}
         heard = {"taken"} if head in HEARING else set()
         paid = set(_payments([])) if head == SPENDING else set()
-        assert set(queries.parameters(OWN[query])) == set(kinds) | set(lines) | heard | paid, query
+        assert set(sql_files.parameters(OWN[query])) == set(kinds) | set(lines) | heard | paid, (
+            query
+        )
 
 
 def test_a_list_is_put_together_from_parts_that_can_be_planned(db):
-    which = contract.Filter(
-        namespace="n", statuses=["pending", "stuck"], workflow="w", tags={"a": "b", "c": "d"}, since=1, until=2, worker="w",
-        parent_id="p", roots=True, before="z",
-    )  # fmt: skip
+    which = RunFilter(
+        namespace="n",
+        statuses=["pending", "stuck"],
+        workflow="w",
+        tags={"a": "b", "c": "d"},
+        since=1,
+        until=2,
+        worker="w",
+        parent_id="p",
+        roots=True,
+        before="z",
+    )
     sql, values = reports.list_runs(which)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
@@ -143,7 +163,13 @@ def test_a_portion_of_a_large_graph_is_read_in_order_and_not_sorted_out_of_all(d
 def test_whoever_writes_finds_by_index_what_was_small_when_it_was_first_sought(postgres_server):
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script("ANALYZE; SET plan_cache_mode TO force_generic_plan")
-        for name in ("finish_runs", "insert_runs", "ends_below", "settle_members", "counts_of_graphs"):
+        for name in (
+            "finish_runs",
+            "insert_runs",
+            "ends_below",
+            "settle_members",
+            "counts_of_graphs",
+        ):
             plan = explained(store._writer, name)
 
             assert "Seq Scan on run" not in plan and "Seq Scan on graph" not in plan, plan
@@ -156,30 +182,39 @@ FAN = """INSERT INTO holdfast.graph_member (run_id, graph_id, workflow, state, m
 
 
 @pytest.mark.parametrize("name", ["counts_of_graphs", "last_runs"])
-def test_where_one_member_has_very_many_dependents_not_all_are_read_for_each_member(postgres_server, name):
+def test_where_one_member_has_very_many_dependents_not_all_are_read_for_each_member(
+    postgres_server, name
+):
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(FAN)
 
         assert "Index Cond: (run_id = edge.dependent)" in explained(store._writer, name)
 
 
-ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, waits, wake_at, created_at)
-    SELECT number, 1, 'waiting', 0, 1, '', '', number, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
+ASLEEP = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, waits,
+    wake_at, created_at)
+    SELECT number, 1, 'waiting', 0, 1, '', '', number, 1 FROM GENERATE_SERIES(1, 20000) AS number;
+    ANALYZE holdfast.run"""
 
 
 FREELY = "SET plan_cache_mode TO force_generic_plan; SET enable_seqscan TO on"
-"""Lets the planner do as it likes, as on a connection through a pooler, without knowing the values."""
+"""Lets the planner do as it likes, as on a connection through a pooler, without knowing the
+values."""
 
 
 @pytest.fixture(scope="module")
 def crowd(postgres_server):
-    """A connection to a database in which many sleep, on which the planner may do as it likes but does not know the values."""
+    """A connection to a database in which many sleep, on which the planner may do as it likes but
+    does not know the values."""
     with closing(PostgresStore(postgres_server.new_store())) as store:
         store._writer.script(f"{ASLEEP}; {FREELY}")
         yield store._writer
 
 
-@pytest.mark.parametrize("name", ["look_for_work", "promote_due", "next_look", "claim_ready", "look_and_lock", "lease_runs"])
+@pytest.mark.parametrize(
+    "name",
+    ["look_for_work", "promote_due", "next_look", "claim_ready", "look_and_lock", "lease_runs"],
+)
 def test_to_look_for_what_is_due_does_not_read_all_that_sleep(crowd, name):
     plan = explained(crowd, name)
 
@@ -212,8 +247,10 @@ def test_what_is_planned_while_there_is_little_does_not_read_all_that_will_be(ne
     assert not re.search(r"Seq Scan on (run|event|signal|stream|wait|task)\b", plan), plan
 
 
-ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, created_at, finished_at)
-    SELECT number, 1, 'completed', 0, 1, '', 1, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE holdfast.run"""
+ENDED = """INSERT INTO holdfast.run (id, route_id, status, priority, generation, input, created_at,
+    finished_at)
+    SELECT number, 1, 'completed', 0, 1, '', 1, 1 FROM GENERATE_SERIES(1, 20000) AS number; ANALYZE
+    holdfast.run"""
 
 
 @pytest.fixture(scope="module")
@@ -255,32 +292,50 @@ def test_to_write_about_held_runs_does_not_go_through_all_that_are_held(archive,
     ],
 )
 def test_lists_arrive_as_they_are(db, items, kind):
-    assert db.rows(f"SELECT CAST(%(items)s AS {kind}[]) AS items", {"items": items}) == [{"items": list(items)}]
+    assert db.rows(f"SELECT CAST(%(items)s AS {kind}[]) AS items", {"items": items}) == [
+        {"items": list(items)}
+    ]
 
 
 def test_migrations_have_the_numbers_of_those_of_sqlite():
-    numbers = [number for number, _, _ in queries.migrations("postgres")]
+    numbers = [number for number, _, _ in sql_files.migrations("postgres")]
 
-    assert numbers == [number for number, _, _ in queries.migrations("sqlite")]
+    assert numbers == [number for number, _, _ in sql_files.migrations("sqlite")]
 
 
 def test_both_databases_have_the_same_tables_and_columns(db):
-    from holdfast.store.sqlite.driver import StandardConnection, statements
-    from holdfast.store.sqlite.sql import spelled as for_sqlite
+    from holdfast.store.sqlite.connection import StandardConnection, statements
+    from holdfast.store.sqlite.dialect import spelled as for_sqlite
 
     with closing(StandardConnection(":memory:")) as other:
-        for _, _, text in queries.migrations("sqlite"):
+        for _, _, text in sql_files.migrations("sqlite"):
             for statement in statements(for_sqlite(text)):
                 other.change(statement)
-        tables = [row["name"] for row in other.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            row["name"] for row in other.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         theirs = {
             (table.removeprefix("holdfast_"), row["name"])
             for table in tables
             for row in other.rows(f"PRAGMA table_info({table})")
         }
-    asked = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'holdfast'"
-    ours = {(row["table_name"], row["column_name"]) for row in db.rows(asked) if row["table_name"] != "migration"}
-    apart = {("large_input", "run_id"), ("large_input", "input")}  # PostgreSQL keeps what is long apart by itself
-    ours = {one for one in ours if one[0] != "commit_marker"}  # only a server can be lost while it commits
+    asked = (
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema ="
+        " 'holdfast'"
+    )
+    ours = {
+        (row["table_name"], row["column_name"])
+        for row in db.rows(asked)
+        if row["table_name"] != "migration"
+    }
+    apart = {
+        ("large_input", "run_id"),
+        ("large_input", "input"),
+    }  # PostgreSQL keeps what is long apart by itself
+    ours = {
+        one for one in ours if one[0] != "commit_marker"
+    }  # only a server can be lost while it commits
 
-    assert ours == theirs - apart | {("event", "tx")}  # by which events are told in the order of their commits
+    assert ours == theirs - apart | {
+        ("event", "tx")
+    }  # by which events are told in the order of their commits

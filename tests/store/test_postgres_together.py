@@ -1,4 +1,5 @@
-"""Many stores on one PostgreSQL database, as if each were a process on a machine of its own: what they do together is lawful."""
+"""Many stores on one PostgreSQL database, as if each were a process on a machine of its own: what
+they do together is lawful."""
 
 import itertools
 import os
@@ -11,14 +12,47 @@ import msgspec
 import psycopg
 import pytest
 
-from holdfast.core.budgets import UNIT, limits_from
-from holdfast.core.records import Event, Fanout, Kind, Lane, Route, Spending
+from holdfast.core.budgets.model import SpendEntry
+from holdfast.core.budgets.rules import UNIT, limits_from
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import Fanout, Route
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import BadOption, EngineClosed, LeaseLost
-from holdfast.store import contract as c
-from holdfast.store.postgres import PostgresStore, connection, messenger
-from holdfast.testing.conformance import Advancing, Batches, Looking, Starting, Transactional
-from tests.store.furniture import WAITS, advance, claim, ends, furnished, in_threads, new, note, session, start, wait_until
+from holdfast.store.contract.budgets import SetBudget
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    DebounceStart,
+    EndSession,
+    OpenSession,
+    RequestCancel,
+    SetLane,
+    SignalRun,
+    StartRuns,
+)
+from holdfast.store.postgres import PostgresStore, connection, notifier
+from holdfast.testing.conformance import (
+    AdvanceConformance,
+    BatchConformance,
+    ReadConformance,
+    StartConformance,
+    TransactionalStepFixture,
+)
+from tests.store.furniture import (
+    WAITS,
+    advance,
+    claim,
+    ends,
+    furnished,
+    in_threads,
+    new,
+    note,
+    session,
+    start,
+    wait_until,
+)
 from tests.store.test_postgres import OnPolledPostgres
 
 
@@ -34,19 +68,26 @@ def stores(url):
     with ExitStack() as stack:
         found = [stack.enter_context(closing(PostgresStore(url))) for _ in range(4)]
         for number, store in enumerate(found):
-            store.apply([c.OpenSession(session(store, f"s{number}"))])
+            store.apply([OpenSession(session(store, f"s{number}"))])
         yield found
         assert found[0].check() == []
 
 
 def finished(run, seq=1, parent=None):
-    events = [Event(Kind.RUN_COMPLETED, seq=seq)]
-    return c.Advance(run_id=run.id, generation=run.generation, events=events, status=Status.COMPLETED, result=b"1", parent=parent)
+    events = [Event(EventKind.RUN_COMPLETED, seq=seq)]
+    return Advance(
+        run_id=run.id,
+        generation=run.generation,
+        events=events,
+        status=Status.COMPLETED,
+        result=b"1",
+        parent=parent,
+    )
 
 
 class TestClaiming:
     def test_what_many_claim_is_claimed_once(self, stores):
-        stores[0].apply([c.StartRuns([new(f"r{number:03}") for number in range(300)])])
+        stores[0].apply([StartRuns([new(f"r{number:03}") for number in range(300)])])
         claimed = []
 
         def work(number):
@@ -54,14 +95,21 @@ class TestClaiming:
                 claimed.extend(run.id for run in found)
                 stores[number].apply([finished(run) for run in found])
 
-        for _ in range(3):  # what one is just claiming another leaves to it, and may find nothing else
+        for _ in range(
+            3
+        ):  # what one is just claiming another leaves to it, and may find nothing else
             in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert sorted(claimed) == [f"r{number:03}" for number in range(300)]
         assert stores[0].counts() == {"completed": 300}
 
     def test_the_limit_of_a_lane_holds_for_all_together(self, stores):
-        stores[0].apply([c.SetLane(Lane(name="default", concurrency=5)), c.StartRuns([new(f"r{n:03}") for n in range(60)])])
+        stores[0].apply(
+            [
+                SetLane(Lane(name="default", concurrency=5)),
+                StartRuns([new(f"r{n:03}") for n in range(60)]),
+            ]
+        )
         most = []
 
         def work(number):
@@ -74,18 +122,22 @@ class TestClaiming:
 
         assert 0 < max(most) <= 5
 
-    def test_the_limits_of_a_lane_hold_for_those_that_are_born_leased_and_those_that_are_claimed(self, stores):
-        stores[0].apply([c.SetLane(Lane(name="default", concurrency=4, per_share=2))])
+    def test_the_limits_of_a_lane_hold_for_those_that_are_born_leased_and_those_that_are_claimed(
+        self, stores
+    ):
+        stores[0].apply([SetLane(Lane(name="default", concurrency=4, per_share=2))])
         seen = []
 
         def work(number):
             store, mine = stores[number], f"s{number}"
             for turn in range(15):
                 run = new(f"r{number}-{turn:02}", session_id=mine, share="ab"[turn % 2])
-                (started,) = store.apply([c.StartRuns([run])])[0]
+                (started,) = store.apply([StartRuns([run])])[0]
                 leased = [store.run(run.id)] if started.leased else []
                 leased += store.apply([claim(store, mine, 2)])[0]
-                seen.append(Counter(one.share for one in store.runs(c.Filter(statuses=["running"]))))
+                seen.append(
+                    Counter(one.share for one in store.runs(RunFilter(statuses=["running"])))
+                )
                 store.apply([finished(one) for one in leased])
 
         in_threads(*[partial(work, number) for number in range(4)])
@@ -97,8 +149,8 @@ class TestClaiming:
         assert stores[0].counts() == {"completed": 60}
 
     def test_the_rate_of_a_lane_holds_for_all_together(self, stores):
-        stores[0].apply([c.SetLane(Lane(name="default", rate_limit=10, rate_per=3600 * 10**6))])
-        stores[0].apply([c.StartRuns([new(f"r{n:03}") for n in range(60)])])
+        stores[0].apply([SetLane(Lane(name="default", rate_limit=10, rate_per=3600 * 10**6))])
+        stores[0].apply([StartRuns([new(f"r{n:03}") for n in range(60)])])
         claimed = []
 
         def work(number):
@@ -117,17 +169,23 @@ class TestClaiming:
                 if over.is_set():
                     return
                 start(stores[0], f"a{number}", session_id="s0")
-                stores[0].apply([c.StartRuns([new(f"b{number}", session_id="s0"), new(f"c{number}", session_id="s0")])])
+                stores[0].apply(
+                    [
+                        StartRuns(
+                            [new(f"b{number}", session_id="s0"), new(f"c{number}", session_id="s0")]
+                        )
+                    ]
+                )
 
         def take():
             while not over.is_set():
-                start(stores[1], f"d{len(stores[1].runs(c.Filter(limit=1000)))}")
+                start(stores[1], f"d{len(stores[1].runs(RunFilter(limit=1000)))}")
                 stores[1].apply([claim(stores[1], "s0", 3)])
 
         def end():
             for _ in range(25):
-                stores[2].apply([c.EndSession("s0", crashed=False)])
-                stores[3].apply([c.OpenSession(session(stores[3], "s0"))])
+                stores[2].apply([EndSession("s0", crashed=False)])
+                stores[3].apply([OpenSession(session(stores[3], "s0"))])
             over.set()
 
         in_threads(begin, take, end)
@@ -143,17 +201,23 @@ class TestTouching:
 
         def park():
             for number in range(30):
-                op = advance(f"r{number:02}", status=Status.WAITING, waits=WAITS, revision=0, keep=number % 2 == 0)
+                op = advance(
+                    f"r{number:02}",
+                    status=Status.WAITING,
+                    waits=WAITS,
+                    revision=0,
+                    keep=number % 2 == 0,
+                )
                 stores[0].apply([op])
 
         def send(store):
             for number in range(30):
-                store.apply([c.SignalRun(f"r{number:02}", "paid", b"1")])
+                store.apply([SignalRun(f"r{number:02}", "paid", b"1")])
 
         in_threads(park, lambda: send(stores[1]), lambda: send(stores[2]))
 
         knocked = {run_id for _, run_id in stores[0].knocks("s0", 0)}
-        for run in stores[0].runs(c.Filter(limit=100)):
+        for run in stores[0].runs(RunFilter(limit=100)):
             assert run.status is Status.PENDING or run.id in knocked, run
             assert len(stores[0].signals(run.id)) == 2
 
@@ -163,24 +227,48 @@ class TestTouching:
 
         def send(store):
             for _ in range(25):
-                found.extend(store.apply([c.SignalRun("r", "paid", b"1")]))
+                found.extend(store.apply([SignalRun("r", "paid", b"1")]))
 
         in_threads(*[lambda store=store: send(store) for store in stores])
 
         wanted = list(range(1, 25 * len(stores) + 1))
-        assert sorted(one.number for one in found) == [one.number for one in stores[0].signals("r")] == wanted
+        assert (
+            sorted(one.number for one in found)
+            == [one.number for one in stores[0].signals("r")]
+            == wanted
+        )
         assert stores[0].run("r").revision == len(wanted)
 
     def test_of_children_that_end_everywhere_at_once_the_last_wakes_the_parent(self, stores):
-        parent = stores[0].apply([c.StartRuns([new("parent", session_id="s0")])])[0][0]
+        parent = stores[0].apply([StartRuns([new("parent", session_id="s0")])])[0][0]
         assert parent.leased
         children = [
-            new(f"c{number:02}", parent_id="parent", parent_step="map", parent_index=number, root_id="parent")
+            new(
+                f"c{number:02}",
+                parent_id="parent",
+                parent_step="map",
+                parent_index=number,
+                root_id="parent",
+            )
             for number in range(40)
         ]
         stores[0].apply([advance("parent", children=children, fanouts=[Fanout("map", 40, False)])])
-        stores[0].apply([advance("parent", [2], status=Status.WAITING, waits=b'[{"kind":"map"}]', revision=0, keep=False)])
-        held = [stores[number].apply([claim(stores[number], f"s{number}", 10)])[0] for number in range(4)]
+        stores[0].apply(
+            [
+                advance(
+                    "parent",
+                    [2],
+                    status=Status.WAITING,
+                    waits=b'[{"kind":"map"}]',
+                    revision=0,
+                    keep=False,
+                )
+            ]
+        )
+        held = [
+            stores[number].apply([claim(stores[number], f"s{number}", 10)])[0]
+            for number in range(4)
+        ]
 
         def end(number):
             for run in held[number]:
@@ -194,7 +282,12 @@ class TestTouching:
     def test_a_parent_is_cancelled_while_its_children_end(self, stores):
         for turn in range(8):
             start(stores[0], f"p{turn}", session_id="s0")
-            below = {"parent_id": f"p{turn}", "parent_step": "map", "root_id": f"p{turn}", "session_id": "s0"}
+            below = {
+                "parent_id": f"p{turn}",
+                "parent_step": "map",
+                "root_id": f"p{turn}",
+                "session_id": "s0",
+            }
             born = [new(f"p{turn}c{number}", parent_index=number, **below) for number in range(6)]
             stores[0].apply([advance(f"p{turn}", children=born, fanouts=[Fanout("map", 6, True)])])
 
@@ -204,19 +297,19 @@ class TestTouching:
                     stores[0].apply([finished(run, parent=(f"p{turn}", "map", run.parent_index))])
 
             def cancel(turn=turn):
-                assert stores[1].apply([c.RequestCancel(f"p{turn}", "enough")]) == [Status.CANCELLING]
+                assert stores[1].apply([RequestCancel(f"p{turn}", "enough")]) == [Status.CANCELLING]
 
             in_threads(end, cancel)
 
     def test_a_knock_that_is_committed_late_is_not_passed_over(self, url):
         with furnished(url) as store, psycopg.connect(url) as late:
             late.execute("INSERT INTO holdfast.knock (session_id, run_id) VALUES ('s1', 'b')")
-            store.apply([c.SignalRun("a", "paid", b"1")])
+            store.apply([SignalRun("a", "paid", b"1")])
 
             first = store.knocks("s1", 0)
             assert [run_id for _, run_id in first] == ["a"]
             assert store.knocks("s1", first[-1][0]) == []
-            store.apply([c.SignalRun("c", "paid", b"1")])
+            store.apply([SignalRun("c", "paid", b"1")])
             second = store.knocks("s1", first[-1][0])
             assert [run_id for _, run_id in second] == ["c"]
             late.commit()
@@ -237,12 +330,12 @@ class TestTouching:
                     answers.append(stores[0].apply([advance(run_id, [seq])])[0])
 
             def take():
-                stores[1].apply([c.EndSession("s0", crashed=False)])
-                stores[1].apply([c.OpenSession(session(stores[1], "s0"))])
+                stores[1].apply([EndSession("s0", crashed=False)])
+                stores[1].apply([OpenSession(session(stores[1], "s0"))])
 
             in_threads(write, take)
 
-            kept = [isinstance(answer, c.Advanced) for answer in answers]
+            kept = [isinstance(answer, Advanced) for answer in answers]
             assert kept == sorted(kept, reverse=True)
             assert len(stores[0].history(run_id)) == sum(kept)
             assert all(isinstance(answer, LeaseLost) for answer in answers[sum(kept) :])
@@ -251,11 +344,12 @@ class TestTouching:
 class TestGraphs:
     @pytest.mark.parametrize(
         "more",
-        [[], [c.SignalRun("g::x", "paid", b"1")], [advance("a", body=note)]],
+        [[], [SignalRun("g::x", "paid", b"1")], [advance("a", body=note)]],
         ids=["alone", "beside a signal", "beside a step"],
     )
     def test_whoever_ends_members_locks_their_graphs_before_the_runs(self, url, more):
-        """As those do who cancel a graph, or stop the rest of a group: else both would wait for each other."""
+        """As those do who cancel a graph, or stop the rest of a group: else both would wait for
+        each other."""
         with furnished(url) as store, psycopg.connect(url) as db:
             ops = [*more, *ends(store, "g")]
             db.execute("SELECT 1 FROM holdfast.graph WHERE id = 'g' FOR NO KEY UPDATE")
@@ -264,22 +358,27 @@ class TestGraphs:
                 waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = %s"
                 wait_until(lambda: db.execute(waits, (store._writer.pid,)).fetchall())
                 try:
-                    db.execute("SELECT 1 FROM holdfast.run WHERE id LIKE 'g::%' FOR NO KEY UPDATE NOWAIT")
+                    db.execute(
+                        "SELECT 1 FROM holdfast.run WHERE id LIKE 'g::%' FOR NO KEY UPDATE NOWAIT"
+                    )
                 finally:
                     db.rollback()
 
             in_threads(stop, lambda: store.apply(ops))
 
-            assert (store.run("g::x").status, store.run("g::z").input) == (Status.COMPLETED, b"[1,1]")
+            assert (store.run("g::x").status, store.run("g::z").input) == (
+                Status.COMPLETED,
+                b"[1,1]",
+            )
 
 
 class TestListening:
     def test_one_that_does_not_listen_looks_now_and_then(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "POLL_EVERY", 3600.0)
+        monkeypatch.setattr(notifier, "POLL_EVERY", 3600.0)
         with closing(PostgresStore(f"{url}&notify=off")) as store:
             assert store.changed()
             assert not store.changed()
-            monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
+            monkeypatch.setattr(notifier, "POLL_EVERY", 0.01)
             wait_until(store.changed)
 
     def test_a_job_that_takes_longer_than_somebody_waits_for_it_takes_nobody_along(self, url):
@@ -292,20 +391,22 @@ class TestListening:
             assert store.take_slot() >= 0
 
     def test_one_that_hears_nothing_looks_now_and_then(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "LOOK_EVERY", 0.02)
+        monkeypatch.setattr(notifier, "LOOK_EVERY", 0.02)
         with closing(PostgresStore(url)) as store:
             assert store.changed()
             wait_until(store.changed)
 
-    def test_one_that_cannot_reach_its_listener_looks_now_and_then(self, url, monkeypatch, tmp_path):
-        monkeypatch.setattr(messenger, "POLL_EVERY", 0.01)
+    def test_one_that_cannot_reach_its_listener_looks_now_and_then(
+        self, url, monkeypatch, tmp_path
+    ):
+        monkeypatch.setattr(notifier, "POLL_EVERY", 0.01)
         with closing(PostgresStore(url, listen=f"postgresql:///x?host={tmp_path}")) as store:
             wait_until(store.changed)
             wait_until(store.changed)
             assert start(store).created
 
     def test_whoever_only_starts_runs_has_no_thread_and_is_heard(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
         with closing(PostgresStore(url)) as store, closing(PostgresStore(url)) as client:
             assert store.changed()
             for begin in (lambda: start(client, "a"), lambda: start(client, "b", tags={"x": "y"})):
@@ -315,23 +416,23 @@ class TestListening:
             assert not client._messenger.running
 
     def test_a_step_that_concerns_nobody_else_is_not_announced(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
         with furnished(url) as store, closing(PostgresStore(url)) as other:
             assert other.changed()
             store.apply([advance("a")])
-            store.apply([c.SignalRun("b", "paid", b"1")])
+            store.apply([SignalRun("b", "paid", b"1")])
             wait_until(other.changed)
             assert not other.changed()
 
     def test_whoever_holds_a_run_is_told_which_one_was_touched(self, url, monkeypatch):
-        monkeypatch.setattr(messenger, "LOOK_EVERY", 3600.0)
+        monkeypatch.setattr(notifier, "LOOK_EVERY", 3600.0)
         heard = []
         with furnished(url) as store, closing(PostgresStore(url)) as other:
             assert store.listen("s1", heard.append)
             assert store.changed()
             heard.clear()
 
-            other.apply([c.SignalRun("b", "paid", b"1")])
+            other.apply([SignalRun("b", "paid", b"1")])
             wait_until(lambda: heard == ["b"])
             assert not store.changed()  # there is nothing to look for
             start(other, "r1")
@@ -342,10 +443,14 @@ class TestListening:
         with furnished(url) as store:
             store.listen("s1", lambda run_id: None)
             store.hints()
-            store.apply([c.SignalRun("b", "paid", b"1", source="ann")])
+            store.apply([SignalRun("b", "paid", b"1", source="ann")])
 
             (told,) = store.hints().delivered
-            assert (told.run_id, told.generation, told.revision) == ("b", 1, store.run("b").revision)
+            assert (told.run_id, told.generation, told.revision) == (
+                "b",
+                1,
+                store.run("b").revision,
+            )
             assert [told.signal] == store.signals("b")
 
 
@@ -361,7 +466,7 @@ class TestForking:
             assert os.waitpid(child, 0)[1] == 0
 
             assert start(store, "after").created
-            assert {run.id for run in store.runs(c.Filter())} == {"before", "after", "child"}
+            assert {run.id for run in store.runs(RunFilter())} == {"before", "after", "child"}
             assert store.take_slot() >= 0
 
     def in_the_child(self, store, url):
@@ -383,7 +488,10 @@ class TestWithin:
     def test_a_connection_to_another_database_is_refused(self, url, postgres_server):
         with closing(PostgresStore(url)) as store, postgres_server.lend() as elsewhere:
             for place in (elsewhere, postgres_server.url()):
-                with psycopg.connect(place) as db, pytest.raises(BadOption, match="another database"):
+                with (
+                    psycopg.connect(place) as db,
+                    pytest.raises(BadOption, match="another database"),
+                ):
                     store.start_within(db, [new()])
 
     def test_a_connection_without_a_transaction_is_refused(self, url):
@@ -399,13 +507,19 @@ class TestWithin:
 
         from psycopg.rows import namedtuple_row
 
-        with closing(PostgresStore(url)) as store, psycopg.connect(url, row_factory=namedtuple_row) as db:
+        with (
+            closing(PostgresStore(url)) as store,
+            psycopg.connect(url, row_factory=namedtuple_row) as db,
+        ):
             wrapped = SimpleNamespace(connection=SimpleNamespace(driver_connection=db))
             assert store.start_within(wrapped, [new("x", tags={"a": "b"})])[0].created
             assert db.execute("SELECT 1 AS one").fetchone().one == 1
 
     def test_what_is_no_connection_is_refused(self, url):
-        with closing(PostgresStore(url)) as store, pytest.raises(BadOption, match="give a connection of psycopg"):
+        with (
+            closing(PostgresStore(url)) as store,
+            pytest.raises(BadOption, match="give a connection of psycopg"),
+        ):
             store.start_within(object(), [new()])
 
 
@@ -426,7 +540,9 @@ class TestGuarded:
     )
     def test_it_cannot_end_the_transaction(self, url, use):
         with furnished(url) as store:
-            answers = store.apply([advance("b"), advance("a", body=lambda db: use(db) or b"1"), advance("c")])
+            answers = store.apply(
+                [advance("b"), advance("a", body=lambda db: use(db) or b"1"), advance("c")]
+            )
 
             assert [isinstance(answer, Exception) for answer in answers] == [False, True, False]
             assert store.history("a") == []
@@ -445,7 +561,7 @@ class TestGuarded:
 
         with furnished(url) as store:
             assert store.apply([advance("a", body=body)])[0].data == b"[{'text': 'kept; commit'}]"
-            assert isinstance(store.apply([advance("b")])[0], c.Advanced)
+            assert isinstance(store.apply([advance("b")])[0], Advanced)
 
     def test_an_error_that_it_passes_over_is_told(self, url):
         def body(db):
@@ -455,10 +571,17 @@ class TestGuarded:
 
         with furnished(url) as store:
             answers = store.apply([advance("a", body=body), advance("b")])
-            assert isinstance(answers[0], BadOption) and isinstance(answers[1], c.Advanced)
+            assert isinstance(answers[0], BadOption) and isinstance(answers[1], Advanced)
 
 
-class TestBehindAPooler(Starting, Advancing, Batches, Transactional, Looking, OnPolledPostgres):
+class TestBehindAPooler(
+    StartConformance,
+    AdvanceConformance,
+    BatchConformance,
+    TransactionalStepFixture,
+    ReadConformance,
+    OnPolledPostgres,
+):
     """A pooler between us: no session remembers anything, and nobody listens."""
 
     @pytest.fixture(autouse=True)
@@ -485,25 +608,38 @@ class TestSpending:
     def test_a_hard_limit_holds_for_all_together_and_what_is_refused_leaves_nothing(self, stores):
         limits = limits_from({"tokens": 30})
         stores[0].apply(
-            [c.SetBudget(name="team", limits=limits), c.SetBudget(name="other", limits=limits_from({"tokens": 1000}))]
+            [
+                SetBudget(name="team", limits=limits),
+                SetBudget(name="other", limits=limits_from({"tokens": 1000})),
+            ]
         )
         names = ("other", "team")
-        runs = [msgspec.structs.replace(new(f"r{n}"), budgets=names, session_id=f"s{n}") for n in range(4)]
-        stores[0].apply([c.StartRuns([run]) for run in runs])
+        runs = [
+            msgspec.structs.replace(new(f"r{n}"), budgets=names, session_id=f"s{n}")
+            for n in range(4)
+        ]
+        stores[0].apply([StartRuns([run]) for run in runs])
         taken = []
 
         def work(number):
             for place in range(12):
-                spends = [Spending({"tokens": UNIT})]
-                op = c.Advance(run_id=f"r{number}", generation=1, budgets=names, spends=spends)
-                op.events = [Event(Kind.MARKED, f"m{place}", seq=1 + sum(one == number for one in taken))]
-                if isinstance(stores[number].apply([op])[0], c.Advanced):
+                spends = [SpendEntry({"tokens": UNIT})]
+                op = Advance(run_id=f"r{number}", generation=1, budgets=names, spends=spends)
+                op.events = [
+                    Event(
+                        EventKind.MARKED, f"m{place}", seq=1 + sum(one == number for one in taken)
+                    )
+                ]
+                if isinstance(stores[number].apply([op])[0], Advanced):
                     taken.append(number)
 
         in_threads(*[lambda number=number: work(number) for number in range(4)])
 
         assert len(taken) == 30
-        assert {line.budget: line.used // UNIT for line in stores[0].allowances(names)} == {"other": 30, "team": 30}
+        assert {line.budget: line.used // UNIT for line in stores[0].allowances(names)} == {
+            "other": 30,
+            "team": 30,
+        }
         assert sum(len(stores[0].history(f"r{n}")) for n in range(4)) == 30
 
 
@@ -513,7 +649,9 @@ class TestGathering:
 
             def gather(number, turn=turn):
                 run = msgspec.structs.replace(new(f"g{turn}-{number}"), input=b'["x"]')
-                (answer,) = stores[number].apply([c.GatherStart(run=run, key=f"k{turn}", quiet=10**9, longest=10**10)])
+                (answer,) = stores[number].apply(
+                    [DebounceStart(run=run, key=f"k{turn}", quiet=10**9, longest=10**10)]
+                )
                 assert len(answer) == 1, answer
 
             in_threads(*[partial(gather, number) for number in range(4)])

@@ -7,16 +7,16 @@ import shutil
 
 import pytest
 
-from holdfast.core.records import NewRun, Route
+from holdfast.core.runs import NewRun, Route
 from holdfast.errors import StoreGone
-from holdfast.store import contract as c
-from holdfast.store.sqlite import SqliteStore, presence
+from holdfast.store.contract.runs import StartRuns
+from holdfast.store.sqlite import SqliteStore, file_check
 
 ROUTE = Route("default", "greet", "1", "default")
 
 
 def start(store, run_id):
-    return store.apply([c.StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]")])])
+    return store.apply([StartRuns([NewRun(id=run_id, route=ROUTE, input=b"[]")])])
 
 
 def delete(path):
@@ -24,7 +24,7 @@ def delete(path):
 
 
 def delete_all(path):
-    for suffix in presence.SUFFIXES:
+    for suffix in file_check.SUFFIXES:
         os.remove(f"{path}{suffix}")
 
 
@@ -55,7 +55,16 @@ def delete_folder(path):
     os.rename(os.path.dirname(path), f"{os.path.dirname(path)}.old")
 
 
-LOSSES = (delete, delete_all, delete_wal, delete_shm, rename, replace, replace_folder, delete_folder)
+LOSSES = (
+    delete,
+    delete_all,
+    delete_wal,
+    delete_shm,
+    rename,
+    replace,
+    replace_folder,
+    delete_folder,
+)
 
 
 @pytest.fixture
@@ -105,7 +114,12 @@ class TestLosses:
         with pytest.raises(StoreGone):
             start(store, "lost")
 
-        for use in (lambda: start(store, "later"), lambda: store.run("acknowledged"), store.changed, store.sessions):
+        for use in (
+            lambda: start(store, "later"),
+            lambda: store.run("acknowledged"),
+            store.changed,
+            store.sessions,
+        ):
             with pytest.raises(StoreGone):
                 use()
 

@@ -1,4 +1,5 @@
-"""The SQL: every query that is asked exists, every one that exists is asked, and the database understands them all."""
+"""The SQL: every query that is asked exists, every one that exists is asked, and the database
+understands them all."""
 
 import ast
 from contextlib import closing
@@ -7,14 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.core import records
-from holdfast.store import contract, queries, reports, tables
+from holdfast.core.budgets.model import BudgetLine
+from holdfast.core.events import Event
+from holdfast.core.runs import Fanout, NewRun, Route, RunRecord
+from holdfast.core.sessions import Lane, Session
+from holdfast.core.waits import Signal
+from holdfast.store import reports, sql_files, tables
+from holdfast.store.contract.reading import RunFilter
 from holdfast.store.sqlite import SqliteStore
-from holdfast.store.sqlite.sql import LAWS, SQL, spelled
+from holdfast.store.sqlite.dialect import LAWS, SQL, spelled
 
-STORE = Path(queries.__file__).parent
+STORE = Path(sql_files.__file__).parent
 SOURCES = [path for path in STORE.rglob("*.py") if "postgres" not in path.parts]
-QUERIES = queries.load("sqlite")
+QUERIES = sql_files.load("sqlite")
 WORDS = {
     node.value
     for path in SOURCES
@@ -33,7 +39,10 @@ def asked(path):
     """Every call by which a file asks a named query: the method and the name."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
-            case ast.Call(ast.Attribute(_, "rows" | "change" | "many" | "_rows" as method), [ast.Constant(str(name)), *_]):
+            case ast.Call(
+                ast.Attribute(_, "rows" | "change" | "many" | "_rows" as method),
+                [ast.Constant(str(name)), *_],
+            ):
                 yield method, name
             case ast.Subscript(ast.Name("SQL"), ast.Constant(str(name))):
                 yield "rows", name
@@ -48,35 +57,44 @@ def test_every_query_that_is_asked_exists():
 
 
 def test_every_query_that_exists_is_asked():
-    made = set(tables.queries("sqlite")) | set(tables.forgettable(QUERIES["prunable"], QUERIES["tree_sizes"]))
+    made = set(tables.queries("sqlite")) | set(
+        tables.forgettable(QUERIES["prunable"], QUERIES["tree_sizes"])
+    )
 
     assert set(QUERIES) - made - WORDS == set()
 
 
 def test_what_counts_changes_is_a_change():
-    """Drivers count the rows of a statement that begins with one of these words, and of no other."""
-    verbs = {name: QUERIES[name].split()[0] for method, name in calls() if method in ("change", "many")}
+    """Drivers count the rows of a statement that begins with one of these words, and of no
+    other."""
+    verbs = {
+        name: QUERIES[name].split()[0] for method, name in calls() if method in ("change", "many")
+    }
 
-    assert {name: verb for name, verb in verbs.items() if verb not in ("INSERT", "UPDATE", "DELETE")} == {}
+    assert {
+        name: verb for name, verb in verbs.items() if verb not in ("INSERT", "UPDATE", "DELETE")
+    } == {}
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_every_query_can_be_prepared(db, name):
-    db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+    db.rows(f"EXPLAIN {SQL[name]}", dict.fromkeys(sql_files.parameters(QUERIES[name])))
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_every_law_can_be_prepared_and_names_who_breaks_it(db, name):
     db.rows(f"EXPLAIN {LAWS[name]}", {"now": 1})
 
-    assert set(queries.parameters(LAWS[name])) <= {"now"}
+    assert set(sql_files.parameters(LAWS[name])) <= {"now"}
 
 
 @pytest.mark.parametrize("name", ["run", "runs_by_id"])
 def test_every_query_for_runs_answers_with_a_run(db, name):
-    columns = db.raw.execute(SQL[name], dict.fromkeys(queries.parameters(QUERIES[name]))).description
+    columns = db.raw.execute(
+        SQL[name], dict.fromkeys(sql_files.parameters(QUERIES[name]))
+    ).description
 
-    assert sorted(column[0] for column in columns) == sorted(records.Run.__struct_fields__)
+    assert sorted(column[0] for column in columns) == sorted(RunRecord.__struct_fields__)
 
 
 def columns_of(db, table):
@@ -87,19 +105,19 @@ def test_a_run_has_the_columns_of_its_table(db):
     route = columns_of(db, "route") - {"id"}
     only_in_the_table = {"route_id", "rank", "seen_revision", "crash_seq"}
 
-    assert set(records.Run.__struct_fields__) == (columns_of(db, "run") - only_in_the_table) | route
+    assert set(RunRecord.__struct_fields__) == (columns_of(db, "run") - only_in_the_table) | route
 
 
 @pytest.mark.parametrize(
     ("table", "record", "only_in_the_table"),
     [
-        ("route", records.Route, {"id"}),
-        ("event", records.Event, {"run_id"}),
-        ("signal", records.Signal, {"run_id"}),
-        ("session", records.Session, set()),
-        ("lane", records.Lane, set()),
-        ("fanout", records.Fanout, {"run_id"}),
-        ("allowance", records.Allowance, set()),
+        ("route", Route, {"id"}),
+        ("event", Event, {"run_id"}),
+        ("signal", Signal, {"run_id"}),
+        ("session", Session, set()),
+        ("lane", Lane, set()),
+        ("fanout", Fanout, {"run_id"}),
+        ("allowance", BudgetLine, set()),
     ],
 )
 def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_table):
@@ -107,11 +125,21 @@ def test_a_record_has_the_columns_of_its_table(db, table, record, only_in_the_ta
 
 
 def test_a_new_run_says_all_that_is_written_at_first():
-    written = set(queries.parameters(QUERIES["insert_run"]))
-    decided_by_the_store = {"route_id", "status", "generation", "rank", "wake_at", "created_at", "started_at"}
+    written = set(sql_files.parameters(QUERIES["insert_run"]))
+    decided_by_the_store = {
+        "route_id",
+        "status",
+        "generation",
+        "rank",
+        "wake_at",
+        "created_at",
+        "started_at",
+    }
     elsewhere = {"route", "tags", "available_at", "policy", "limits", "payloads", "same"}
 
-    assert {field.name for field in msgspec.structs.fields(records.NewRun)} - elsewhere == written - decided_by_the_store
+    assert {
+        field.name for field in msgspec.structs.fields(NewRun)
+    } - elsewhere == written - decided_by_the_store
 
 
 HOT = {
@@ -152,18 +180,32 @@ HOT = {
 
 @pytest.mark.parametrize("name", HOT)
 def test_what_is_asked_often_is_found_by_an_index(db, name):
-    plan = db.rows(f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+    plan = db.rows(
+        f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(sql_files.parameters(QUERIES[name]))
+    )
 
     details = " | ".join(row["detail"] for row in plan)
     assert f"INDEX holdfast_{HOT[name]}" in details, details
 
 
-BY_ID = ["append_guarded", "finish_run", "move_run", "release_run", "lease_of", "load_state", "claim_runs", "runs_by_id", "run"]
+BY_ID = [
+    "append_guarded",
+    "finish_run",
+    "move_run",
+    "release_run",
+    "lease_of",
+    "load_state",
+    "claim_runs",
+    "runs_by_id",
+    "run",
+]
 
 
 @pytest.mark.parametrize("name", BY_ID)
 def test_what_is_asked_of_one_run_is_found_by_its_id(db, name):
-    plan = db.rows(f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(queries.parameters(QUERIES[name])))
+    plan = db.rows(
+        f"EXPLAIN QUERY PLAN {SQL[name]}", dict.fromkeys(sql_files.parameters(QUERIES[name]))
+    )
 
     details = " | ".join(row["detail"] for row in plan)
     assert "USING PRIMARY KEY (id=?)" in details, details
@@ -171,29 +213,39 @@ def test_what_is_asked_of_one_run_is_found_by_its_id(db, name):
 
 
 def test_a_list_is_put_together_from_parts_that_can_be_prepared(db):
-    which = contract.Filter(
-        namespace="n", statuses=["pending", "stuck"], workflow="w", tags={"a": "b", "c": "d"}, since=1, until=2, worker="w",
-        parent_id="p", roots=True, before="z",
-    )  # fmt: skip
+    which = RunFilter(
+        namespace="n",
+        statuses=["pending", "stuck"],
+        workflow="w",
+        tags={"a": "b", "c": "d"},
+        since=1,
+        until=2,
+        worker="w",
+        parent_id="p",
+        roots=True,
+        before="z",
+    )
     sql, values = reports.list_runs(which)
 
     db.rows(f"EXPLAIN {spelled(sql)}", values)
-    assert set(queries.parameters(sql)) <= set(values)
+    assert set(sql_files.parameters(sql)) <= set(values)
 
 
 def test_no_query_is_there_twice_in_a_file(monkeypatch):
-    monkeypatch.setattr(queries, "read", lambda path: "-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n")
+    monkeypatch.setattr(
+        sql_files, "read", lambda path: "-- name: a\nSELECT 1;\n-- name: a\nSELECT 2;\n"
+    )
 
     with pytest.raises(ValueError, match="twice"):
-        queries._named("common")
+        sql_files._named("common")
 
 
 def test_the_parameters_of_a_query_are_named_once_each():
-    assert queries.parameters("SELECT :b, :a, :b, CAST('x' AS TEXT), y::text") == ["a", "b"]
+    assert sql_files.parameters("SELECT :b, :a, :b, CAST('x' AS TEXT), y::text") == ["a", "b"]
 
 
 def test_migrations_have_growing_numbers():
-    numbers = [number for number, _, _ in queries.migrations("sqlite")]
+    numbers = [number for number, _, _ in sql_files.migrations("sqlite")]
 
     assert numbers == sorted(set(numbers))
 

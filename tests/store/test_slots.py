@@ -1,4 +1,5 @@
-"""A live process is never taken for dead, whatever happens to the file of its lock; a dead one is noticed at once."""
+"""A live process is never taken for dead, whatever happens to the file of its lock; a dead one is
+noticed at once."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ import signal
 
 import pytest
 
-from holdfast.store.sqlite import SqliteStore, slots
+from holdfast.store.sqlite import SqliteStore, liveness
 from tests.store.test_sqlite import processes
 
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open")
+pytestmark = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open"
+)
 
 LOSSES = ("read", "delete", "replace", "close")
 
@@ -64,7 +67,9 @@ class TestLostLocks:
 def test_a_zombie_is_dead(store, path):
     with processes("live", path, "sqlite3", 1) as (process,):
         process.send_signal(signal.SIGKILL)
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and its parent has not asked
+        os.waitid(
+            os.P_PID, process.pid, os.WEXITED | os.WNOWAIT
+        )  # it is dead, and its parent has not asked
 
         assert store.is_alive(only_session(store)) is False
 
@@ -87,7 +92,7 @@ def test_two_engines_of_one_process_keep_their_slots_when_the_file_is_deleted(st
 
         assert store.keep_slot(one) is True
 
-        other = slots.Slots(f"{os.path.realpath(path)}-sessions")
+        other = liveness.LivenessLocks(f"{os.path.realpath(path)}-sessions")
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [True, True]
         store.free_slot(one)
         assert [other.is_alive(slot, os.getpid()) for slot in (one, two)] == [False, True]

@@ -1,4 +1,5 @@
-"""The store on a SQLite file keeps the contract with both drivers, and is calm about what only files can do."""
+"""The store on a SQLite file keeps the contract with both drivers, and is calm about what only
+files can do."""
 
 import json
 import os
@@ -14,7 +15,9 @@ from types import SimpleNamespace
 import apsw
 import pytest
 
-from holdfast.core.records import Event, Kind, NewRun, Route
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
 from holdfast.errors import (
     BadOption,
@@ -31,18 +34,21 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import clock as clocks
-from holdfast.store import contract as c
-from holdfast.store import queries
-from holdfast.store.sqlite import SqliteStore, slots
-from holdfast.store.sqlite import driver as driver_module
-from holdfast.store.sqlite import store as store_module
+from holdfast.store import sql_files
+from holdfast.store.contract import __file__
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import Advance, Advanced, OpenSession, SignalRun, StartRuns
+from holdfast.store.contract.waits import WaitDelivery
+from holdfast.store.sqlite import SqliteStore, liveness
+from holdfast.store.sqlite import adapter as store_module
+from holdfast.store.sqlite import connection as driver_module
 from holdfast.testing.conformance import StoreContract
 from tests.store.processes import ENOUGH
 
 ROUTE = Route("default", "greet", "1", "default")
 DRIVERS = ("sqlite3", "apsw")
 
-NEWEST = queries.migrations("sqlite")[-1][0]
+NEWEST = sql_files.migrations("sqlite")[-1][0]
 """The newest schema."""
 
 
@@ -66,7 +72,9 @@ class OnSqlite(StoreContract):
 
     @pytest.fixture
     def open_store(self, tmp_path):
-        return lambda clock=None: SqliteStore(tmp_path / "holdfast.db", clock=clock, driver=self.driver)
+        return lambda clock=None: SqliteStore(
+            tmp_path / "holdfast.db", clock=clock, driver=self.driver
+        )
 
     def execute(self, store, sql):
         with self.transaction(store) as connection:
@@ -99,7 +107,7 @@ def new(run_id="r1", **options):
 
 
 def start(store, run_id="r1", **options):
-    return store.apply([c.StartRuns([new(run_id, **options)])])[0][0]
+    return store.apply([StartRuns([new(run_id, **options)])])[0][0]
 
 
 @pytest.fixture(params=DRIVERS)
@@ -124,7 +132,11 @@ class TestOpening:
 
         assert facts["journal_mode"] == "wal"
         assert store._db.rows("PRAGMA synchronous")[0]["synchronous"] == 2
-        assert (facts["database"], facts["driver"], facts["schema"]) == (str(path), store._db.kind, NEWEST)
+        assert (facts["database"], facts["driver"], facts["schema"]) == (
+            str(path),
+            store._db.kind,
+            NEWEST,
+        )
         assert facts["bytes"] > 0
 
     def test_what_was_written_is_there_when_it_is_opened_again(self, path, driver):
@@ -184,7 +196,9 @@ class TestOpening:
 
     def test_a_damaged_file_is_told_when_it_is_opened_or_checked(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
-            store.apply([c.StartRuns([new(f"r{number}", input=b"x" * 3000) for number in range(200)])])
+            store.apply(
+                [StartRuns([new(f"r{number}", input=b"x" * 3000) for number in range(200)])]
+            )
         content = bytearray(path.read_bytes())
         for page in range(4096, len(content), 8192):
             content[page : page + 64] = b"\xff" * 64
@@ -295,7 +309,9 @@ class TestOpening:
     def test_a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
             start(store)
-            assert {os.stat(f"{path}{suffix}").st_mode & 0o777 for suffix in ("", "-wal", "-shm")} == {0o600}
+            assert {
+                os.stat(f"{path}{suffix}").st_mode & 0o777 for suffix in ("", "-wal", "-shm")
+            } == {0o600}
             assert not any("chmod" in warning for warning in store.facts().get("warnings", []))
         os.chmod(path, 0o644)
 
@@ -309,7 +325,10 @@ class TestOpening:
         monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.2")
         with closing(SqliteStore(path, driver="safest")) as store:
             assert store.facts()["driver"] == "apsw"
-        with closing(sqlite3.connect(path)) as connection, closing(SqliteStore(path, driver="safest")) as store:
+        with (
+            closing(sqlite3.connect(path)) as connection,
+            closing(SqliteStore(path, driver="safest")) as store,
+        ):
             connection.execute("SELECT 1 FROM holdfast_run").fetchall()
             assert store.facts()["driver"] == "sqlite3"
         monkeypatch.setattr(driver_module.StandardConnection, "version", "3.51.3")
@@ -349,10 +368,14 @@ class TestLargeInputs:
         log = path.with_name(f"{path.name}-wal")
         before = log.stat().st_size
 
-        end = c.Advance(
-            run_id="r1", generation=1, status=Status.COMPLETED, result=b"1", events=[Event(Kind.RUN_COMPLETED, seq=1)]
+        end = Advance(
+            run_id="r1",
+            generation=1,
+            status=Status.COMPLETED,
+            result=b"1",
+            events=[Event(EventKind.RUN_COMPLETED, seq=1)],
         )
-        assert isinstance(store.apply([end])[0], c.Advanced)
+        assert isinstance(store.apply([end])[0], Advanced)
 
         assert log.stat().st_size - before < 100_000
         assert (store.run("r1").status, len(store.run("r1").input)) == (Status.COMPLETED, 500_000)
@@ -378,7 +401,9 @@ class TestLargeInputs:
         with transaction(path, driver) as connection:
             connection.execute("DELETE FROM holdfast_run WHERE id < 'r5'")
             connection.execute("UPDATE holdfast_run SET input = '[1]' WHERE id > 'r8'")
-            left = connection.execute("SELECT run_id FROM holdfast_large_input ORDER BY run_id").fetchall()
+            left = connection.execute(
+                "SELECT run_id FROM holdfast_large_input ORDER BY run_id"
+            ).fetchall()
 
         assert [run_id for (run_id,) in left] == ["r5", "r6", "r7", "r8"]
 
@@ -387,10 +412,21 @@ class TestAFullDisk:
     def fill(self, store):
         """Write until there is no room; return how many runs were started."""
         started = 0
-        store._db.rows(f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 40}")
+        store._db.rows(
+            f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 40}"
+        )
         with pytest.raises(StoreFull):
             while True:
-                store.apply([c.StartRuns([new(f"r{started}", input=b"x" * 3000), new(f"s{started}", input=b"x" * 3000)])])
+                store.apply(
+                    [
+                        StartRuns(
+                            [
+                                new(f"r{started}", input=b"x" * 3000),
+                                new(f"s{started}", input=b"x" * 3000),
+                            ]
+                        )
+                    ]
+                )
                 started += 1
         return started
 
@@ -409,7 +445,9 @@ class TestAFullDisk:
         started = self.fill(store)
 
         with pytest.raises(StoreFull):
-            store.apply([c.StartRuns([new(f"x{number}", input=b"x" * 3000)]) for number in range(200)])
+            store.apply(
+                [StartRuns([new(f"x{number}", input=b"x" * 3000)]) for number in range(200)]
+            )
 
         assert store.counts() == {"pending": 2 * started}
 
@@ -424,22 +462,35 @@ class TestAFullDisk:
             connection.execute("INSERT INTO note VALUES (?)", ("x" * 1_000_000,))
             return b""
 
-        step = c.Advance(run_id="held", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+        step = Advance(
+            run_id="held",
+            generation=1,
+            events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+            body=body,
+        )
         with pytest.raises(Exception, match="full"):
             answer = store.apply([step])[0]
             raise answer
 
         assert store.history("held") == []
         self.make_room(store)
-        assert isinstance(store.apply([step])[0], c.Advanced)
+        assert isinstance(store.apply([step])[0], Advanced)
 
 
 def open_session(store, session_id="s1", slot=-1):
     now = store.now()
-    session = c.Session(
-        id=session_id, worker="w", host="h", pid=1, slot=slot, started_at=now, beat_at=now, expires_at=now + 10**9, serves=b"{}"
+    session = Session(
+        id=session_id,
+        worker="w",
+        host="h",
+        pid=1,
+        slot=slot,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + 10**9,
+        serves=b"{}",
     )
-    store.apply([c.OpenSession(session)])
+    store.apply([OpenSession(session)])
     return session_id
 
 
@@ -451,7 +502,7 @@ class TestManyAtOnce:
 
         assert min(counts) >= ENOUGH
         assert store.counts() == {"completed": sum(counts)}
-        histories = store.histories([run.id for run in store.runs(c.Filter(limit=10**6))])
+        histories = store.histories([run.id for run in store.runs(RunFilter(limit=10**6))])
         assert {len(events) for events in histories.values()} == {2}
         assert (store.check(), store.sessions()) == ([], [])
 
@@ -489,7 +540,9 @@ class TestManyAtOnce:
             assert store.counts() == {"pending": 1}
             writer.execute("ROLLBACK")
 
-    def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(self, store, path, driver, monkeypatch):
+    def test_a_lock_that_is_kept_too_long_is_told_and_nothing_is_written(
+        self, store, path, driver, monkeypatch
+    ):
         monkeypatch.setattr(store_module, "LOCK_PATIENCE", 0.05)
         with connect(path, driver) as writer:
             writer.execute("BEGIN IMMEDIATE")
@@ -521,7 +574,9 @@ class TestManyAtOnce:
 
         assert store._idle == []
 
-    def test_whoever_looks_for_the_files_while_it_is_closed_hears_that_it_is_closed(self, path, driver):
+    def test_whoever_looks_for_the_files_while_it_is_closed_hears_that_it_is_closed(
+        self, path, driver
+    ):
         store = SqliteStore(path, driver=driver)
         start(store)
         store.close()  # deletes the WAL
@@ -569,7 +624,7 @@ class TestProcesses:
             store.free_slot(place)
 
     def test_threads_do_not_take_each_others_places(self, path):
-        mine = slots.Slots(str(path))
+        mine = liveness.LivenessLocks(str(path))
         taken = []
 
         def work():
@@ -583,7 +638,7 @@ class TestProcesses:
         assert len(set(taken)) == 200
 
     def test_a_system_without_locks_cannot_tell(self, store, monkeypatch):
-        monkeypatch.setattr(slots, "fcntl", None)
+        monkeypatch.setattr(liveness, "fcntl", None)
 
         assert store.take_slot() == -1
 
@@ -597,7 +652,7 @@ def processes(name, path, driver, count, *arguments, waits=True):
     """Run something of processes.py several times at once; ``said`` is the first line of each."""
     script = str(Path(__file__).with_name("processes.py"))
     command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
-    source = str(Path(c.__file__).parents[3])
+    source = str(Path(__file__).parents[3])
     started = [
         subprocess.Popen(
             command,
@@ -648,7 +703,9 @@ class TestTwoLibraries:
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT COUNT(*) FROM holdfast_run").fetchone() == (0,)
 
-    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open")
+    @pytest.mark.skipif(
+        not os.path.isdir("/proc/self/fd"), reason="the system does not tell what is open"
+    )
     def test_what_python_has_open_is_opened_with_python(self, path, monkeypatch):
         monkeypatch.delenv("HOLDFAST_SQLITE", raising=False)
         with closing(sqlite3.connect(path)) as connection:
@@ -683,7 +740,10 @@ class TestTwoLibraries:
 
 class TestStartingWithin:
     def test_the_transaction_that_python_begins_by_itself_is_the_callers(self, path):
-        with closing(SqliteStore(path, driver="sqlite3")) as store, closing(sqlite3.connect(path)) as connection:
+        with (
+            closing(SqliteStore(path, driver="sqlite3")) as store,
+            closing(sqlite3.connect(path)) as connection,
+        ):
             store.start_within(connection, [new()])
             assert connection.in_transaction
             connection.rollback()
@@ -694,7 +754,10 @@ class TestStartingWithin:
             assert store.counts() == {"pending": 1}
 
     def test_a_connection_without_a_transaction_is_refused(self, path, driver):
-        with closing(SqliteStore(path, driver=driver)) as store, connect(path, driver) as connection:
+        with (
+            closing(SqliteStore(path, driver=driver)) as store,
+            connect(path, driver) as connection,
+        ):
             if driver == "sqlite3":
                 connection.isolation_level = None
             with pytest.raises(BadOption, match="no open transaction"):
@@ -703,7 +766,10 @@ class TestStartingWithin:
         assert not Path(f"{path}-wal").exists()
 
     def test_a_connection_to_another_file_is_refused(self, store, tmp_path, driver):
-        with transaction(tmp_path / "other.db", driver) as connection, pytest.raises(BadOption, match="another database"):
+        with (
+            transaction(tmp_path / "other.db", driver) as connection,
+            pytest.raises(BadOption, match="another database"),
+        ):
             store.start_within(connection, [new()])
 
     def test_what_is_no_connection_is_refused(self, store):
@@ -711,7 +777,10 @@ class TestStartingWithin:
             store.start_within(object(), [new()])
 
     def test_rows_may_look_as_the_caller_likes(self, path):
-        with closing(SqliteStore(path, driver="sqlite3")) as store, closing(sqlite3.connect(path)) as connection:
+        with (
+            closing(SqliteStore(path, driver="sqlite3")) as store,
+            closing(sqlite3.connect(path)) as connection,
+        ):
             connection.row_factory = lambda cursor, row: {"row": row}
             with connection:
                 assert store.start_within(connection, [new(), new()])[1].created is False
@@ -746,9 +815,18 @@ class TestTransactionalSteps:
                 connection.row_trace = lambda *_: "mine"
             return b"1"
 
-        store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
+        store.apply(
+            [
+                Advance(
+                    run_id="r1",
+                    generation=1,
+                    events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+                    body=body,
+                )
+            ]
+        )
 
-        assert store.apply([c.SignalRun("r1", "paid", b"1")]) == [c.Delivery(1, "kept")]
+        assert store.apply([SignalRun("r1", "paid", b"1")]) == [WaitDelivery(1, "kept")]
 
     @pytest.mark.parametrize("fails", [False, True])
     def test_a_step_may_leave_rows_unread(self, store, path, driver, fails):
@@ -767,21 +845,32 @@ class TestTransactionalSteps:
                 raise KeyError
             return b"1"
 
-        step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
-        answers = store.apply([c.StartRuns([new("r2")]), step, c.StartRuns([new("r3")])])
+        step = Advance(
+            run_id="r1",
+            generation=1,
+            events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+            body=body,
+        )
+        answers = store.apply([StartRuns([new("r2")]), step, StartRuns([new("r3")])])
 
-        assert isinstance(answers[1], KeyError if fails else c.Advanced)
+        assert isinstance(answers[1], KeyError if fails else Advanced)
         assert store.counts() == {"pending": 2, "running": 1}
         with connect(path, driver) as connection:
-            assert connection.execute("SELECT COUNT(*) FROM note").fetchall() == [(0 if fails else 2,)]
+            assert connection.execute("SELECT COUNT(*) FROM note").fetchall() == [
+                (0 if fails else 2,)
+            ]
 
     @pytest.mark.parametrize("swallows", [False, True])
-    def test_a_step_that_fills_the_disk_takes_nobody_with_it_for_long(self, store, path, driver, swallows):
+    def test_a_step_that_fills_the_disk_takes_nobody_with_it_for_long(
+        self, store, path, driver, swallows
+    ):
         with transaction(path, driver) as connection:
             connection.execute("CREATE TABLE note (text TEXT)")
         open_session(store)
         start(store, session_id="s1")
-        store._db.rows(f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 10}")
+        store._db.rows(
+            f"PRAGMA max_page_count = {store._db.rows('PRAGMA page_count')[0]['page_count'] + 10}"
+        )
 
         def body(connection):
             try:
@@ -791,9 +880,14 @@ class TestTransactionalSteps:
                     raise
             return b"1"
 
-        step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+        step = Advance(
+            run_id="r1",
+            generation=1,
+            events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+            body=body,
+        )
         with pytest.raises(StoreError if swallows else StoreFull):
-            store.apply([c.StartRuns([new("r2")]), step])
+            store.apply([StartRuns([new("r2")]), step])
 
         assert (store.run("r2"), store.history("r1"), store.check()) == (None, [], [])
         assert start(store, "r2").created
@@ -809,7 +903,12 @@ class TestTransactionalSteps:
                 getattr(connection, ending)(*([None] * 3 if ending == "__exit__" else []))
                 return b"1"
 
-            step = c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)
+            step = Advance(
+                run_id="r1",
+                generation=1,
+                events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+                body=body,
+            )
             (answer,) = store.apply([step])
 
             assert isinstance(answer, BadOption)
@@ -822,12 +921,26 @@ class TestTransactionalSteps:
 
         def body(connection):
             connection.execute("CREATE TABLE note (text TEXT)")
-            for statement in ("SAVEPOINT mine", "INSERT INTO note VALUES ('x')", "ROLLBACK TO mine", "RELEASE mine"):
+            for statement in (
+                "SAVEPOINT mine",
+                "INSERT INTO note VALUES ('x')",
+                "ROLLBACK TO mine",
+                "RELEASE mine",
+            ):
                 connection.execute(statement)
             connection.execute("INSERT INTO note VALUES ('y')")
             return b"1"
 
-        store.apply([c.Advance(run_id="r1", generation=1, events=[Event(Kind.STEP_COMPLETED, "a", seq=1)], body=body)])
+        store.apply(
+            [
+                Advance(
+                    run_id="r1",
+                    generation=1,
+                    events=[Event(EventKind.STEP_COMPLETED, "a", seq=1)],
+                    body=body,
+                )
+            ]
+        )
 
         with connect(path, driver) as connection:
             assert connection.execute("SELECT text FROM note").fetchall() == [("y",)]
@@ -838,7 +951,9 @@ class TestWallClock:
     def machine(self, monkeypatch):
         """The clocks of a machine that can be set."""
         machine = SimpleNamespace(wall=1_000_000_000, tick=0)
-        fake = SimpleNamespace(time_ns=lambda: machine.wall * 1000, monotonic_ns=lambda: machine.tick * 1000)
+        fake = SimpleNamespace(
+            time_ns=lambda: machine.wall * 1000, monotonic_ns=lambda: machine.tick * 1000
+        )
         monkeypatch.setattr(clocks, "time", fake)
         return machine
 
@@ -894,7 +1009,7 @@ class TestDamagedContent:
 
     def test_an_index_with_entries_that_belong_to_no_row_is_found(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
-            store.apply([c.StartRuns([new("r1"), new("r2")])])
+            store.apply([StartRuns([new("r1"), new("r2")])])
         replace_page(path, "holdfast_run_ready", "holdfast_graph_finished")
 
         with closing(SqliteStore(path, driver=driver)) as store:
@@ -902,11 +1017,13 @@ class TestDamagedContent:
 
     def test_a_text_that_is_not_unicode_is_left_out_by_name(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
-            store.apply([c.StartRuns([new("r1"), new("r2")])])
+            store.apply([StartRuns([new("r1"), new("r2")])])
             with transaction(path, driver) as connection:
-                connection.execute("UPDATE holdfast_run SET key = CAST(x'ff41fe' AS TEXT) WHERE id = 'r1'")
+                connection.execute(
+                    "UPDATE holdfast_run SET key = CAST(x'ff41fe' AS TEXT) WHERE id = 'r1'"
+                )
 
-            assert [run.id for run in store.runs(c.Filter())] == ["r2"]
+            assert [run.id for run in store.runs(RunFilter())] == ["r2"]
 
             with pytest.raises(RowDamaged) as raised:
                 store.run("r1")
@@ -915,10 +1032,12 @@ class TestDamagedContent:
 
     def test_a_value_that_is_missing_is_named_and_not_copied(self, path, driver):
         with closing(SqliteStore(path, driver=driver)) as store:
-            store.apply([c.StartRuns([new("r1")])])
+            store.apply([StartRuns([new("r1")])])
         with closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA writable_schema = ON")
-            db.execute("UPDATE sqlite_master SET sql = REPLACE(sql, 'NOT NULL', '') WHERE type = 'table'")
+            db.execute(
+                "UPDATE sqlite_master SET sql = REPLACE(sql, 'NOT NULL', '') WHERE type = 'table'"
+            )
             db.commit()
         with closing(sqlite3.connect(path)) as db:
             db.execute("UPDATE holdfast_run SET generation = NULL")

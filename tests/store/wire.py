@@ -1,4 +1,5 @@
-"""A wire between a store and its server that a test can cut at the n-th word, before the server heard it or after it answered."""
+"""A wire between a store and its server that a test can cut at the n-th word, before the server
+heard it or after it answered."""
 
 from __future__ import annotations
 
@@ -8,13 +9,18 @@ from contextlib import contextmanager, suppress
 
 SOCKET = ".s.PGSQL.5432"
 REQUEST, ANSWER, SILENCE = "request", "answer", "silence"
-_FIELDS = b"SWARNING\0VWARNING\0C57P02\0Mterminating connection because of crash of another server process\0\0"
+_FIELDS = (
+    b"SWARNING\0VWARNING\0C57P02\0Mterminating connection because of crash of another server"
+    b" process\0\0"
+)
 WARNING = b"N" + (len(_FIELDS) + 4).to_bytes(4, "big") + _FIELDS
-"""The last message of a server process that ends because another one has crashed, or because of an immediate shutdown."""
+"""The last message of a server process that ends because another one has crashed, or because of an
+immediate shutdown."""
 
 
 class Wire:
-    """A socket like the server's own, which passes everything on. The first connection made through it is the one that is cut."""
+    """A socket like the server's own, which passes everything on. The first connection made through
+    it is the one that is cut."""
 
     def __init__(self, server, folder):
         self._server, self._folder = server, folder
@@ -34,8 +40,9 @@ class Wire:
         return url.replace(str(self._server.base), str(self._folder))
 
     def cut(self, word, loses):
-        """Cut when the first connection says its *word*-th word from now, or one in which that is said: the request is lost, or
-        the answer to it. With SILENCE the request is lost too, and the server is not told that nobody is there any more."""
+        """Cut when the first connection says its *word*-th word from now, or one in which that is
+        said: the request is lost, or the answer to it. With SILENCE the request is lost too, and
+        the server is not told that nobody is there any more."""
         self.said, self._cut_at, self._loses = [], word, loses
 
     def crash(self):

@@ -1,4 +1,5 @@
-"""The lab runs workflows in no time, says what it waits for, and the crash harness notices when a promise is broken."""
+"""The lab runs workflows in no time, says what it waits for, and the crash harness notices when a
+promise is broken."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from holdfast import Fail, info, sleep, step, sync, wait_signal, workflow
 from holdfast.errors import LeaseLost, RunExpired, RunFailed
 from holdfast.store.contract import Advance, Advanced
-from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotSettled, VirtualClock, crash_everywhere
+from holdfast.testing import BrokenPromise, Lab, NeverEnds, NotIdle, VirtualClock, crash_everywhere
 from tests.store.furniture import wait_until
 
 calls: list[str] = []
@@ -164,7 +165,7 @@ def test_a_run_that_can_never_end_is_named_with_what_it_waits_for(lab):
 
 
 def test_a_run_that_goes_on_for_ever_is_named(lab, monkeypatch):
-    monkeypatch.setattr("holdfast.testing.harness.HOPS", 20)
+    monkeypatch.setattr("holdfast.testing.lab.HOPS", 20)
 
     with pytest.raises(NeverEnds, match="on and on"):
         lab.run_to_end(endless)
@@ -193,7 +194,7 @@ def test_the_engine_settles_only_when_steps_in_threads_have_ended(lab):
         return blocked()
 
     def is_busy_with_the_step() -> bool:
-        with pytest.raises(NotSettled) as busy:
+        with pytest.raises(NotIdle) as busy:
             lab.settle(timeout=0.05)
         return "runs step blocked" in str(busy.value)
 
@@ -218,7 +219,7 @@ def test_a_step_at_work_times_out_when_time_is_moved(lab):
 
     run = lab.start(hung)
     assert began.wait(60)
-    with pytest.raises(NotSettled):
+    with pytest.raises(NotIdle):
         lab.settle(timeout=0.05)
     lab.advance("6s")
 
@@ -292,7 +293,9 @@ def test_a_workflow_that_asks_the_world_is_found_out():
         await sleep("1d")
         return len(seen)
 
-    with pytest.raises(BrokenPromise, match=r"forgetful: a crash .* commit .*\n.*undisturbed it came to completed"):
+    with pytest.raises(
+        BrokenPromise, match=r"forgetful: a crash .* commit .*\n.*undisturbed it came to completed"
+    ):
         crash_everywhere(forgetful, setup=seen.clear)
 
 
@@ -354,17 +357,22 @@ class Lenient:
 
     def apply(self, batch):
         answers = self._store.apply(batch)
-        return [Advanced(now=self._store.now()) if isinstance(answer, LeaseLost) else answer for answer in answers]
+        return [
+            Advanced(now=self._store.now()) if isinstance(answer, LeaseLost) else answer
+            for answer in answers
+        ]
 
 
 def test_a_store_that_does_not_refuse_zombies_is_found_out():
-    with pytest.raises(BrokenPromise, match=r"another worker took over[\s\S]*was still allowed to write"):
+    with pytest.raises(
+        BrokenPromise, match=r"another worker took over[\s\S]*was still allowed to write"
+    ):
         crash_everywhere(month, doubles=0, wrap=Lenient)
 
 
 def test_the_undos_of_a_run_must_be_made_in_reverse(monkeypatch):
     from holdfast import compensate
-    from holdfast.authoring.code.async_program import AsyncProgram
+    from holdfast.authoring.replay.async_program import AsyncProgram
 
     @workflow
     async def saga() -> None:

@@ -1,4 +1,5 @@
-"""The pytest plugin: its fixtures work where warnings are errors, and loading it loads nothing else."""
+"""The pytest plugin: its fixtures work where warnings are errors, and loading it loads nothing
+else."""
 
 from __future__ import annotations
 
@@ -74,7 +75,11 @@ def test_the_plugin_loads_nothing_that_no_test_asks_for(tmp_path):
 
 
 def test_the_names_of_the_package_are_found_when_they_are_used(tmp_path):
-    done = run(tmp_path, "-c", "import holdfast.testing as t; print(*(getattr(t, name).__name__ for name in t.__all__))")
+    done = run(
+        tmp_path,
+        "-c",
+        "import holdfast.testing as t; print(*(getattr(t, name).__name__ for name in t.__all__))",
+    )
 
     assert done.stdout.split() == sorted(done.stdout.split())
     assert "crash_everywhere" in done.stdout, done.stderr

@@ -1,4 +1,5 @@
-"""What a type checker sees of workflows, steps and runs. `mypy` checks this file with the rest; nothing here is run."""
+"""What a type checker sees of workflows, steps and runs. `mypy` checks this file with the rest;
+nothing here is run."""
 
 from __future__ import annotations
 
@@ -6,7 +7,19 @@ from collections.abc import Coroutine
 from typing import Any, assert_type
 
 import holdfast
-from holdfast import Answer, AsyncEngine, AsyncRun, Engine, Run, gate, gather, sleep, step, sync, workflow
+from holdfast import (
+    Answer,
+    AsyncEngine,
+    AsyncRun,
+    Engine,
+    Run,
+    gate,
+    gather,
+    sleep,
+    step,
+    sync,
+    workflow,
+)
 
 
 @step

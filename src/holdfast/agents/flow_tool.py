@@ -1,7 +1,9 @@
-"""Managed flows as one tool that an agent framework can call: a JSON Schema of eight actions, and a function that does them.
+"""Managed flows as one tool that an agent framework can call: a JSON Schema of eight actions, and a
+function that does them.
 
-The tool belongs to one session of one agent and can touch no other's flows. What the model gets wrong comes back as data, for
-it to read, and nothing is written. What is not the model's fault, such as a database that is gone, is raised.
+The tool belongs to one session of one agent and can touch no other's flows. What the model gets
+wrong comes back as data, for it to read, and nothing is written. What is not the model's fault,
+such as a database that is gone, is raised.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.code.step import current_step as step_here
-from holdfast.connect.aio import AsyncEngine
+from holdfast.authoring.python.step import current_step as step_here
+from holdfast.connect.async_engine import AsyncEngine
 from holdfast.connect.engine import Engine
 from holdfast.core import duration
 from holdfast.core.duration import Duration
-from holdfast.core.options import checked_text
-from holdfast.engine.flows import Flow
+from holdfast.core.validation import checked_text
 from holdfast.errors import (
     BadFlowWait,
     BadOption,
@@ -34,6 +35,7 @@ from holdfast.errors import (
     NotInWorkflow,
     UsageError,
 )
+from holdfast.service.flows import Flow
 
 ACTIONS = ("start", "status", "advance", "wait", "finish", "fail", "cancel", "list_mine")
 
@@ -42,13 +44,20 @@ _WAITS = {
     "oneOf": [
         {
             "type": "object",
-            "properties": {"kind": {"const": "timer"}, "at": {"type": "string", "format": "date-time"}},
+            "properties": {
+                "kind": {"const": "timer"},
+                "at": {"type": "string", "format": "date-time"},
+            },
             "required": ["kind", "at"],
             "additionalProperties": False,
         },
         {
             "type": "object",
-            "properties": {"kind": {"const": "external_event"}, "topic": _TEXT, "correlation": _TEXT},
+            "properties": {
+                "kind": {"const": "external_event"},
+                "topic": _TEXT,
+                "correlation": _TEXT,
+            },
             "required": ["kind", "topic", "correlation"],
             "additionalProperties": False,
         },
@@ -66,11 +75,18 @@ PARAMETERS: dict[str, Any] = {
     "properties": {
         "action": {"type": "string", "enum": list(ACTIONS)},
         "flow_id": {**_TEXT, "description": "Which flow; for all actions but start and list_mine."},
-        "controller": {**_TEXT, "description": "start: what kind of work this is, in a word or two."},
+        "controller": {
+            **_TEXT,
+            "description": "start: what kind of work this is, in a word or two.",
+        },
         "goal": {**_TEXT, "description": "start: what is to be reached."},
         "current_step": {**_TEXT, "description": "start, advance: what is being done now."},
         "state": {"description": "start: what is known at first; an object."},
-        "patch": {"description": "advance, finish: what changes; its top-level keys replace those of the state."},
+        "patch": {
+            "description": (
+                "advance, finish: what changes; its top-level keys replace those of the state."
+            )
+        },
         "wait": {**_WAITS, "description": "wait: what for."},
         "reason": {**_TEXT, "description": "fail: why."},
     },
@@ -79,9 +95,9 @@ PARAMETERS: dict[str, Any] = {
 }
 
 DESCRIPTION = (
-    "Keep work of many turns alive: a flow remembers its goal, its current step and its state, waits for a time, an event or a "
-    "person, and survives restarts. Do not use it for work that ends in this turn, and do not advance in a tight loop: each call "
-    "is a durable write."
+    "Keep work of many turns alive: a flow remembers its goal, its current step and its state,"
+    " waits for a time, an event or a person, and survives restarts. Do not use it for work that"
+    " ends in this turn, and do not advance in a tight loop: each call is a durable write."
 )
 
 
@@ -89,17 +105,27 @@ _BETWEEN = ":session:"
 
 
 class FlowTool:
-    """Managed flows for one session of one agent. ``definition`` is what a framework shows to the model, and calling the tool
-    with the model's arguments does what they say: ``tool(arguments)``, or ``await tool.aio(arguments)`` on a loop, which is
-    how the tool of an ``AsyncEngine`` is called."""
+    """Managed flows for one session of one agent. ``definition`` is what a framework shows to the
+    model, and calling the tool with the model's arguments does what they say: ``tool(arguments)``,
+    or ``await tool.aio(arguments)`` on a loop, which is how the tool of an ``AsyncEngine`` is
+    called."""
 
     name = "flow"
     description = DESCRIPTION
     parameters = PARAMETERS
 
-    def __init__(self, engine: Engine | AsyncEngine, *, agent: str, session: str, horizon: Duration | None = "30d") -> None:
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        *,
+        agent: str,
+        session: str,
+        horizon: Duration | None = "30d",
+    ) -> None:
         if not agent or not session:
-            raise BadOption(option="session", why="a flow belongs to a session of an agent: name both")
+            raise BadOption(
+                option="session", why="a flow belongs to a session of an agent: name both"
+            )
         if horizon is not None:
             duration.parse(horizon)
         self._engine = engine
@@ -107,7 +133,11 @@ class FlowTool:
         self._session, self._horizon = checked_text("session", session), horizon
         self.owner = f"agent:{checked_text('agent', agent)}{_BETWEEN}{session}"
         if self.owner.index(_BETWEEN) != len(f"agent:{agent}"):
-            raise BadOption(option="agent", value=agent, why=f"with {_BETWEEN!r} in it, it could be taken for another one")
+            raise BadOption(
+                option="agent",
+                value=agent,
+                why=f"with {_BETWEEN!r} in it, it could be taken for another one",
+            )
         checked_text("agent and session", self.owner)
 
     @property
@@ -116,9 +146,13 @@ class FlowTool:
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
     def __call__(self, arguments: dict[str, Any] | str) -> dict[str, Any]:
-        """Do one action and return what came of it: ``ok`` and the flow, or ``ok: false`` and what was wrong."""
+        """Do one action and return what came of it: ``ok`` and the flow, or ``ok: false`` and what
+        was wrong."""
         if isinstance(self._engine, AsyncEngine):
-            raise NotInWorkflow(call="FlowTool", why="the tool of an AsyncEngine is awaited: await tool.aio(arguments)")
+            raise NotInWorkflow(
+                call="FlowTool",
+                why="the tool of an AsyncEngine is awaited: await tool.aio(arguments)",
+            )
         try:
             return _answer(self._asked(arguments))
         except (UsageError, IllegalMove, TypeError, ValueError, RecursionError) as error:
@@ -147,19 +181,28 @@ class FlowTool:
             case FlowNotFound():
                 return {"ok": False, "error": "not_found", "flow_id": error.facts.get("flow")}
             case FlowNotYours():
-                return {"ok": False, "error": "belongs to a different session", "flow_id": error.facts.get("flow")}
+                return {
+                    "ok": False,
+                    "error": "belongs to a different session",
+                    "flow_id": error.facts.get("flow"),
+                }
             case UsageError() | IllegalMove():
                 return {"ok": False, "error": str(error)}
         return {"ok": False, "error": f"the arguments cannot be read: {error}"}  # no JSON at all
 
     def _done_before(self, given: dict[str, Any], flow_id: str) -> Flow | None:
-        """Return the flow if what a step asks for is what was done to it last: the process died before that was recorded."""
+        """Return the flow if what a step asks for is what was done to it last: the process died
+        before that was recorded."""
         if step_here.get() is None:
             return None
         flow: Flow = self._flows.get(flow_id, owner=self.owner)
         if given["action"] == "wait":
             return flow if flow.wait == _wait_view(given["wait"]) else None
-        last = next(event for event in self._flows.events(flow_id, limit=1000) if event.kind != "step_observed")
+        last = next(
+            event
+            for event in self._flows.events(flow_id, limit=1000)
+            if event.kind != "step_observed"
+        )
         ends = {"finish": ("finished", {"patch": given.get("patch")}), "cancel": ("cancelled", {})}
         ends["fail"] = ("failed", {"reason": str(given.get("reason")).strip()})
         return flow if ends.get(given["action"]) == (last.kind, last.payload) else None
@@ -172,7 +215,11 @@ class FlowTool:
             raise BadOption(option="action", value=action, known=", ".join(ACTIONS))
         unknown = set(given) - _FIELDS[action]
         if unknown:
-            raise BadOption(option=sorted(unknown)[0], why=f"{action} does not take it", known=", ".join(sorted(_FIELDS[action])))
+            raise BadOption(
+                option=sorted(unknown)[0],
+                why=f"{action} does not take it",
+                known=", ".join(sorted(_FIELDS[action])),
+            )
         missing = _NEEDED[action] - set(given)
         if missing:
             raise BadOption(option=sorted(missing)[0], why=f"{action} needs it")
@@ -182,8 +229,15 @@ class FlowTool:
     def _list_mine(self) -> Any:
         return self._flows.list(owner=self.owner, limit=1000)
 
-    def _start(self, controller: str, goal: str, current_step: str = "init", state: Any = None) -> Any:
-        options = {"current_step": current_step, "state": state, "requester": self._session, "start": True}
+    def _start(
+        self, controller: str, goal: str, current_step: str = "init", state: Any = None
+    ) -> Any:
+        options = {
+            "current_step": current_step,
+            "state": state,
+            "requester": self._session,
+            "start": True,
+        }
         known = _id_in_step(controller, goal, current_step, state)
         return self._flows.create(controller, goal, owner=self.owner, id=known, **options)
 
@@ -191,10 +245,14 @@ class FlowTool:
         return self._flows.get(flow_id, owner=self.owner)
 
     def _advance(self, flow_id: str, patch: Any = None, current_step: str | None = None) -> Any:
-        return self._flows.advance(flow_id, {} if patch is None else patch, current_step=current_step, owner=self.owner)
+        return self._flows.advance(
+            flow_id, {} if patch is None else patch, current_step=current_step, owner=self.owner
+        )
 
     def _wait(self, flow_id: str, wait: Any) -> Any:
-        return self._flows.wait(flow_id, **_read_wait(wait), horizon=self._horizon, owner=self.owner)
+        return self._flows.wait(
+            flow_id, **_read_wait(wait), horizon=self._horizon, owner=self.owner
+        )
 
     def _finish(self, flow_id: str, patch: Any = None) -> Any:
         return self._flows.finish(flow_id, patch, owner=self.owner)
@@ -225,7 +283,8 @@ _FIELDS: dict[str, set[str]] = {
 
 
 def _id_in_step(*asked: Any) -> str | None:
-    """Return the id of a flow that a step starts: the same in every attempt. Elsewhere a flow gets one of its own."""
+    """Return the id of a flow that a step starts: the same in every attempt. Elsewhere a flow gets
+    one of its own."""
     info = step_here.get()
     if info is None:
         return None
@@ -248,13 +307,18 @@ def _wait_view(wait: dict[str, Any]) -> dict[str, Any]:
 def _read_wait(wait: Any) -> dict[str, Any]:
     """Return a wait, as a model writes it, as the words of ``flows.wait``."""
     kind = wait.get("kind") if isinstance(wait, dict) else None
-    rest = {name: value for name, value in wait.items() if name != "kind"} if isinstance(wait, dict) else {}
+    rest = (
+        {name: value for name, value in wait.items() if name != "kind"}
+        if isinstance(wait, dict)
+        else {}
+    )
     wanted = {"timer": {"at"}, "external_event": {"topic", "correlation"}, "manual": set[str]()}
     if not isinstance(kind, str) or kind not in wanted:
         raise BadFlowWait(field="kind", value=kind, known=", ".join(wanted))
     if set(rest) != wanted[kind]:
         raise BadFlowWait(
-            field=sorted(set(rest) ^ wanted[kind])[0], why=f"a {kind} wait has {sorted(wanted[kind]) or 'no fields'}"
+            field=sorted(set(rest) ^ wanted[kind])[0],
+            why=f"a {kind} wait has {sorted(wanted[kind]) or 'no fields'}",
         )
     return {"until": _read_time(rest["at"])} if kind == "timer" else rest
 
@@ -263,7 +327,9 @@ def _read_time(text: Any) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise BadFlowWait(field="at", value=text, why="it is no time such as 2026-12-24T18:00:00Z") from None
+        raise BadFlowWait(
+            field="at", value=text, why="it is no time such as 2026-12-24T18:00:00Z"
+        ) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 

@@ -1,8 +1,9 @@
-"""Graphs of LangGraph as durable workflows: ``state = await run(graph, {...})`` instead of ``graph.ainvoke``.
-
-In a workflow every node is a step, and every call of a tool by a ``ToolNode`` is one of its own: recorded once, never done twice.
-``interrupt(...)`` opens a gate where it stands: other branches go on, and no checkpointer is needed. Elsewhere ``run`` is
+"""Graphs of LangGraph as durable workflows: ``state = await run(graph, {...})`` instead of
 ``graph.ainvoke``.
+
+In a workflow every node is a step, and every call of a tool by a ``ToolNode`` is one of its own:
+recorded once, never done twice. ``interrupt(...)`` opens a gate where it stands: other branches go
+on, and no checkpointer is needed. Elsewhere ``run`` is ``graph.ainvoke``.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from holdfast.agents import calls
-from holdfast.agents.calls import Settings
+from holdfast.agents import adapter
+from holdfast.agents.adapter import CallSettings
 from holdfast.agents.flow_tool import FlowTool
-from holdfast.authoring.code.loop import threads_here
-from holdfast.authoring.code.output import emit
-from holdfast.core.budgets import Amount
+from holdfast.authoring.python.streams import emit
+from holdfast.authoring.replay.event_loop import threads_here
+from holdfast.core.budgets.rules import Amount
 from holdfast.errors import BadOption
 
 try:
@@ -36,37 +37,38 @@ try:
     from langgraph.pregel import Pregel
     from langgraph.types import Command
 
-    from holdfast.agents.langgraph_values import Values, types_in
+    from holdfast.agents.langgraph_values import GraphValues, types_in
 except ImportError as error:
-    raise calls.missing("langgraph", "langgraph") from error
+    raise adapter.missing("langgraph", "langgraph") from error
 
 Spends = Callable[[Mapping[str, Any]], Mapping[str, Amount]]
 Ask = Callable[[Any], Awaitable[Any]]
 
 _SEND, _SCRATCHPAD, _RUNTIME = "__pregel_send", "__pregel_scratchpad", "__pregel_runtime"
-"""Where LangGraph keeps, in the configuration of a node, what it writes to, what it was answered, and where it speaks."""
+"""Where LangGraph keeps, in the configuration of a node, what it writes to, what it was answered,
+and where it speaks."""
 _RESUME = "__resume__"
 
 
 def tokens(usage: Mapping[str, Any]) -> Mapping[str, Amount]:
     """Return what a call of a model used: requests, tokens, input_tokens, output_tokens."""
-    return calls.used(1, int(usage.get("input_tokens", 0)), int(usage.get("output_tokens", 0)))
+    return adapter.used(1, int(usage.get("input_tokens", 0)), int(usage.get("output_tokens", 0)))
 
 
 @dataclass
-class _Terms:
+class _GraphRunSettings:
     """How the nodes of one run of a graph are done."""
 
     name: str
-    node: Settings
-    nodes: Mapping[str, Settings | None]
-    tools: Mapping[str, Settings]
+    node: CallSettings
+    nodes: Mapping[str, CallSettings | None]
+    tools: Mapping[str, CallSettings]
     approve: Collection[str]
     approval: Mapping[str, Any]
     ask: Ask
     stream: bool
     spends: Spends
-    values: Values
+    values: GraphValues
 
 
 async def run(
@@ -87,20 +89,31 @@ async def run(
 ) -> Any:
     """Run a graph, in a workflow as steps of it, and return its state at the end.
 
-    *node* are options of the steps (``retries``, ``delay``, ``timeout`` and so on), *nodes* those of single nodes by name, False
-    for one that is to be run as workflow code; *tools* those of single tools of a ``ToolNode``. What a node interrupts for is put
-    to *ask*, or to people by a gate. Tools in *approve* are called only if people agree; *approval* are options of the gates.
-    With *stream* the words of models are frames of the run's output. *spends* says what a call of a model costs, by dimension.
-    *types* are those that nodes return and the state does not name. The rest is that of ``graph.ainvoke``.
+    *node* are options of the steps (``retries``, ``delay``, ``timeout`` and so on), *nodes* those
+    of single nodes by name, False for one that is to be run as workflow code; *tools* those of
+    single tools of a ``ToolNode``. What a node interrupts for is put to *ask*, or to people by a
+    gate. Tools in *approve* are called only if people agree; *approval* are options of the gates.
+    With *stream* the words of models are frames of the run's output. *spends* says what a call of a
+    model costs, by dimension. *types* are those that nodes return and the state does not name. The
+    rest is that of ``graph.ainvoke``.
     """
     if not isinstance(graph, CompiledStateGraph):
-        raise BadOption(option="graph", value=type(graph).__name__, why="it must be a StateGraph, compiled")
-    asked, name = calls.approval_from(approval), graph.get_name()
-    terms = _Terms(
-        name, calls.settings_from("node", node), {key: _settings("nodes", key, one) for key, one in (nodes or {}).items()},
-        {key: calls.settings_from(f"tools {key}:", one) for key, one in (tools or {}).items()}, frozenset(approve), asked,
-        ask or _asking(name, asked), stream, spends, Values([*types_in(*_schemas(graph)), *types]),
-    )  # fmt: skip
+        raise BadOption(
+            option="graph", value=type(graph).__name__, why="it must be a StateGraph, compiled"
+        )
+    asked, name = adapter.approval_from(approval), graph.get_name()
+    terms = _GraphRunSettings(
+        name,
+        adapter.settings_from("node", node),
+        {key: _settings("nodes", key, one) for key, one in (nodes or {}).items()},
+        {key: adapter.settings_from(f"tools {key}:", one) for key, one in (tools or {}).items()},
+        frozenset(approve),
+        asked,
+        ask or _asking(name, asked),
+        stream,
+        spends,
+        GraphValues([*types_in(*_schemas(graph)), *types]),
+    )
     known = _names(graph, terms)
     for option, given, names in (
         ("nodes", terms.nodes, known[0]),
@@ -109,19 +122,22 @@ async def run(
     ):
         unknown = set(given) - names
         if unknown:
-            raise BadOption(option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none")
-    if calls.program_here() is None:
+            raise BadOption(
+                option=option, value=sorted(unknown)[0], known=", ".join(sorted(names)) or "none"
+            )
+    if adapter.program_here() is None:
         return await graph.ainvoke(input, config, **options)
     token = threads_here.set(True)
     try:
-        with calls.agent_run(name):
+        with adapter.agent_run(name):
             return await _durable(graph, terms).ainvoke(input, config, **options)
     finally:
         threads_here.reset(token)
 
 
-def _names(graph: Any, terms: _Terms) -> tuple[set[str], set[str]]:
-    """Return the names of the nodes that can be steps, and of the tools whose calls can be, here and in the graphs within."""
+def _names(graph: Any, terms: _GraphRunSettings) -> tuple[set[str], set[str]]:
+    """Return the names of the nodes that can be steps, and of the tools whose calls can be, here
+    and in the graphs within."""
     nodes, tools = set[str](), set[str]()
     for name, node in graph.nodes.items():
         if isinstance(node.bound, Pregel):
@@ -134,32 +150,41 @@ def _names(graph: Any, terms: _Terms) -> tuple[set[str], set[str]]:
     return nodes, tools
 
 
-def _settings(option: str, key: str, given: Mapping[str, Any] | bool) -> Settings | None:
-    return None if given is False else calls.settings_from(f"{option} {key}:", given)  # type: ignore[arg-type]
+def _settings(option: str, key: str, given: Mapping[str, Any] | bool) -> CallSettings | None:
+    return None if given is False else adapter.settings_from(f"{option} {key}:", given)  # type: ignore[arg-type]
 
 
 def _schemas(graph: CompiledStateGraph[Any, Any, Any, Any]) -> list[Any]:
     return list(graph.builder.schemas)
 
 
-def _durable(graph: Any, terms: _Terms) -> Any:
+def _durable(graph: Any, terms: _GraphRunSettings) -> Any:
     """Return the same graph with nodes that are steps; so are those of the graphs within it."""
     if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
-        why = "call interrupt() in a node, or name tools in approve=; a run does not stop before or after nodes"
+        why = (
+            "call interrupt() in a node, or name tools in approve=; a run does not stop before or"
+            " after nodes"
+        )
         raise BadOption(option="interrupt_before", value=graph.get_name(), why=why)
     nodes = {name: _wrapped(name, one, terms) for name, one in graph.nodes.items()}
     return graph.copy({"nodes": nodes, "checkpointer": None})
 
 
-def _wrapped(name: str, node: Any, terms: _Terms) -> Any:
+def _wrapped(name: str, node: Any, terms: _GraphRunSettings) -> Any:
     bound = node.bound
     if isinstance(bound, CompiledStateGraph):
         return node.copy({"bound": _durable(bound, terms), "subgraphs": []})
     if isinstance(bound, Pregel):
-        raise BadOption(option="node", value=name, why="a graph within a graph must be a StateGraph, compiled")
+        raise BadOption(
+            option="node", value=name, why="a graph within a graph must be a StateGraph, compiled"
+        )
     if name.startswith("__") or terms.nodes.get(name, terms.node) is None:
         return node
-    call = _ToolCalls(name, bound, terms) if isinstance(bound, ToolNode) else _Node(name, bound, terms)
+    call = (
+        _ToolCalls(name, bound, terms)
+        if isinstance(bound, ToolNode)
+        else _NodeStep(name, bound, terms)
+    )
 
     async def do(input: Any, config: RunnableConfig) -> Any:
         return await call(input, config)
@@ -167,17 +192,17 @@ def _wrapped(name: str, node: Any, terms: _Terms) -> Any:
     return node.copy({"bound": RunnableLambda(do, name=name), "subgraphs": []})
 
 
-class _Node:
+class _NodeStep:
     """One node, done as a step: again with the answers, when it interrupts."""
 
-    def __init__(self, name: str, bound: Any, terms: _Terms) -> None:
+    def __init__(self, name: str, bound: Any, terms: _GraphRunSettings) -> None:
         self.name, self.bound, self.terms = name, bound, terms
-        self.settings = terms.nodes.get(name, terms.node) or Settings()
+        self.settings = terms.nodes.get(name, terms.node) or CallSettings()
 
     async def __call__(self, input: Any, config: Any) -> Any:
         return await self.do(f"node:{self.name}", input, config, self.settings)
 
-    async def do(self, step: str, input: Any, config: Any, settings: Settings) -> Any:
+    async def do(self, step: str, input: Any, config: Any, settings: CallSettings) -> Any:
         """Do it until it no longer asks, and return what it returned."""
         answers: list[Any] = []
         while True:
@@ -185,10 +210,10 @@ class _Node:
             async def body(known: tuple[Any, ...] = tuple(answers)) -> Any:
                 return await self._attempt(input, config, list(known))
 
-            told = await calls.recorded(step, body, settings)
+            told = await adapter.recorded(step, body, settings)
             if "asks" not in told:
                 return self._end(told, config)
-            with calls.named_after_agent():
+            with adapter.named_after_agent():
                 answers.append(await self.terms.ask(self.terms.values.restore(told["asks"])))
 
     async def _attempt(self, input: Any, config: Any, answers: list[Any]) -> dict[str, Any]:
@@ -208,20 +233,26 @@ class _Node:
         if "up" in told:
             raise ParentCommand(restore(told["up"]))
         if "sent" in told:
-            config["configurable"][_SEND]([(channel, restore(value)) for channel, value in told["sent"]])
+            config["configurable"][_SEND](
+                [(channel, restore(value)) for channel, value in told["sent"]]
+            )
         return restore(told["output"])
 
 
-class _ToolCalls(_Node):
+class _ToolCalls(_NodeStep):
     """A node that calls tools: each call is a step of its own, and asks people first if it must."""
 
     async def __call__(self, input: Any, config: Any) -> Any:
         found, kind = self.bound._parse_input(input)
         state = input["state"] if kind == "tool_calls" and isinstance(input, dict) else input
         results = await asyncio.gather(*(self._one(call, state, config) for call in found))
-        flat = [one for result in results for one in (result if isinstance(result, list) else [result])]
+        flat = [
+            one for result in results for one in (result if isinstance(result, list) else [result])
+        ]
         if any(isinstance(one, Command) for one in flat):
-            return [one[self.key] if kind == "list" and isinstance(one, dict) else one for one in flat]
+            return [
+                one[self.key] if kind == "list" and isinstance(one, dict) else one for one in flat
+            ]
         messages = [message for one in flat for message in one[self.key]]
         return messages if kind == "list" else {self.key: messages}
 
@@ -233,11 +264,21 @@ class _ToolCalls(_Node):
     async def _one(self, call: Any, state: Any, config: Any) -> Any:
         tool = call["name"]
         if tool in self.terms.approve:
-            verdict = await calls.approval(self.terms.name, tool, call["args"], self.terms.approval)
+            verdict = await adapter.approval(
+                self.terms.name, tool, call["args"], self.terms.approval
+            )
             if not verdict.approved:
-                return {self.key: [ToolMessage(verdict.words, name=tool, tool_call_id=call["id"], status="error")]}
+                return {
+                    self.key: [
+                        ToolMessage(
+                            verdict.words, name=tool, tool_call_id=call["id"], status="error"
+                        )
+                    ]
+                }
         given = {"__type": "tool_call_with_context", "tool_call": call, "state": state}
-        return await self.do(f"tool:{tool}", given, config, self.terms.tools.get(tool, self.settings))
+        return await self.do(
+            f"tool:{tool}", given, config, self.terms.tools.get(tool, self.settings)
+        )
 
 
 async def _call(bound: Any, input: Any, config: Any) -> Any:
@@ -245,18 +286,27 @@ async def _call(bound: Any, input: Any, config: Any) -> Any:
         return await asyncio.create_task(bound.ainvoke(input, config), context=context)
 
 
-def _inside(config: Any, answers: list[Any], sent: list[tuple[str, Any]], terms: _Terms) -> Any:
-    """Return the configuration for a node that is done in a step: what it writes is noted, what it says is shown."""
-    found = merge_configs(config, {"callbacks": [_Listener(terms) if terms.stream else _Ear(terms)]})
+def _inside(
+    config: Any, answers: list[Any], sent: list[tuple[str, Any]], terms: _GraphRunSettings
+) -> Any:
+    """Return the configuration for a node that is done in a step: what it writes is noted, what it
+    says is shown."""
+    found = merge_configs(
+        config, {"callbacks": [_Listener(terms) if terms.stream else _UsageCallback(terms)]}
+    )
     around = dict(found["configurable"])
     around[_SEND] = sent.extend
     scratchpad = around.get(_SCRATCHPAD)
     if scratchpad is not None:
         counter = itertools.count().__next__
-        around[_SCRATCHPAD] = replace(scratchpad, resume=answers, interrupt_counter=counter, get_null_resume=_nothing)
+        around[_SCRATCHPAD] = replace(
+            scratchpad, resume=answers, interrupt_counter=counter, get_null_resume=_nothing
+        )
     runtime = around.get(_RUNTIME)
     if runtime is not None and terms.stream:
-        around[_RUNTIME] = replace(runtime, stream_writer=lambda value: emit(terms.values.store(value), name="custom"))
+        around[_RUNTIME] = replace(
+            runtime, stream_writer=lambda value: emit(terms.values.store(value), name="custom")
+        )
     return {**found, "configurable": around}
 
 
@@ -268,20 +318,27 @@ def _asking(name: str, options: Mapping[str, Any]) -> Ask:
     """Return what puts a question of a node to people: approve is True, reject is False."""
 
     async def ask(value: Any) -> bool:
-        choices = [{"value": calls.APPROVE, "means": "approve"}, {"value": calls.REJECT, "means": "reject"}]
-        prompt = value if isinstance(value, str) and value.strip() else f"{name} asks: {json.dumps(value, default=str)}"
-        answer = await calls.ask(prompt[:1000], options=choices, data=value, **options)
+        choices = [
+            {"value": adapter.APPROVE, "means": "approve"},
+            {"value": adapter.REJECT, "means": "reject"},
+        ]
+        prompt = (
+            value
+            if isinstance(value, str) and value.strip()
+            else f"{name} asks: {json.dumps(value, default=str)}"
+        )
+        answer = await adapter.ask(prompt[:1000], options=choices, data=value, **options)
         return answer.approved
 
     return ask
 
 
-class _Ear(BaseCallbackHandler):
+class _UsageCallback(BaseCallbackHandler):
     """Hears what models use in a step."""
 
     run_inline = True
 
-    def __init__(self, terms: _Terms) -> None:
+    def __init__(self, terms: _GraphRunSettings) -> None:
         self._terms = terms
 
     def on_llm_end(self, response: Any, **kwargs: Any) -> None:
@@ -289,10 +346,10 @@ class _Ear(BaseCallbackHandler):
         for message in _messages(response):
             usage = getattr(message, "usage_metadata", None)
             if usage:
-                calls.report(self._terms.spends(usage))
+                adapter.report(self._terms.spends(usage))
 
 
-class _Listener(_Ear, _StreamingCallbackHandler[Any]):
+class _Listener(_UsageCallback, _StreamingCallbackHandler[Any]):
     """Hears what models say, too; models speak in pieces where there is one."""
 
     def tap_output_aiter(self, run_id: UUID, output: Any) -> Any:
@@ -306,14 +363,14 @@ class _Listener(_Ear, _StreamingCallbackHandler[Any]):
     def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
         """Show a piece of an answer."""
         if isinstance(token, str):
-            calls.show("text", token)
+            adapter.show("text", token)
 
     def on_llm_end(self, response: Any, **kwargs: Any) -> None:
         """Show which tools an answer asks for."""
         super().on_llm_end(response, **kwargs)
         for message in _messages(response):
             for call in getattr(message, "tool_calls", None) or []:
-                calls.show("tool_call", {"tool": call["name"], "arguments": call["args"]})
+                adapter.show("tool_call", {"tool": call["name"], "arguments": call["args"]})
 
 
 def _messages(response: Any) -> list[Any]:
@@ -321,7 +378,8 @@ def _messages(response: Any) -> list[Any]:
 
 
 def flow_tool(tool: FlowTool) -> BaseTool:
-    """Return managed flows as a tool of LangChain: ``ToolNode([flow_tool(FlowTool(engine, ...))])``."""
+    """Return managed flows as a tool of LangChain: ``ToolNode([flow_tool(FlowTool(engine,
+    ...))])``."""
 
     def flow(**arguments: Any) -> str:
         return json.dumps(tool(arguments))
@@ -331,7 +389,7 @@ def flow_tool(tool: FlowTool) -> BaseTool:
 
     return StructuredTool.from_function(
         flow, aflow, name=tool.name, description=tool.description, args_schema=tool.parameters
-    )  # fmt: skip
+    )
 
 
 __all__ = ["flow_tool", "run", "tokens"]

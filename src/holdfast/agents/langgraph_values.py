@@ -1,6 +1,8 @@
-"""What nodes of LangGraph return, as plain JSON and back: messages, commands and the types of the state, each by its name.
+"""What nodes of LangGraph return, as plain JSON and back: messages, commands and the types of the
+state, each by its name.
 
-Nothing is imported or called because stored data says so: only types that the state names, or that the user has named, are made.
+Nothing is imported or called because stored data says so: only types that the state names, or that
+the user has named, are made.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import msgspec
 from langchain_core.messages import BaseMessage, messages_from_dict
 from langgraph.types import Command, Overwrite, Send
 
-from holdfast.core import models
+from holdfast.core import pydantic_models
 from holdfast.core.codec import JsonCodec, fit
 from holdfast.errors import BadData, BadOption, NotEncodable
 
@@ -27,14 +29,16 @@ _MARK = "$"
 """Keys of data that say what a value is begin with it."""
 
 
-class Values:
+class GraphValues:
     """Stores values, and makes them again."""
 
     def __init__(self, types: Iterable[Any]) -> None:
         self._types: dict[str, Any] = {kind.__name__: kind for kind in _PLAIN}
         for kind in types:
             if self._types.setdefault(kind.__name__, kind) is not kind:
-                raise BadOption(option="types", value=kind.__name__, why="two types of the state have this name")
+                raise BadOption(
+                    option="types", value=kind.__name__, why="two types of the state have this name"
+                )
 
     def store(self, value: Any) -> Any:
         """Return a value as plain data. Raises NotEncodable."""
@@ -66,7 +70,9 @@ class Values:
             return {f"{_MARK}overwrite": self.store(value.value)}
         name = type(value).__name__
         if self._types.get(name) is not type(value):
-            raise NotEncodable(value=name, why=f"the state does not name this type: say run(..., types=[{name}])")
+            raise NotEncodable(
+                value=name, why=f"the state does not name this type: say run(..., types=[{name}])"
+            )
         return {f"{_MARK}type": [name, msgspec.json.decode(_CODEC.encode(value, what=name))]}
 
     def restore(self, data: Any) -> Any:
@@ -85,7 +91,10 @@ class Values:
             case "type":
                 kind = self._types.get(told[0])
                 if kind is None:
-                    raise BadData(type=told[0], why="the state no longer names this type: say run(..., types=[...])")
+                    raise BadData(
+                        type=told[0],
+                        why="the state no longer names this type: say run(..., types=[...])",
+                    )
                 return fit(told[1], kind, told[0])
             case "message":
                 return messages_from_dict([{"type": told[0], "data": self.restore(told[1])}])[0]
@@ -104,7 +113,8 @@ class Values:
 
 
 def types_in(*schemas: Any) -> list[Any]:
-    """Return the types that the annotations of a state name, themselves included, and what they name."""
+    """Return the types that the annotations of a state name, themselves included, and what they
+    name."""
     found: dict[int, Any] = {}
     for schema in schemas:
         _collect(schema, found)
@@ -114,7 +124,11 @@ def types_in(*schemas: Any) -> list[Any]:
 def _is_storable(kind: Any) -> bool:
     if not isinstance(kind, type) or issubclass(kind, BaseMessage):
         return False
-    return models.is_model(kind) or is_dataclass(kind) or issubclass(kind, msgspec.Struct | enum.Enum)
+    return (
+        pydantic_models.is_model(kind)
+        or is_dataclass(kind)
+        or issubclass(kind, msgspec.Struct | enum.Enum)
+    )
 
 
 def _collect(kind: Any, found: dict[int, Any]) -> None:

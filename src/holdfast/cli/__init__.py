@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Do what the command line says, and exit."""
-    from holdfast.cli.root import cli
+    from holdfast.cli.main import cli
 
     cli()

@@ -1,4 +1,5 @@
-"""Which codec a command reads and writes with: the one that is named, else one with the keys of the environment, else plain.
+"""Which codec a command reads and writes with: the one that is named, else one with the keys of the
+environment, else plain.
 
 Keys are never told on the command line, where others could see them.
 """
@@ -21,7 +22,7 @@ def codec_of(named: str | None) -> Codec | None:
     target = named or os.environ.get(NAMED)
     if target:
         return _loaded(target)
-    from holdfast.engine.payloads.codecs import KEYS, Encrypted
+    from holdfast.payloads.codecs import KEYS, Encrypted
 
     return Encrypted.from_environment() if os.environ.get(KEYS) else None
 

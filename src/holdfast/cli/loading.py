@@ -1,4 +1,5 @@
-"""From MODULE:NAME to what it names: a dotted module or a .py file; the current folder can be imported from."""
+"""From MODULE:NAME to what it names: a dotted module or a .py file; the current folder can be
+imported from."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from typing import Any
 
 import click
 
-from holdfast.authoring.code import registry
-from holdfast.authoring.code.workflow import Workflow
+from holdfast.authoring import registry
+from holdfast.authoring.python.workflow import Workflow
 
 
 def split(target: str) -> tuple[str, str | None]:
@@ -40,7 +41,9 @@ def load_name(target: str) -> tuple[ModuleType, Any]:
     """Import MODULE:NAME and return both the module and what it names."""
     module_name, name = split(target)
     if name is None:
-        raise click.UsageError(f"{target!r} names no workflow: say MODULE:WORKFLOW, as in shop.py:checkout")
+        raise click.UsageError(
+            f"{target!r} names no workflow: say MODULE:WORKFLOW, as in shop.py:checkout"
+        )
     module = load_module(module_name)
     found: Any = module
     for part in name.split("."):
@@ -54,13 +57,19 @@ def load_workflow(target: str) -> Workflow[..., Any]:
     """Import a workflow; refuse what is none."""
     module, found = load_name(target)
     if not isinstance(found, Workflow):
-        raise click.ClickException(f"{target} is no workflow, but a {type(found).__name__}; {_offered(module)}")
+        raise click.ClickException(
+            f"{target} is no workflow, but a {type(found).__name__}; {_offered(module)}"
+        )
     return found
 
 
 def _offered(module: ModuleType) -> str:
     names = sorted(name for name, value in vars(module).items() if isinstance(value, Workflow))
-    return f"its workflows are {', '.join(names)}" if names else "it defines no workflow with @workflow"
+    return (
+        f"its workflows are {', '.join(names)}"
+        if names
+        else "it defines no workflow with @workflow"
+    )
 
 
 def _load_dotted(module: str) -> ModuleType:
@@ -69,7 +78,9 @@ def _load_dotted(module: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # it is there, but something that it needs is not
-        raise click.ClickException(f"there is no module {module!r} in this folder or on the Python path") from error
+        raise click.ClickException(
+            f"there is no module {module!r} in this folder or on the Python path"
+        ) from error
 
 
 def _load_path(path: Path) -> ModuleType:
@@ -109,18 +120,28 @@ def _guarded(module: str, load: Callable[[], ModuleType]) -> ModuleType:
     except click.ClickException:
         raise
     except (Exception, SystemExit) as error:
-        raise click.ClickException(f"importing {module} failed: {type(error).__name__}: {error}{_where(error)}") from error
+        raise click.ClickException(
+            f"importing {module} failed: {type(error).__name__}: {error}{_where(error)}"
+        ) from error
 
 
 def _where(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return ""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_machinery(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not _is_machinery(frame.filename)
+    ]
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
 def _is_machinery(filename: str) -> bool:
-    return filename.startswith("<frozen") or filename == __file__ or f"{os.sep}importlib{os.sep}" in filename
+    return (
+        filename.startswith("<frozen")
+        or filename == __file__
+        or f"{os.sep}importlib{os.sep}" in filename
+    )
 
 
 def known_workflows() -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""How things are printed: JSON for programs, tables and trees for people, plain where stdout is no terminal."""
+"""How things are printed: JSON for programs, tables and trees for people, plain where stdout is no
+terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +10,24 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import ErrorInfo, Run
-from holdfast.core.why.facts import brief, moment
+from holdfast.core.runs import ErrorInfo, RunRecord
+from holdfast.core.why.model import brief, moment
 
 COLOURS = {
-    "completed": "green", "failed": "red", "stuck": "bold red", "cancelled": "yellow", "cancelling": "yellow",
-    "expired": "yellow", "running": "cyan", "waiting": "blue", "pending": "magenta", "blocked": "magenta",
-    "alive": "green", "silent": "yellow", "gone": "red",
-}  # fmt: skip
+    "completed": "green",
+    "failed": "red",
+    "stuck": "bold red",
+    "cancelled": "yellow",
+    "cancelling": "yellow",
+    "expired": "yellow",
+    "running": "cyan",
+    "waiting": "blue",
+    "pending": "magenta",
+    "blocked": "magenta",
+    "alive": "green",
+    "silent": "yellow",
+    "gone": "red",
+}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,7 +61,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     widths = [max(len(row[place]) for row in (headers, *rows)) for place in range(len(headers))]
     for row in (headers, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -151,7 +164,7 @@ def error_line(data: bytes | None, longest: int = 100) -> str:
     return short(f"{info.type}: {info.message}" if info.message else info.type, longest)
 
 
-def took(run: Run, now: int) -> str:
+def took(run: RunRecord, now: int) -> str:
     """Write how long a run has taken so far."""
     if run.started_at is None:
         return ""

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.cli.desk import desk
+from holdfast.cli.context import command_context
 from holdfast.cli.output import is_terminal
 
 
 @contextmanager
 def counting(text: str) -> Iterator[Callable[[int], None]]:
-    """Show a number that grows: yield what is told by how much. *text* says of what, with ``{}`` for the number."""
-    if desk().as_json or not is_terminal():
+    """Show a number that grows: yield what is told by how much. *text* says of what, with ``{}``
+    for the number."""
+    if command_context().as_json or not is_terminal():
         yield lambda count: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     shown = text.replace("{}", "{task.completed:.0f}")
-    with Progress(SpinnerColumn(), TextColumn(shown), TimeElapsedColumn(), transient=True) as progress:
+    with Progress(
+        SpinnerColumn(), TextColumn(shown), TimeElapsedColumn(), transient=True
+    ) as progress:
         task = progress.add_task(text, total=None)
         yield lambda count: progress.advance(task, count)
 
@@ -26,11 +29,13 @@ def counting(text: str) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def measuring(text: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar: yield what is told how much of how much is done."""
-    if desk().as_json or not is_terminal():
+    if command_context().as_json or not is_terminal():
         yield lambda done, total: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True) as progress:
+    with Progress(
+        TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as progress:
         task = progress.add_task(text)
         yield lambda done, total: progress.update(task, completed=done, total=total)

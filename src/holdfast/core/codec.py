@@ -1,6 +1,7 @@
 """How values become bytes and come back: JSON through msgspec, never pickle.
 
-What cannot be stored is refused here, by name, before anything is written; what was stored is read by its annotation.
+What cannot be stored is refused here, by name, before anything is written; what was stored is read
+by its annotation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.core import culprit, models
+from holdfast.core import encoding_errors, pydantic_models
 from holdfast.errors import BadData, NotEncodable, WrongType
 
 PLAIN = (Any, object, None, type(None), inspect.Parameter.empty)
@@ -41,7 +42,8 @@ class JsonCodec:
     name = "json"
 
     def encode(self, value: object, what: str = "value") -> bytes:
-        """Turn *value* into JSON; NaN and infinity, which JSON lacks, are refused with the rest. Raises NotEncodable."""
+        """Turn *value* into JSON; NaN and infinity, which JSON lacks, are refused with the rest.
+        Raises NotEncodable."""
         try:
             data = _encoder.encode(value)
         except MemoryError:
@@ -73,7 +75,8 @@ def fit(value: object, kind: object, what: str = "value") -> Any:
 
 
 def check_type(kind: object, what: str = "value") -> None:
-    """Refuse a type that no stored value could ever be read as, like `bytes | str`. Raises WrongType."""
+    """Refuse a type that no stored value could ever be read as, like `bytes | str`. Raises
+    WrongType."""
     try:
         _reader(kind)
     except Exception as error:
@@ -81,11 +84,17 @@ def check_type(kind: object, what: str = "value") -> None:
 
 
 def same(value: object, kind: object = Any) -> bool:
-    """Say whether *value*, encoded and decoded as *kind*, is sure to be itself again, so that the trip can be saved."""
+    """Say whether *value*, encoded and decoded as *kind*, is sure to be itself again, so that the
+    trip can be saved."""
     if value is None:
         return kind in PLAIN
     mine = type(value)
-    if mine is not str and mine is not int and mine is not bool and not (mine is float and math.isfinite(value)):  # type: ignore[arg-type]
+    if (
+        mine is not str
+        and mine is not int
+        and mine is not bool
+        and not (mine is float and math.isfinite(value))  # type: ignore[arg-type]
+    ):
         return False
     return kind is mine or kind is Any or kind is object or kind is inspect.Parameter.empty
 
@@ -112,27 +121,31 @@ def _cached_reader(kind: object) -> _Reader:
 def _build_reader(kind: object) -> _Reader:
     if kind in PLAIN:
         return _Reader(read=_plain.decode, fit=lambda value: value)
-    if models.is_model(kind):
-        return _model_reader(models.reader(kind))
+    if pydantic_models.is_model(kind):
+        return _model_reader(pydantic_models.reader(kind))
     try:
         decoder = msgspec.json.Decoder(kind, dec_hook=_from_plain)
     except TypeError:
-        read = models.mixed_reader(kind)
+        read = pydantic_models.mixed_reader(kind)
         if read is None:
             raise
         return _model_reader(read)
-    return _Reader(read=decoder.decode, fit=partial(msgspec.convert, type=kind, str_keys=True, dec_hook=_from_plain))
+    return _Reader(
+        read=decoder.decode,
+        fit=partial(msgspec.convert, type=kind, str_keys=True, dec_hook=_from_plain),
+    )
 
 
 def _model_reader(read: Callable[[bytes], Any]) -> _Reader:
-    """Read models from JSON even when they come as plain data: by its rules also a strict model takes "2026-01-01"."""
+    """Read models from JSON even when they come as plain data: by its rules also a strict model
+    takes "2026-01-01"."""
     return _Reader(read=read, fit=lambda value: read(msgspec.json.encode(value)))
 
 
 def _to_plain(value: object) -> object:
     """Give msgspec something that it knows for what it does not know."""
-    if models.is_model(type(value)):
-        return models.dump(value)
+    if pydantic_models.is_model(type(value)):
+        return pydantic_models.dump(value)
     for base, strip in _STRIP.items():
         if isinstance(value, base):
             return strip(value)
@@ -141,7 +154,7 @@ def _to_plain(value: object) -> object:
 
 def _from_plain(kind: Any, value: object) -> object:
     """Undo `_to_plain`; what is returned unchanged, msgspec refuses with a good message."""
-    if models.is_model(kind):
+    if pydantic_models.is_model(kind):
         return _reader(kind).fit(value)
     mine = type(value)
     if mine in _STRIP and isinstance(kind, type) and issubclass(kind, mine):
@@ -150,16 +163,17 @@ def _from_plain(kind: Any, value: object) -> object:
 
 
 def _hidden_nan(value: object, what: str) -> str | None:
-    """Name a float that JSON has no word for and msgspec wrote as null: MessagePack, just as fast, has one to look for."""
+    """Name a float that JSON has no word for and msgspec wrote as null: MessagePack, just as fast,
+    has one to look for."""
     try:
         suspect = _NOT_FINITE.search(_packer.encode(value)) is not None
     except Exception:  # an integer beyond 64 bits, for one: then look closely
         suspect = True
-    return culprit.find(value, what, _encoder.encode) if suspect else None
+    return encoding_errors.find(value, what, _encoder.encode) if suspect else None
 
 
 def _offence(value: object, what: str, error: Exception) -> str:
-    found = culprit.find(value, what, _encoder.encode)
+    found = encoding_errors.find(value, what, _encoder.encode)
     if found is None and isinstance(error, RecursionError):
         return f"{what}: nested too deep"
     return found or f"{what}: {type(value).__name__}: {error}"
@@ -174,10 +188,18 @@ def _misread(data: bytes, what: str, error: Exception) -> BadData | WrongType:
 
 
 def _told(error: Exception) -> str:
-    return str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+    return (
+        str(error)
+        if isinstance(error, ValueError | TypeError)
+        else f"{type(error).__name__}: {error}"
+    )
 
 
-_STRIP: dict[type, Callable[[Any], object]] = {str: str.__str__, int: int.__int__, float: float.__float__}
+_STRIP: dict[type, Callable[[Any], object]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 """How a value of a subclass becomes one of the class itself, whatever the subclass overrides."""
 
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")

@@ -1,4 +1,5 @@
-"""Reads and writes durations. Inside Holdfast a duration is a whole number of microseconds, never anything else."""
+"""Reads and writes durations. Inside Holdfast a duration is a whole number of microseconds, never
+anything else."""
 
 from __future__ import annotations
 
@@ -92,7 +93,9 @@ def _from_text(text: str) -> int:
 
 def _from_iso(text: str) -> int:
     if re.match(_ISO_CALENDAR, text):
-        raise BadDuration(value=text, why="months and years have no fixed length: use days or weeks")
+        raise BadDuration(
+            value=text, why="months and years have no fixed length: use days or weeks"
+        )
     found = re.fullmatch(_ISO, text)
     if found is None:
         raise BadDuration(value=text, why="it is not an ISO 8601 duration")
@@ -107,7 +110,9 @@ def _from_short(text: str) -> int:
             raise BadDuration(value=text, why=_what_is_missing(text[at:]))
         unit = found["unit"].replace("µ", "u").replace("μ", "u")
         if unit not in UNITS:
-            raise BadDuration(value=text, why=f"the unit {found['unit']!r} is unknown: use {', '.join(UNITS)}")
+            raise BadDuration(
+                value=text, why=f"the unit {found['unit']!r} is unknown: use {', '.join(UNITS)}"
+            )
         if UNITS[unit] >= last:
             raise BadDuration(value=text, why="its units must go from large to small")
         total, at, last = total + _micros(found["number"], unit), at + found.end(), UNITS[unit]
@@ -116,7 +121,11 @@ def _from_short(text: str) -> int:
 
 def _what_is_missing(text: str) -> str:
     lacks_unit = re.fullmatch(_NUMBER, text.strip())
-    return "a unit is missing, as in 10s" if lacks_unit else "a number and a unit are expected, as in 10s"
+    return (
+        "a unit is missing, as in 10s"
+        if lacks_unit
+        else "a number and a unit are expected, as in 10s"
+    )
 
 
 def _micros(number: str, unit: str) -> int:

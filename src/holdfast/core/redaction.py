@@ -1,4 +1,5 @@
-"""Remove passwords from URLs and messages before they are shown. Of malformed ones it removes too much rather than too little."""
+"""Remove passwords from URLs and messages before they are shown. Of malformed ones it removes too
+much rather than too little."""
 
 from __future__ import annotations
 
@@ -8,10 +9,14 @@ _HIDDEN = "***"
 _RULES = (
     # The password of a URL ends at the last @: one that is not encoded may contain @, / and blanks.
     (re.compile(r"(\bpostgres[\w+]*:/*|//)([^:/?@\s]*):.*@", re.DOTALL | re.IGNORECASE), r"\1\2@"),
-    # Without any @ the host was forgotten, and what looks like its port is the password; a port is a number.
+    # Without any @ the host was forgotten, and what looks like its port is the password; a port is
+    # a number.
     (re.compile(r"//([^:/?@\s\[\]]*):(?!\d+(?:[/?,\"'\s]|$))[^/?\s\"']+"), rf"//\1:{_HIDDEN}"),
     # Options of a URL, and keywords of libpq, whose values may be quoted.
-    (re.compile(r"(\w*pass(?:word|wd)?\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE), rf"\1{_HIDDEN}"),
+    (
+        re.compile(r"(\w*pass(?:word|wd)?\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|[^&\s]*)", re.IGNORECASE),
+        rf"\1{_HIDDEN}",
+    ),
 )
 _QUOTED = re.compile(r"\"[^\"]*\"?|'[^']*'?")
 
@@ -24,5 +29,6 @@ def redacted(text: str) -> str:
 
 
 def unquoted(message: str) -> str:
-    """Return a parser's message without what it quotes: of a malformed URL that may be any part of the password."""
+    """Return a parser's message without what it quotes: of a malformed URL that may be any part of
+    the password."""
     return _QUOTED.sub(f'"{_HIDDEN}"', message)

@@ -1,6 +1,8 @@
-"""What a function takes and gives, read once when it is decorated; its arguments go to the store and come back by it.
+"""What a function takes and gives, read once when it is decorated; its arguments go to the store
+and come back by it.
 
-Stored arguments are a JSON array, or {"args": [...], "kwargs": {...}} if some cannot be given by position.
+Stored arguments are a JSON array, or {"args": [...], "kwargs": {...}} if some cannot be given by
+position.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Signature:
     """The arguments and the result of one function, with their types."""
 
     def __init__(self, fn: Callable[..., Any], names: Mapping[str, object] | None = None) -> None:
-        """Read *fn*; *names* are further names that its annotations may use, such as the locals around it."""
+        """Read *fn*; *names* are further names that its annotations may use, such as the locals
+        around it."""
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self._signature = _signature(fn)
         parameters = list(self._signature.parameters.values())
@@ -36,7 +39,8 @@ class Signature:
         self._types = {one.name: resolve(one.name, one.annotation) for one in parameters}
         self.return_type = resolve("return", self._signature.return_annotation)
         self.unresolved = tuple(resolve.unresolved)
-        """The parameters (or "return") whose annotation could not be understood; they are taken as Any."""
+        """The parameters (or "return") whose annotation could not be understood; they are taken as
+        Any."""
 
         self._positional = [one.name for one in parameters if one.kind in _BY_POSITION]
         self._kinds = [self._types[name] for name in self._positional]
@@ -47,7 +51,8 @@ class Signature:
         self._untyped = all(kind is Any for kind in self._types.values())
 
     def encode_args(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
-        """Turn the arguments of a call into bytes, the same ones however they were passed. Raises WrongType, NotEncodable."""
+        """Turn the arguments of a call into bytes, the same ones however they were passed. Raises
+        WrongType, NotEncodable."""
         args, kwargs = self._bound(args, kwargs)
         try:
             return codec.encode({"args": args, "kwargs": kwargs} if kwargs else args)
@@ -56,18 +61,27 @@ class Signature:
             raise
 
     def decode_args(self, codec: Codec, data: bytes) -> tuple[Args, Kwargs]:
-        """Give the arguments to call the function with; defaults are left to it. Raises WrongType, BadData."""
-        args, kwargs = self._bound(*self._split(codec.decode(data, what=f"the arguments of {self.name}()")))
+        """Give the arguments to call the function with; defaults are left to it. Raises WrongType,
+        BadData."""
+        args, kwargs = self._bound(
+            *self._split(codec.decode(data, what=f"the arguments of {self.name}()"))
+        )
         if self._untyped or (not kwargs and self._has_types(args)):
             return args, kwargs
         return (
-            tuple(self._fit(name, value) for name, value in zip(self._names_by_position(), args, strict=False)),
-            {name: self._fit(name if name in self._named else self._extra, value) for name, value in kwargs.items()},
+            tuple(
+                self._fit(name, value)
+                for name, value in zip(self._names_by_position(), args, strict=False)
+            ),
+            {
+                name: self._fit(name if name in self._named else self._extra, value)
+                for name, value in kwargs.items()
+            },
         )
 
     def encode_checked(self, codec: Codec, args: Args, kwargs: Kwargs) -> bytes:
-        """Turn the arguments of a call into bytes, if the function can be called with what comes back of them. Raises WrongType,
-        NotEncodable, BadData."""
+        """Turn the arguments of a call into bytes, if the function can be called with what comes
+        back of them. Raises WrongType, NotEncodable, BadData."""
         data = self.encode_args(codec, args, kwargs)
         if kwargs or not all(map(same, args, self._kinds)) or len(args) > len(self._kinds):
             self.decode_args(codec, data)
@@ -81,11 +95,13 @@ class Signature:
         return len(args) <= len(self._kinds)
 
     def decode_result(self, codec: Codec, data: bytes) -> Any:
-        """Turn a stored result into what the function is annotated to return. Raises WrongType, BadData."""
+        """Turn a stored result into what the function is annotated to return. Raises WrongType,
+        BadData."""
         return codec.decode(data, self.return_type, what=f"the result of {self.name}()")
 
     def check_types(self) -> None:
-        """Refuse annotations that no stored value could be read as, before any work is done. Raises WrongType."""
+        """Refuse annotations that no stored value could be read as, before any work is done. Raises
+        WrongType."""
         for name, kind in self._types.items():
             check_type(kind, self._argument(name))
         check_type(self.return_type, f"the result of {self.name}()")
@@ -107,11 +123,16 @@ class Signature:
             args, kwargs = stored.get("args", []), stored.get("kwargs", {})
             if isinstance(args, list) and isinstance(kwargs, dict):
                 return tuple(args), kwargs
-        raise WrongType(what=f"the arguments of {self.name}()", why='expected an array, or an object of "args" and "kwargs"')
+        raise WrongType(
+            what=f"the arguments of {self.name}()",
+            why='expected an array, or an object of "args" and "kwargs"',
+        )
 
     def _fit(self, name: str, value: Any) -> Any:
         kind = self._types[name]
-        return value if kind is Any or type(value) is kind else fit(value, kind, self._argument(name))
+        return (
+            value if kind is Any or type(value) is kind else fit(value, kind, self._argument(name))
+        )
 
     def _names_by_position(self) -> Iterator[str]:
         yield from self._positional
@@ -157,11 +178,18 @@ def _asks_nothing(kind: object) -> bool:
 
 
 def _arity(parameters: list[inspect.Parameter]) -> tuple[int, int]:
-    """Say how many arguments a call without keywords needs and may have; more than it may have if there is none such."""
+    """Say how many arguments a call without keywords needs and may have; more than it may have if
+    there is none such."""
     by_position = [one for one in parameters if one.kind in _BY_POSITION]
     least = sum(one.default is one.empty for one in by_position)
-    most = sys.maxsize if any(one.kind is one.VAR_POSITIONAL for one in parameters) else len(by_position)
-    needs_names = any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters)
+    most = (
+        sys.maxsize
+        if any(one.kind is one.VAR_POSITIONAL for one in parameters)
+        else len(by_position)
+    )
+    needs_names = any(
+        one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters
+    )
     return (sys.maxsize, 0) if needs_names else (least, most)
 
 
@@ -186,7 +214,11 @@ def _innermost(fn: Any) -> Any:
 def _closure(fn: Any) -> dict[str, object]:
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
     cells = getattr(fn, "__closure__", None) or ()
-    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=False) if not _is_empty(cell)}
+    return {
+        name: cell.cell_contents
+        for name, cell in zip(names, cells, strict=False)
+        if not _is_empty(cell)
+    }
 
 
 def _is_empty(cell: Any) -> bool:

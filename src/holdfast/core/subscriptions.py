@@ -1,4 +1,5 @@
-"""Reading the events of all runs: which of them, from where on, and how often a delivery is tried."""
+"""Reading the events of all runs: which of them, from where on, and how often a delivery is
+tried."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.options import checked_tags
-from holdfast.core.records import Kind
-from holdfast.core.texts import is_storable
+from holdfast.core.events import EventKind
+from holdfast.core.text import is_storable
+from holdfast.core.validation import checked_tags
 from holdfast.errors import BadCursor, BadOption
 
-KINDS = frozenset(kind for name, kind in vars(Kind).items() if not name.startswith("_"))
+KINDS = frozenset(kind for name, kind in vars(EventKind).items() if not name.startswith("_"))
 
 
 def _those(*begin: str) -> frozenset[str]:
@@ -20,20 +21,41 @@ def _those(*begin: str) -> frozenset[str]:
 
 
 TOPICS: dict[str, frozenset[str]] = {
-    "completions": frozenset({Kind.RUN_COMPLETED, Kind.RUN_FAILED, Kind.RUN_CANCELLED, Kind.RUN_EXPIRED}),
-    "leases": frozenset({Kind.LEASE_LOST, Kind.LEASE_REVOKED, Kind.ATTEMPT_FAILED, Kind.RUN_STUCK}),
-    "signals": frozenset({Kind.SIGNAL_AWAITED, Kind.SIGNAL_RECEIVED, Kind.SIGNAL_TIMED_OUT, Kind.SIGNAL_SENT}),
+    "completions": frozenset(
+        {
+            EventKind.RUN_COMPLETED,
+            EventKind.RUN_FAILED,
+            EventKind.RUN_CANCELLED,
+            EventKind.RUN_EXPIRED,
+        }
+    ),
+    "leases": frozenset(
+        {
+            EventKind.LEASE_LOST,
+            EventKind.LEASE_REVOKED,
+            EventKind.ATTEMPT_FAILED,
+            EventKind.RUN_STUCK,
+        }
+    ),
+    "signals": frozenset(
+        {
+            EventKind.SIGNAL_AWAITED,
+            EventKind.SIGNAL_RECEIVED,
+            EventKind.SIGNAL_TIMED_OUT,
+            EventKind.SIGNAL_SENT,
+        }
+    ),
     "operator": frozenset(
         {
-            Kind.CANCEL_REQUESTED,
-            Kind.RUN_CANCELLED,
-            Kind.RUN_RESUMED,
-            Kind.RUN_REPLAYED,
-            Kind.RUN_FORKED,
-            Kind.LEASE_REVOKED,
-            Kind.PRIORITY_CHANGED,
-            Kind.RUN_RELEASED,
-            Kind.RUN_OVERRIDDEN,
+            EventKind.CANCEL_REQUESTED,
+            EventKind.RUN_CANCELLED,
+            EventKind.RUN_RESUMED,
+            EventKind.RUN_REPLAYED,
+            EventKind.RUN_FORKED,
+            EventKind.LEASE_REVOKED,
+            EventKind.PRIORITY_CHANGED,
+            EventKind.RUN_RELEASED,
+            EventKind.RUN_OVERRIDDEN,
         }
     ),
     "steps": _those("step_"),
@@ -41,7 +63,7 @@ TOPICS: dict[str, frozenset[str]] = {
     "waits": _those("wait_"),
     "timers": _those("timer_"),
     "children": _those("child_", "map_"),
-    "budgets": _those("budget_", Kind.STEP_BLOCKED),
+    "budgets": _those("budget_", EventKind.STEP_BLOCKED),
 }
 """Kinds of events that belong together."""
 
@@ -51,10 +73,11 @@ CURSOR, WEBHOOK = "cursor", "webhook"
 BEGINNING, NOW = "beginning", "now"
 
 FIRST_PAUSE, LONGEST_PAUSE, ATTEMPTS = 1_000_000, 3_600_000_000, 12
-"""Microseconds after the first failed delivery, and at most; after how many of them an event is a dead letter."""
+"""Microseconds after the first failed delivery, and at most; after how many of them an event is a
+dead letter."""
 
 
-class Which(msgspec.Struct, frozen=True):
+class EventFilter(msgspec.Struct, frozen=True):
     """Which events. What is None asks for nothing; all tags must fit."""
 
     workflow: str | None = None
@@ -64,7 +87,7 @@ class Which(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class EventCursor(msgspec.Struct, frozen=True, order=True):
     """A place in the order in which a store tells its events."""
 
     tx: int
@@ -89,12 +112,13 @@ class RunEvent(msgspec.Struct, kw_only=True):
 
 
 class Subscription(msgspec.Struct, kw_only=True):
-    """Somebody who reads events under a name, and how far that has come. The secret of a webhook is never shown."""
+    """Somebody who reads events under a name, and how far that has come. The secret of a webhook is
+    never shown."""
 
     name: str
     kind: str
-    which: Which
-    place: Place
+    which: EventFilter
+    place: EventCursor
     created_at: int
     moved_at: int | None = None
     url: str | None = None
@@ -109,7 +133,7 @@ class Subscription(msgspec.Struct, kw_only=True):
         return f"<subscription {self.name}>"
 
 
-class Letter(msgspec.Struct):
+class DeadLetter(msgspec.Struct):
     """An event that a webhook could not deliver."""
 
     subscription: str
@@ -122,7 +146,7 @@ class Letter(msgspec.Struct):
     again: bool = False
 
 
-def which_from(filters: Mapping[str, Any]) -> Which:
+def which_from(filters: Mapping[str, Any]) -> EventFilter:
     """Return which events are meant. Raises BadOption for what cannot be asked."""
     known = ("workflow", "namespace", "run", "kind", "tags")
     unknown = [name for name in filters if name not in known]
@@ -130,10 +154,18 @@ def which_from(filters: Mapping[str, Any]) -> Which:
         raise BadOption(option=unknown[0], known=", ".join(known))
     for name in ("workflow", "namespace", "run"):
         value = filters.get(name)
-        if value is not None and (not isinstance(value, str) or not value or not is_storable(value)):
+        if value is not None and (
+            not isinstance(value, str) or not value or not is_storable(value)
+        ):
             raise BadOption(option=name, value=value, why="it is a name")
     texts = dict(sorted(checked_tags(filters.get("tags")).items()))
-    return Which(filters.get("workflow"), filters.get("namespace"), filters.get("run"), _kinds(filters.get("kind")), texts)
+    return EventFilter(
+        filters.get("workflow"),
+        filters.get("namespace"),
+        filters.get("run"),
+        _kinds(filters.get("kind")),
+        texts,
+    )
 
 
 def _kinds(given: Any) -> tuple[str, ...] | None:
@@ -145,7 +177,11 @@ def _kinds(given: Any) -> tuple[str, ...] | None:
     found: set[str] = set()
     for name in names:
         if not isinstance(name, str):
-            raise BadOption(option="kind", value=name, why="it is a word, such as completions, or a list of them")
+            raise BadOption(
+                option="kind",
+                value=name,
+                why="it is a word, such as completions, or a list of them",
+            )
         if name in TOPICS:
             found |= TOPICS[name]
         elif name in KINDS:
@@ -155,20 +191,22 @@ def _kinds(given: Any) -> tuple[str, ...] | None:
     return tuple(sorted(found))
 
 
-def cursor_of(place: Place, installation: str) -> str:
+def cursor_of(place: EventCursor, installation: str) -> str:
     """Return a place as text that says whose it is."""
     return f"{installation}.{place.tx:x}.{place.id:x}"
 
 
-def place_of(cursor: Any, installation: str) -> Place:
+def place_of(cursor: Any, installation: str) -> EventCursor:
     """Return the place that a cursor names. Raises BadCursor for one of another database."""
     parts = cursor.split(".") if isinstance(cursor, str) else []
     if len(parts) != 3 or not parts[0]:
         raise BadCursor(cursor=cursor, why="it is no cursor")
     if parts[0] != installation:
-        raise BadCursor(cursor=cursor, database=installation, why=f"it is one of database {parts[0]}")
+        raise BadCursor(
+            cursor=cursor, database=installation, why=f"it is one of database {parts[0]}"
+        )
     try:
-        place = Place(int(parts[1], 16), int(parts[2], 16))
+        place = EventCursor(int(parts[1], 16), int(parts[2], 16))
     except ValueError:
         raise BadCursor(cursor=cursor, why="it is no cursor") from None
     if not 0 <= place.tx < 2**63 or not 0 <= place.id < 2**63:
@@ -177,13 +215,15 @@ def place_of(cursor: Any, installation: str) -> Place:
 
 
 def pause_after(attempts: int, dice: float) -> int:
-    """Return how long to wait after so many failed deliveries; *dice* from 0 to 1 keeps many from coming at once."""
+    """Return how long to wait after so many failed deliveries; *dice* from 0 to 1 keeps many from
+    coming at once."""
     pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE)
     return int(pause * (0.8 + 0.4 * dice))
 
 
 def checked_url(url: Any) -> str:
-    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption, which shows no password."""
+    """Return the address of a webhook; refuse what nothing can be delivered to. Raises BadOption,
+    which shows no password."""
     like = "it must be like https://example.org/hook"
     if not isinstance(url, str):
         raise BadOption(option="url", value=url, why=like)
@@ -195,10 +235,18 @@ def checked_url(url: Any) -> str:
         fits = parts.port is None or 0 < parts.port < 65536
     except ValueError:  # a port that is none, or half an address
         raise BadOption(option="url", value=shown, why=like) from None
-    if not fits or not url.isprintable() or " " in url or parts.scheme not in ("http", "https") or not parts.hostname:
+    if (
+        not fits
+        or not url.isprintable()
+        or " " in url
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+    ):
         raise BadOption(option="url", value=shown, why=like)
     if parts.username is not None or parts.password is not None:
-        raise BadOption(option="url", why="it must not hold a password: deliveries are signed instead")
+        raise BadOption(
+            option="url", why="it must not hold a password: deliveries are signed instead"
+        )
     if parts.fragment:
         raise BadOption(option="url", value=shown, why="a fragment (#...) is never sent")
     return url

@@ -1,1 +1,2 @@
-"""The engine: the only place where time passes. It does what programs want, and records what came of it."""
+"""The engine: the only place where time passes. It does what programs want, and records what came
+of it."""

@@ -87,7 +87,7 @@ HoldfastError
 ├── BudgetExceeded             there is no room in a budget
 ├── ChildFailed                what a workflow sees when a child run did not complete
 ├── GateExpired                what a workflow sees when nobody decided in time
-├── GateRejected               what a workflow sees when people reject what it gave no option to reject
+├── GateRejected               what a workflow sees when people reject a gate without that option
 ├── GateWithdrawn              what a workflow sees when somebody has withdrawn its gate
 ├── WaitTimeout                what a workflow sees when a wait was not met in time
 ├── TooManyFailures            a ``map`` had fewer successes than it needs
@@ -120,8 +120,34 @@ HoldfastError
 
 from __future__ import annotations
 
+from holdfast.errors.arguments import BadDuration as BadDuration
+from holdfast.errors.arguments import BadOption as BadOption
+from holdfast.errors.arguments import NotEncodable as NotEncodable
+from holdfast.errors.arguments import WrongType as WrongType
 from holdfast.errors.base import HoldfastError as HoldfastError
 from holdfast.errors.base import UsageError as UsageError
+from holdfast.errors.budgets import BudgetExceeded as BudgetExceeded
+from holdfast.errors.budgets import BudgetNotFound as BudgetNotFound
+from holdfast.errors.budgets import UnknownDimension as UnknownDimension
+from holdfast.errors.flows import BadFlowPatch as BadFlowPatch
+from holdfast.errors.flows import BadFlowWait as BadFlowWait
+from holdfast.errors.flows import FlowCancelPending as FlowCancelPending
+from holdfast.errors.flows import FlowChanged as FlowChanged
+from holdfast.errors.flows import FlowExists as FlowExists
+from holdfast.errors.flows import FlowFinished as FlowFinished
+from holdfast.errors.flows import FlowNotFound as FlowNotFound
+from holdfast.errors.flows import FlowNotYours as FlowNotYours
+from holdfast.errors.gates import AlreadyDecided as AlreadyDecided
+from holdfast.errors.gates import GateChanged as GateChanged
+from holdfast.errors.gates import GateClosed as GateClosed
+from holdfast.errors.gates import GateExpired as GateExpired
+from holdfast.errors.gates import GateNotFound as GateNotFound
+from holdfast.errors.gates import GateRejected as GateRejected
+from holdfast.errors.gates import GateWithdrawn as GateWithdrawn
+from holdfast.errors.gates import NotYourGate as NotYourGate
+from holdfast.errors.gates import QuorumImpossible as QuorumImpossible
+from holdfast.errors.gates import UnknownChoice as UnknownChoice
+from holdfast.errors.gates import WrongAnswer as WrongAnswer
 from holdfast.errors.graphs import BadGraph as BadGraph
 from holdfast.errors.graphs import EdgeAcrossNamespaces as EdgeAcrossNamespaces
 from holdfast.errors.graphs import EdgeExists as EdgeExists
@@ -140,6 +166,38 @@ from holdfast.errors.graphs import MemberNotFound as MemberNotFound
 from holdfast.errors.graphs import MemberStarted as MemberStarted
 from holdfast.errors.graphs import SelfEdge as SelfEdge
 from holdfast.errors.graphs import StageGone as StageGone
+from holdfast.errors.keys import KeyExists as KeyExists
+from holdfast.errors.keys import KeyMissing as KeyMissing
+from holdfast.errors.keys import TokenExpired as TokenExpired
+from holdfast.errors.keys import TokenRefused as TokenRefused
+from holdfast.errors.lanes import LaneDraining as LaneDraining
+from holdfast.errors.retention import HistoryGone as HistoryGone
+from holdfast.errors.retention import RetentionNotFound as RetentionNotFound
+from holdfast.errors.runs import ChildFailed as ChildFailed
+from holdfast.errors.runs import EngineClosed as EngineClosed
+from holdfast.errors.runs import IllegalMove as IllegalMove
+from holdfast.errors.runs import NamespaceBound as NamespaceBound
+from holdfast.errors.runs import ResultTimeout as ResultTimeout
+from holdfast.errors.runs import RunCancelled as RunCancelled
+from holdfast.errors.runs import RunChanged as RunChanged
+from holdfast.errors.runs import RunExists as RunExists
+from holdfast.errors.runs import RunExpired as RunExpired
+from holdfast.errors.runs import RunFailed as RunFailed
+from holdfast.errors.runs import RunFinished as RunFinished
+from holdfast.errors.runs import RunNotFinished as RunNotFinished
+from holdfast.errors.runs import RunNotFound as RunNotFound
+from holdfast.errors.runs import RunStuck as RunStuck
+from holdfast.errors.runs import StartIncomplete as StartIncomplete
+from holdfast.errors.runs import TooManyFailures as TooManyFailures
+from holdfast.errors.runs import WriteConflict as WriteConflict
+from holdfast.errors.schedules import BadSchedule as BadSchedule
+from holdfast.errors.schedules import ScheduleBusy as ScheduleBusy
+from holdfast.errors.schedules import ScheduleNotFound as ScheduleNotFound
+from holdfast.errors.steps import Fail as Fail
+from holdfast.errors.steps import Retry as Retry
+from holdfast.errors.steps import StepFailed as StepFailed
+from holdfast.errors.steps import StepNotFound as StepNotFound
+from holdfast.errors.steps import StepTimeout as StepTimeout
 from holdfast.errors.store import BadData as BadData
 from holdfast.errors.store import BadUrl as BadUrl
 from holdfast.errors.store import CodecMismatch as CodecMismatch
@@ -157,344 +215,24 @@ from holdfast.errors.store import StoreReadOnly as StoreReadOnly
 from holdfast.errors.store import StoreSealed as StoreSealed
 from holdfast.errors.store import StoreTooNew as StoreTooNew
 from holdfast.errors.store import StoreUnavailable as StoreUnavailable
-
-
-class BadOption(UsageError):
-    """This option cannot be used like that."""
-
-
-class QuorumImpossible(BadOption):
-    """Fewer people may decide than must agree: name more of them, or ask for fewer."""
-
-
-class BadDuration(UsageError):
-    """This is no duration: use seconds, a timedelta, "50ms", "1h30m", "2d" or ISO 8601 like "PT5M"."""
-
-
-class NotEncodable(UsageError):
-    """This value cannot be stored: use plain data, dataclasses, msgspec or pydantic models, datetimes, UUIDs, enums or bytes."""
-
-
-class WrongType(UsageError):
-    """This value does not fit the annotation."""
-
-
-class NotInWorkflow(UsageError):
-    """This works only inside a running workflow."""
-
-
-class UnknownWorkflow(UsageError):
-    """No workflow of that name is known to this process: import the module that defines it."""
-
-
-class WorkflowExists(UsageError):
-    """Two workflows want the same name: give one of them name=... in its decorator."""
-
-
-class NamespaceBound(UsageError):
-    """This engine is bound to a namespace and this lies outside it: use an engine that is bound to that namespace, or to none."""
-
-
-class RunNotFound(UsageError):
-    """There is no such run: `holdfast runs` lists what there is."""
-
-
-class RunExists(UsageError):
-    """This id or key already belongs to a run with other input: choose another one, or start with the same input."""
-
-
-class StartIncomplete(UsageError):
-    """Only some of these runs were started: ``run_ids`` of this error are theirs. Mend the reason, then start the other items."""
-
-    run_ids: tuple[str, ...] = ()
-
-
-class RunFinished(UsageError):
-    """The run has ended: `holdfast replay` or `holdfast fork` can start from it again."""
-
-
-class RunNotFinished(UsageError):
-    """The run has not ended yet: cancel it first, or wait."""
-
-
-class RunChanged(UsageError):
-    """The run was replayed by another call at the same time, and has ended again: look at it again, then decide."""
-
-
-class StepNotFound(UsageError):
-    """The run has no such step: `holdfast show RUN` lists its steps."""
-
-
-class BadLease(UsageError):
-    """This is no proof of a lease."""
-
-
-class BadWait(UsageError):
-    """A task cannot wait like this; nothing was written."""
-
-
-class NotReclaimable(UsageError):
-    """This run cannot be reclaimed, or replayed, now."""
-
-
-class FlowNotFound(UsageError):
-    """There is no such flow; `holdfast flows` lists them."""
-
-
-class FlowNotYours(UsageError):
-    """This flow belongs to another owner."""
-
-
-class FlowExists(UsageError):
-    """There is a flow with this id already."""
-
-
-class FlowChanged(UsageError):
-    """The flow was changed by somebody else meanwhile; read it again, then decide."""
-
-
-class FlowFinished(UsageError):
-    """This flow has ended; nothing more can happen to it."""
-
-
-class FlowCancelPending(UsageError):
-    """This flow was asked to stop; all that can be done to it is to cancel it."""
-
-
-class BadFlowPatch(UsageError):
-    """The state of a flow must be JSON."""
-
-
-class BadFlowWait(UsageError):
-    """A flow cannot wait for this."""
-
-
-class BudgetNotFound(UsageError):
-    """There is no such budget: `holdfast budgets` lists what there is, `holdfast budgets set` makes one."""
-
-
-class UnknownDimension(UsageError):
-    """The budget does not count this dimension: name one that it does, or add it with `holdfast budgets set`."""
-
-
-class LaneDraining(UsageError):
-    """The lane is being drained and takes no new runs: `holdfast lanes set LANE --open` lets it."""
-
-
-class GateNotFound(UsageError):
-    """There is no such gate: `holdfast gates` lists those that are open."""
-
-
-class GateClosed(UsageError):
-    """This gate is closed, and nothing was changed."""
-
-
-class AlreadyDecided(UsageError):
-    """This person has decided already, and the first decision stands."""
-
-
-class NotYourGate(UsageError):
-    """This decision is not theirs."""
-
-
-class UnknownChoice(UsageError):
-    """This cannot be chosen here."""
-
-
-class WrongAnswer(UsageError):
-    """What was filled in does not fit the form."""
-
-
-class GateChanged(UsageError):
-    """What this decision is about has changed: look at it again, then decide."""
-
-
-class KeyExists(UsageError):
-    """A key of that name has another secret: choose another name."""
-
-
-class TokenRefused(UsageError):
-    """This token is not known here: ask for a new one."""
-
-
-class TokenExpired(TokenRefused):
-    """This token was good once, and its time is over: ask for a new one."""
-
-
-class BadSchedule(UsageError):
-    """This schedule makes no sense; nothing was written."""
-
-
-class ScheduleNotFound(UsageError):
-    """There is no such schedule: `holdfast schedules` lists what there is."""
-
-
-class ScheduleBusy(UsageError):
-    """A run of this schedule is still at work, and its overlap is skip: nothing was started."""
-
-
-class BadCondition(UsageError):
-    """This condition cannot be waited for."""
-
-
-class WaitNotFound(UsageError):
-    """The run has no such open wait: `holdfast waits RUN` lists those it has."""
-
-
-class WaitClosed(UsageError):
-    """This wait is closed and takes no more signals."""
-
-
-class WaitExpired(WaitClosed):
-    """This wait has expired and takes no more signals."""
-
-
-class TooManySignals(UsageError):
-    """The run has as many signals as it may have: nothing was written."""
-
-
-class FrameTooBig(UsageError):
-    """A frame holds at most 65536 bytes: write it in pieces, or store it elsewhere and emit where."""
-
-
-class BadPatch(UsageError):
-    """This cannot change a summary: give a JSON object, nested at most 16 deep."""
-
-
-class StreamClosed(UsageError):
-    """The attempt at this step has ended: nothing can be appended to its stream any more."""
-
-
-class BadCursor(UsageError):
-    """This cursor cannot be read on from: begin without one, or with one that this database gave out."""
-
-
-class SubscriptionNotFound(UsageError):
-    """There is no such subscription: `holdfast subscriptions` lists what there is."""
-
-
-class SubscriptionExists(UsageError):
-    """This name belongs to a subscription to other events, or of another kind: choose another one, or remove it first."""
-
-
-class HistoryGone(UsageError):
-    """The history of this run was deleted by a retention rule: it can be neither replayed nor forked."""
-
-
-class RetentionNotFound(UsageError):
-    """There is no such retention rule: `holdfast retention` lists what there is."""
-
-
-class KeyMissing(UsageError):
-    """This is encrypted with a key that is not known here: nothing is lost; give the key, and try again."""
-
-
-class EngineClosed(UsageError):
-    """The engine was closed: open a new one."""
-
-
-class RunFailed(HoldfastError):
-    """The run did not complete."""
-
-    @property
-    def error(self) -> dict[str, object] | None:
-        """What the failing code raised: type, message, traceback."""
-        error = self.facts.get("error")
-        return error if isinstance(error, dict) else None
-
-
-class RunCancelled(RunFailed):
-    """The run was cancelled."""
-
-
-class RunExpired(RunFailed):
-    """The run passed its deadline."""
-
-
-class RunStuck(RunFailed):
-    """The run cannot go on without a person: `holdfast why RUN` says what to do."""
-
-
-class StepFailed(HoldfastError):
-    """A step failed and will not be tried again."""
-
-
-class StepTimeout(HoldfastError):
-    """The step took longer than its timeout."""
-
-
-class BudgetExceeded(HoldfastError):
-    """There is no room left in the budget: `holdfast budgets raise` makes room."""
-
-    breach: object = None
-    wanted: object = None
-
-
-class ChildFailed(HoldfastError):
-    """A child run did not complete."""
-
-
-class GateExpired(HoldfastError, TimeoutError):
-    """Nobody has decided in time."""
-
-
-class GateRejected(HoldfastError):
-    """It was rejected."""
-
-
-class GateWithdrawn(HoldfastError):
-    """Somebody has withdrawn the gate before it was decided."""
-
-
-class WaitTimeout(HoldfastError, TimeoutError):
-    """What was waited for has not come in time."""
-
-
-class TooManyFailures(HoldfastError):
-    """Too many of the mapped calls failed."""
-
-
-def _told(message: object) -> dict[str, object]:
-    return {} if isinstance(message, str) and not message else {"message": message}
-
-
-class Fail(HoldfastError):
-    """The step says that trying again is of no use."""
-
-    def __init__(self, message: str = "", **facts: object) -> None:
-        super().__init__(**_told(message), **facts)
-
-
-class Retry(HoldfastError):
-    """The step asks to be tried again."""
-
-    def __init__(self, message: str = "", *, after: object = None, **facts: object) -> None:
-        self.after = after
-        super().__init__(**_told(message), **({} if after is None else {"after": after}), **facts)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Retry, (str(self.facts.get("message", "")),))
-
-
-class ResultTimeout(HoldfastError, TimeoutError):
-    """The run has not ended within the time given; it goes on."""
-
-
-class LeaseLost(HoldfastError):
-    """Whoever wrote does not hold this run: the write was refused and changed nothing."""
-
-
-class WriteConflict(HoldfastError):
-    """Another writer has written the same row: this write changed nothing; read again, then try again."""
-
-
-class Fenced(HoldfastError):
-    """Somebody newer, or another run, owns what was to be written: the write was refused and changed nothing."""
-
-
-class IllegalMove(HoldfastError):
-    """This cannot happen in this status."""
-
-
-class Diverged(HoldfastError):
-    """The code no longer matches the recorded history."""
+from holdfast.errors.streams import BadPatch as BadPatch
+from holdfast.errors.streams import FrameTooBig as FrameTooBig
+from holdfast.errors.streams import StreamClosed as StreamClosed
+from holdfast.errors.subscriptions import BadCursor as BadCursor
+from holdfast.errors.subscriptions import SubscriptionExists as SubscriptionExists
+from holdfast.errors.subscriptions import SubscriptionNotFound as SubscriptionNotFound
+from holdfast.errors.tasks import BadLease as BadLease
+from holdfast.errors.tasks import BadWait as BadWait
+from holdfast.errors.tasks import Fenced as Fenced
+from holdfast.errors.tasks import LeaseLost as LeaseLost
+from holdfast.errors.tasks import NotReclaimable as NotReclaimable
+from holdfast.errors.waits import BadCondition as BadCondition
+from holdfast.errors.waits import TooManySignals as TooManySignals
+from holdfast.errors.waits import WaitClosed as WaitClosed
+from holdfast.errors.waits import WaitExpired as WaitExpired
+from holdfast.errors.waits import WaitNotFound as WaitNotFound
+from holdfast.errors.waits import WaitTimeout as WaitTimeout
+from holdfast.errors.workflows import Diverged as Diverged
+from holdfast.errors.workflows import NotInWorkflow as NotInWorkflow
+from holdfast.errors.workflows import UnknownWorkflow as UnknownWorkflow
+from holdfast.errors.workflows import WorkflowExists as WorkflowExists

@@ -32,7 +32,8 @@ def _shown(name: str, value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return what stands for a value in a message. Its own ``repr`` may fail: a fault of the value must not hide the error."""
+    """Return what stands for a value in a message. Its own ``repr`` may fail: a fault of the value
+    must not hide the error."""
     try:
         return repr(value)
     except Exception:

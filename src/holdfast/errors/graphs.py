@@ -18,8 +18,8 @@ class GraphExists(GraphRefused):
 
 
 class GraphBusy(GraphRefused):
-    """Another process is adding these members, or deleting what is left of them: try again when it is done. What a process that
-    has died was adding is deleted after ten minutes."""
+    """Another process is adding these members, or deleting what is left of them: try again when it
+    is done. What a process that has died was adding is deleted after ten minutes."""
 
 
 class GraphChanged(GraphRefused):
@@ -67,11 +67,13 @@ class BadGraph(GraphRefused):
 
 
 class StageGone(UsageError):
-    """What was written for a new run was deleted before all of it was there, because nothing was added for long: try again."""
+    """What was written for a new run was deleted before all of it was there, because nothing was
+    added for long: try again."""
 
 
 class GraphFailed(HoldfastError):
-    """The graph did not complete: `holdfast graphs show` tells which members failed or were skipped."""
+    """The graph did not complete: `holdfast graphs show` tells which members failed or were
+    skipped."""
 
 
 class GraphCancelled(GraphFailed):

@@ -10,7 +10,8 @@ class StoreError(HoldfastError):
 
 
 class StoreBusy(StoreError):
-    """Another process kept the write lock of the database for too long: nothing was written, try again."""
+    """Another process kept the write lock of the database for too long: nothing was written, try
+    again."""
 
 
 class StoreFull(StoreError):
@@ -38,8 +39,9 @@ class StoreUnavailable(StoreError):
 
 
 class StoreGone(StoreError):
-    """The files of this database were deleted, moved or replaced while it was open, so nothing that is written now would be found
-    later: stop every process that has it open, put the files back or restore a backup, and open it again."""
+    """The files of this database were deleted, moved or replaced while it was open, so nothing that
+    is written now would be found later: stop every process that has it open, put the files back or
+    restore a backup, and open it again."""
 
 
 class StoreInUse(StoreError):
@@ -51,16 +53,19 @@ class StoreNotEmpty(StoreError):
 
 
 class StoreHalfCopied(StoreError):
-    """A copy into this database did not come to its end: repeat `holdfast db copy SOURCE TARGET`, which begins by emptying it."""
+    """A copy into this database did not come to its end: repeat `holdfast db copy SOURCE TARGET`,
+    which begins by emptying it."""
 
 
 class StoreSealed(StoreError):
-    """This database takes no writes, because its runs continue in another one: work there. To continue them here instead, see to
-    it that they do not continue there, and use `holdfast db unseal`."""
+    """This database takes no writes, because its runs continue in another one: work there. To
+    continue them here instead, see to it that they do not continue there, and use `holdfast db
+    unseal`."""
 
 
 class BadUrl(StoreError):
-    """This is no database that Holdfast knows: use a path, sqlite:///path or postgresql://host/name."""
+    """This is no database that Holdfast knows: use a path, sqlite:///path or
+    postgresql://host/name."""
 
 
 class CodecMismatch(StoreError):
@@ -72,8 +77,8 @@ class BadData(StoreError):
 
 
 class RowDamaged(HoldfastError):
-    """A row of the database holds what Holdfast cannot read; other rows are not affected. Repair it, or restore it from a backup:
-    `holdfast db check` lists all such rows."""
+    """A row of the database holds what Holdfast cannot read; other rows are not affected. Repair
+    it, or restore it from a backup: `holdfast db check` lists all such rows."""
 
     place: dict[str, object]
     """The columns that the row is known by."""

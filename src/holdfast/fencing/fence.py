@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 
-from holdfast.authoring.code.step import current_step
-from holdfast.connect.areas.lease import AsyncLease, Lease
-from holdfast.core.leases import read_proof
+from holdfast.authoring.python.step import current_step
+from holdfast.connect.lease import AsyncLease, Lease
+from holdfast.core.tasks.policy import read_proof
 from holdfast.errors import BadOption, NotInWorkflow
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """A holder of a run, as the outside world is told of it. Of two fences of one run the larger generation is the newer."""
+    """A holder of a run, as the outside world is told of it. Of two fences of one run the larger
+    generation is the newer."""
 
     run_id: str
     generation: int
@@ -21,22 +22,29 @@ class Fence(msgspec.Struct, frozen=True):
     """What is done: the same in every attempt, and for nothing else."""
 
     def part(self, name: str | int) -> Fence:
-        """Return the fence for one of several things that are done under it; each has a key of its own."""
+        """Return the fence for one of several things that are done under it; each has a key of its
+        own."""
         return Fence(self.run_id, self.generation, f"{self.key}:{name}")
 
 
 def fence(holder: Lease | AsyncLease | str | None = None) -> Fence:
-    """Return the fence of the running step or task, or that of the holder of a lease, or of whom the proof of one shows.
-    Raises NotInWorkflow, BadLease."""
+    """Return the fence of the running step or task, or that of the holder of a lease, or of whom
+    the proof of one shows. Raises NotInWorkflow, BadLease."""
     if holder is None:
         info = current_step.get()
         if info is None:
-            raise NotInWorkflow(call="fence", why="only a running step has one: else give the lease, or its proof")
+            raise NotInWorkflow(
+                call="fence", why="only a running step has one: else give the lease, or its proof"
+            )
         return Fence(info.run_id, info.generation, info.idempotency_key)
     text: Any = holder if isinstance(holder, str) else getattr(holder, "proof", holder)
     proof = read_proof(text)
     # A proof does not tell that its run was replayed after it had completed; the lease does.
-    key = proof.run_id if isinstance(holder, str) else getattr(holder, "idempotency_key", proof.run_id)
+    key = (
+        proof.run_id
+        if isinstance(holder, str)
+        else getattr(holder, "idempotency_key", proof.run_id)
+    )
     return Fence(proof.run_id, proof.generation, key)
 
 
@@ -45,5 +53,7 @@ def given(fence_or_none: Any) -> Fence:
     if fence_or_none is None:
         return fence()
     if not isinstance(fence_or_none, Fence):
-        raise BadOption(option="fence", value=fence_or_none, why="make one with fence(), or fence(lease)")
+        raise BadOption(
+            option="fence", value=fence_or_none, why="make one with fence(), or fence(lease)"
+        )
     return fence_or_none

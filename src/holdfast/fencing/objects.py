@@ -1,7 +1,9 @@
-"""Objects that an old generation cannot write: a look, then a write that holds only if nothing has changed since.
+"""Objects that an old generation cannot write: a look, then a write that holds only if nothing has
+changed since.
 
-What a store of objects must offer is small: an entity tag, metadata, and writes under ``If-Match`` and ``If-None-Match``, as S3
-and those like it have them. An object belongs to the run that wrote it first.
+What a store of objects must offer is small: an entity tag, metadata, and writes under ``If-Match``
+and ``If-None-Match``, as S3 and those like it have them. An object belongs to the run that wrote it
+first.
 """
 
 from __future__ import annotations
@@ -17,15 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from holdfast.core.texts import is_storable
+from holdfast.core.text import is_storable
 from holdfast.errors import BadOption, Fenced
 from holdfast.fencing.fence import Fence, given
-from holdfast.fencing.web import plain
+from holdfast.fencing.http import plain
 
 RUN, GENERATION, KEY = "holdfast-run", "holdfast-generation", "holdfast-key"
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """What is known of an object without reading it."""
 
     etag: str
@@ -39,17 +41,21 @@ class TooLate(Exception):
 class Objects(Protocol):
     """A place for objects."""
 
-    def look(self, name: str) -> Stored | None:
+    def look(self, name: str) -> StoredObject | None:
         """Return what is known of an object, or None if there is none."""
         ...
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
-        """Write an object if it still has the tag *seen*, or, for None, if there is none. Return its new tag. Raises TooLate."""
+        """Write an object if it still has the tag *seen*, or, for None, if there is none. Return
+        its new tag. Raises TooLate."""
         ...
 
 
-def put(objects: Objects, name: str, data: bytes, *, fence: Fence | None = None, seen: str | None = None) -> str:
-    """Write an object of this run, over what an attempt before this one has written, and return its tag.
+def put(
+    objects: Objects, name: str, data: bytes, *, fence: Fence | None = None, seen: str | None = None
+) -> str:
+    """Write an object of this run, over what an attempt before this one has written, and return its
+    tag.
 
     With *seen* it is written only if it still has that tag, whosever it is. Raises Fenced."""
     mine = given(fence)
@@ -69,7 +75,7 @@ def put(objects: Objects, name: str, data: bytes, *, fence: Fence | None = None,
             continue  # somebody was faster: look who
 
 
-def _passed(name: str, found: Stored, mine: Fence, seen: str | None) -> str:
+def _passed(name: str, found: StoredObject, mine: Fence, seen: str | None) -> str:
     """Return the tag that the object must still have when it is written over. Raises Fenced."""
     told = {key.lower(): value for key, value in found.metadata.items()}
     facts: dict[str, Any] = {"object": name, "run": mine.run_id, "generation": mine.generation}
@@ -95,16 +101,17 @@ class Files:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def look(self, name: str) -> Stored | None:
+    def look(self, name: str) -> StoredObject | None:
         """Return what is known of a file."""
         path = self._path(name)
         note, data = _read(self._beside(path, "fence")), _read(path)
         if note is None and data is None:
             return None
-        return Stored(_tag(note or b"{}", data), json.loads(note or b"{}"))
+        return StoredObject(_tag(note or b"{}", data), json.loads(note or b"{}"))
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
-        """Write a file, whole or not at all. The note beside it comes first: a crash between the two lets nobody older in."""
+        """Write a file, whole or not at all. The note beside it comes first: a crash between the
+        two lets nobody older in."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(self._beside(path, "lock")):
@@ -119,8 +126,16 @@ class Files:
     def _path(self, name: str) -> Path:
         path = self.folder / name
         parts = Path(name).parts
-        if not parts or Path(name).is_absolute() or any(part in ("..", ".") or part.startswith(".") for part in parts):
-            raise BadOption(option="name", value=name, why="it must be a name within the folder that does not begin with a dot")
+        if (
+            not parts
+            or Path(name).is_absolute()
+            or any(part in ("..", ".") or part.startswith(".") for part in parts)
+        ):
+            raise BadOption(
+                option="name",
+                value=name,
+                why="it must be a name within the folder that does not begin with a dot",
+            )
         return path
 
     def _beside(self, path: Path, kind: str) -> Path:
@@ -144,7 +159,9 @@ def _read(path: Path) -> bytes | None:
 
 def _tag(note: bytes, data: bytes | None) -> str:
     """Return a tag that tells the same contents apart when somebody else has written them."""
-    return hashlib.sha256(hashlib.sha256(note).digest() + (b"" if data is None else hashlib.sha256(data).digest())).hexdigest()
+    return hashlib.sha256(
+        hashlib.sha256(note).digest() + (b"" if data is None else hashlib.sha256(data).digest())
+    ).hexdigest()
 
 
 @contextmanager
@@ -168,26 +185,36 @@ Send = Callable[[str, str, Mapping[str, str], bytes | None], Sent]
 
 
 class HttpObjects:
-    """Objects behind HTTP, as S3 and those like it have them. *send* makes requests with your own client, and signs them."""
+    """Objects behind HTTP, as S3 and those like it have them. *send* makes requests with your own
+    client, and signs them."""
 
     def __init__(self, url: str, *, send: Send | None = None, prefix: str = "x-amz-meta-") -> None:
         self.url, self._send, self._prefix = url.rstrip("/"), send or _send, prefix
 
-    def look(self, name: str) -> Stored | None:
+    def look(self, name: str) -> StoredObject | None:
         """Ask for the headers of an object."""
         status, told = self._send("HEAD", self._at(name), {}, None)
         if status == 404:
             return None
         _accept(status, name)
         own = {key.lower(): value for key, value in told.items()}
-        return Stored(own["etag"], {key.removeprefix(self._prefix): value for key, value in own.items() if self._prefix in key})
+        return StoredObject(
+            own["etag"],
+            {
+                key.removeprefix(self._prefix): value
+                for key, value in own.items()
+                if self._prefix in key
+            },
+        )
 
     def write(self, name: str, data: bytes, metadata: Mapping[str, str], seen: str | None) -> str:
         """Write an object under a condition."""
         condition = {"If-None-Match": "*"} if seen is None else {"If-Match": seen}
         meta = {self._prefix + key: value for key, value in metadata.items()}
         status, told = self._send("PUT", self._at(name), {**condition, **meta}, data)
-        if status in (409, 412) or (status == 404 and seen is not None):  # written by others at this moment, changed, or gone
+        if status in (409, 412) or (
+            status == 404 and seen is not None
+        ):  # written by others at this moment, changed, or gone
             raise TooLate(name)
         _accept(status, name)
         return {key.lower(): value for key, value in told.items()}["etag"]

@@ -1,7 +1,9 @@
-"""SQL that an old generation cannot pass, on SQLite and PostgreSQL, on the user's own connection and in their transaction.
+"""SQL that an old generation cannot pass, on SQLite and PostgreSQL, on the user's own connection
+and in their transaction.
 
-``admit`` guards all that a transaction writes. ``update`` and ``upsert`` guard single rows that belong to one run, by two columns
-of their own. Each statement says by what it returns whether it passed, so that every driver can tell.
+``admit`` guards all that a transaction writes. ``update`` and ``upsert`` guard single rows that
+belong to one run, by two columns of their own. Each statement says by what it returns whether it
+passed, so that every driver can tell.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from holdfast.errors import BadOption, Fenced
 from holdfast.fencing.fence import Fence, given
-from holdfast.store.borrowing import is_asynchronous, unwrapped, unwrapped_async
+from holdfast.store.user_connections import is_asynchronous, unwrapped, unwrapped_async
 
 T = TypeVar("T")
 
@@ -23,7 +25,10 @@ _PARAMETER = re.compile(r":([A-Za-z0-9_]+)")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TABLE = re.compile(rf"{_COLUMN.pattern}(\.{_COLUMN.pattern})?")
 _parts = _NAME.split(Path(__file__).with_name("fence.sql").read_text("utf-8"))
-_SQL = {name: _COMMENT.sub("", text).strip() for name, text in zip(_parts[1::2], _parts[2::2], strict=True)}
+_SQL = {
+    name: _COMMENT.sub("", text).strip()
+    for name, text in zip(_parts[1::2], _parts[2::2], strict=True)
+}
 
 TABLES = _SQL["tables"]
 """The tables that ``admit`` and ``first`` need: statements for a migration of your own."""
@@ -59,16 +64,21 @@ def _first(fence: Fence) -> Asking[bool]:
     return (yield Statement(_SQL["first"], values)) is not None
 
 
-def _updating(table: str, values: Mapping[str, Any], where: Mapping[str, Any], fence: Fence) -> Asking[bool]:
+def _updating(
+    table: str, values: Mapping[str, Any], where: Mapping[str, Any], fence: Fence
+) -> Asking[bool]:
     _check_rows(values=values, where=where)
     if not where:
         raise BadOption(option="where", why="say which row it is")
-    found = {f"new_{name}": value for name, value in values.items()} | {f"old_{name}": value for name, value in where.items()}
+    found = {f"new_{name}": value for name, value in values.items()} | {
+        f"old_{name}": value for name, value in where.items()
+    }
     fields = "".join(f"{_column(name)} = :new_{name}, " for name in values)
     chosen = " AND ".join(f"{_column(name)} = :old_{name}" for name in where)
     row = yield Statement(
-        f"UPDATE {_table(table)} SET {fields}fence_run = :run, fence_generation = :generation WHERE {chosen} AND "
-        "(fence_run IS NULL OR (fence_run = :run AND fence_generation <= :generation)) RETURNING 1",
+        f"UPDATE {_table(table)} SET {fields}fence_run = :run, fence_generation = :generation WHERE"
+        f" {chosen} AND (fence_run IS NULL OR (fence_run = :run AND fence_generation <="
+        " :generation)) RETURNING 1",
         found | _own(fence),
     )
     if row is None:
@@ -76,20 +86,27 @@ def _updating(table: str, values: Mapping[str, Any], where: Mapping[str, Any], f
     return row is not None
 
 
-def _upserting(table: str, values: Mapping[str, Any], unique: Sequence[str], fence: Fence) -> Asking[bool]:
+def _upserting(
+    table: str, values: Mapping[str, Any], unique: Sequence[str], fence: Fence
+) -> Asking[bool]:
     _check_rows(values=values)
     missing = set(unique) - set(values)
     if not unique or missing:
-        raise BadOption(option="unique", value=list(unique), why="name the columns, among those given, that say which row it is")
+        raise BadOption(
+            option="unique",
+            value=list(unique),
+            why="name the columns, among those given, that say which row it is",
+        )
     fields = {f"new_{name}": value for name, value in values.items()}
     names = [*(_column(name) for name in values), "fence_run", "fence_generation"]
     places = [*(f":{name}" for name in fields), ":run", ":generation"]
     changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in unique)
     last = table.rpartition(".")[2]
     row = yield Statement(
-        f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({', '.join(places)}) "
-        f"ON CONFLICT ({', '.join(_column(name) for name in unique)}) DO UPDATE SET {changed} WHERE {last}.fence_run IS NULL OR "
-        f"({last}.fence_run = excluded.fence_run AND {last}.fence_generation <= excluded.fence_generation) RETURNING 1",
+        f"INSERT INTO {_table(table)} ({', '.join(names)}) VALUES ({', '.join(places)}) ON CONFLICT"
+        f" ({', '.join(_column(name) for name in unique)}) DO UPDATE SET {changed} WHERE"
+        f" {last}.fence_run IS NULL OR ({last}.fence_run = excluded.fence_run AND"
+        f" {last}.fence_generation <= excluded.fence_generation) RETURNING 1",
         fields | _own(fence),
     )
     if row is None:
@@ -100,7 +117,9 @@ def _upserting(table: str, values: Mapping[str, Any], unique: Sequence[str], fen
 def _refused(table: str, where: Mapping[str, Any], fence: Fence) -> Asking[None]:
     """The row was not written: because it is not there, or because it is not ours."""
     chosen = " AND ".join(f"{_column(name)} = :{name}" for name in where)
-    row = yield Statement(f"SELECT fence_run, fence_generation FROM {_table(table)} WHERE {chosen}", where)
+    row = yield Statement(
+        f"SELECT fence_run, fence_generation FROM {_table(table)} WHERE {chosen}", where
+    )
     if row is not None:
         owner = {"newer": row[1]} if row[0] == fence.run_id else {"belongs_to": row[0]}
         raise Fenced(table=table, run=fence.run_id, generation=fence.generation, **owner)
@@ -120,7 +139,9 @@ def _column(name: str) -> str:
 
 def _called(name: str, allowed: re.Pattern[str], what: str) -> str:
     if not isinstance(name, str) or not allowed.fullmatch(name):
-        raise BadOption(option="name", value=name, why=f"a {what} is called by letters, digits and _")
+        raise BadOption(
+            option="name", value=name, why=f"a {what} is called by letters, digits and _"
+        )
     return name
 
 
@@ -134,8 +155,8 @@ def _check_rows(**given: Any) -> None:
 
 
 def admit(connection: Any, fence: Fence | None = None) -> None:
-    """Let a transaction pass unless a newer generation of the run was here. Call it before you write; all that the transaction
-    writes is guarded. Needs ``TABLES``. Raises Fenced."""
+    """Let a transaction pass unless a newer generation of the run was here. Call it before you
+    write; all that the transaction writes is guarded. Needs ``TABLES``. Raises Fenced."""
     _do(connection, _admitting(given(fence)))
 
 
@@ -145,7 +166,8 @@ async def admit_aio(connection: Any, fence: Fence | None = None) -> None:
 
 
 def first(connection: Any, fence: Fence | None = None) -> bool:
-    """``admit``, and say whether this is done for the first time: False when one before has committed. Needs ``TABLES``."""
+    """``admit``, and say whether this is done for the first time: False when one before has
+    committed. Needs ``TABLES``."""
     return _do(connection, _first(given(fence)))
 
 
@@ -155,26 +177,50 @@ async def first_aio(connection: Any, fence: Fence | None = None) -> bool:
 
 
 def update(
-    connection: Any, table: str, values: Mapping[str, Any], *, where: Mapping[str, Any], fence: Fence | None = None
+    connection: Any,
+    table: str,
+    values: Mapping[str, Any],
+    *,
+    where: Mapping[str, Any],
+    fence: Fence | None = None,
 ) -> bool:
-    """Change a row that belongs to this run, or to none yet; False when there is none. Needs ``COLUMNS``. Raises Fenced."""
+    """Change a row that belongs to this run, or to none yet; False when there is none. Needs
+    ``COLUMNS``. Raises Fenced."""
     return _do(connection, _updating(table, values, where, given(fence)), alone=True)
 
 
 async def update_aio(
-    connection: Any, table: str, values: Mapping[str, Any], *, where: Mapping[str, Any], fence: Fence | None = None
+    connection: Any,
+    table: str,
+    values: Mapping[str, Any],
+    *,
+    where: Mapping[str, Any],
+    fence: Fence | None = None,
 ) -> bool:
     """``update`` on an asynchronous connection."""
     return await _do_aio(connection, _updating(table, values, where, given(fence)), alone=True)
 
 
-def upsert(connection: Any, table: str, values: Mapping[str, Any], *, unique: Sequence[str], fence: Fence | None = None) -> None:
-    """Insert a row that belongs to this run, or write over it if it is there. Needs ``COLUMNS``. Raises Fenced."""
+def upsert(
+    connection: Any,
+    table: str,
+    values: Mapping[str, Any],
+    *,
+    unique: Sequence[str],
+    fence: Fence | None = None,
+) -> None:
+    """Insert a row that belongs to this run, or write over it if it is there. Needs ``COLUMNS``.
+    Raises Fenced."""
     _do(connection, _upserting(table, values, unique, given(fence)), alone=True)
 
 
 async def upsert_aio(
-    connection: Any, table: str, values: Mapping[str, Any], *, unique: Sequence[str], fence: Fence | None = None
+    connection: Any,
+    table: str,
+    values: Mapping[str, Any],
+    *,
+    unique: Sequence[str],
+    fence: Fence | None = None,
 ) -> None:
     """``upsert`` on an asynchronous connection."""
     await _do_aio(connection, _upserting(table, values, unique, given(fence)), alone=True)
@@ -185,7 +231,10 @@ async def upsert_aio(
 
 def _do(connection: Any, asking: Asking[T], *, alone: bool = False) -> T:
     if is_asynchronous(connection):
-        raise BadOption(option="connection", why="it is asynchronous: await the function whose name ends in _aio")
+        raise BadOption(
+            option="connection",
+            why="it is asynchronous: await the function whose name ends in _aio",
+        )
     raw = unwrapped(connection)
     driver = _driver(raw)
     statement = next(asking)
@@ -228,10 +277,21 @@ _MARKS = {"sqlite3": "?", "apsw": "?", "aiosqlite": "?", "psycopg": "%s", "async
 
 
 def _driver(raw: Any) -> str:
-    found = next((name for kind in type(raw).__mro__ if (name := kind.__module__.partition(".")[0]) in _MARKS), None)
+    found = next(
+        (
+            name
+            for kind in type(raw).__mro__
+            if (name := kind.__module__.partition(".")[0]) in _MARKS
+        ),
+        None,
+    )
     if found is None:
         known = ", ".join(_MARKS)
-        raise BadOption(option="connection", value=type(raw).__name__, known=f"{known}, and SQLAlchemy over them")
+        raise BadOption(
+            option="connection",
+            value=type(raw).__name__,
+            known=f"{known}, and SQLAlchemy over them",
+        )
     return found
 
 
@@ -255,4 +315,7 @@ def _check(raw: Any, driver: str, alone: bool) -> None:
     else:
         inside = raw.in_transaction
     if not inside:
-        raise BadOption(option="connection", why="begin a transaction first: what is written after its end would not be guarded")
+        raise BadOption(
+            option="connection",
+            why="begin a transaction first: what is written after its end would not be guarded",
+        )

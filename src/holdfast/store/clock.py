@@ -1,6 +1,7 @@
 """The store's clock: the wall clock that never goes back.
 
-When the wall clock is set back, time goes on from where it was; when it is set forward, time follows.
+When the wall clock is set back, time goes on from where it was; when it is set forward, time
+follows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from functools import partial
 from typing import Protocol
 
 uptime: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
 )
-"""Return seconds that pass also while the machine sleeps, and that nothing sets: the life of a session is measured in them."""
+"""Return seconds that pass also while the machine sleeps, and that nothing sets: the life of a
+session is measured in them."""
 
 
 class Clock(Protocol):

@@ -1,8 +1,9 @@
-"""Which instants a row may hold, judged by the clock: when it was written lies in the past, and what is due again is due within
-the time that its own row, or the engine, allows.
+"""Which instants a row may hold, judged by the clock: when it was written lies in the past, and
+what is due again is due within the time that its own row, or the engine, allows.
 
-An instant of the year 9000 is a sound number, and yet a row that holds it stalls silently: a lane lets nothing begin, a session
-never expires, a schedule never ticks. `db check` names such rows; nothing else judges by this, for a clock may be wrong as well.
+An instant of the year 9000 is a sound number, and yet a row that holds it stalls silently: a lane
+lets nothing begin, a session never expires, a schedule never ticks. `db check` names such rows;
+nothing else judges by this, for a clock may be wrong as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.budgets import next_reset
+from holdfast.core.budgets.rules import next_reset
 from holdfast.core.schedules import rules
 from holdfast.core.subscriptions import LONGEST_PAUSE
 from holdfast.core.tokens import LONGEST_GRACE
@@ -21,12 +22,18 @@ from holdfast.errors import HoldfastError, RowDamaged
 from holdfast.store.soundness import UNREADABLE, damaged, place_of, schema
 from holdfast.store.transitions.graphs.sweeping import STALE
 
-WRITTEN_AT: Mapping[str, tuple[str, ...]] = {"event": ("at",), "run": ("created_at",), "session": ("beat_at",)}
-"""The instants that the clock of a store begins after: they lie in the past when they are written."""
+WRITTEN_AT: Mapping[str, tuple[str, ...]] = {
+    "event": ("at",),
+    "run": ("created_at",),
+    "session": ("beat_at",),
+}
+"""The instants that the clock of a store begins after: they lie in the past when they are
+written."""
 
 CENTURY = 100 * 365 * 86_400_000_000
-"""How far ahead of the clock an instant of the past can lie, in microseconds: the clock of a machine without a battery begins in
-1970, and is still behind what the machine has written before."""
+"""How far ahead of the clock an instant of the past can lie, in microseconds: the clock of a
+machine without a battery begins in 1970, and is still behind what the machine has written
+before."""
 
 DECADE = 3650 * 86_400_000_000
 
@@ -35,16 +42,26 @@ SLACK = 86_400_000_000
 
 
 def newest(values: Iterable[object], now: int) -> int:
-    """Return the latest instant among values that were written in the past, or 0. One that lies a century ahead is damaged: a
-    clock that followed it would make every timer of the database due."""
-    return max((value for value in values if isinstance(value, int) and 0 <= value <= now + CENTURY), default=0)
+    """Return the latest instant among values that were written in the past, or 0. One that lies
+    a century ahead is damaged: a clock that followed it would make every timer of the database
+    due."""
+    return max(
+        (value for value in values if isinstance(value, int) and 0 <= value <= now + CENTURY),
+        default=0,
+    )
 
 
 def wrong_instants(table: str, row: Mapping[str, Any], now: int) -> Iterator[RowDamaged]:
-    """Yield what is wrong with the instants of a row, if they are numbers that an instant can be."""
+    """Yield what is wrong with the instants of a row, if they are numbers that an instant can
+    be."""
     for name in WRITTEN_AT.get(table, ()):
         if _is_instant(row[name]) and row[name] > now + CENTURY:
-            yield damaged(table, place_of(schema()[table], row), name, f"{row[name]} lies more than a century ahead")
+            yield damaged(
+                table,
+                place_of(schema()[table], row),
+                name,
+                f"{row[name]} lies more than a century ahead",
+            )
     rule = _DUE.get(table)
     if rule is not None:
         for name, why in rule(row, now):
@@ -59,20 +76,26 @@ Wrong = Iterator[tuple[str, str]]
 """The columns that are wrong, each with the reason."""
 
 
-def _within(name: str, reach: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any], int], Wrong]:
+def _within(
+    name: str, reach: Callable[[Mapping[str, Any]], object]
+) -> Callable[[Mapping[str, Any], int], Wrong]:
     """Return a rule: the instant of a column lies no farther ahead than *reach* says of its row."""
 
     def judge(row: Mapping[str, Any], now: int) -> Wrong:
         value, most = row[name], reach(row)
         most = most if isinstance(most, int) else 0
         if _is_instant(value) and value > now + most + SLACK:
-            yield name, f"{value} lies farther ahead than {duration.show(most)}, the longest that it can"
+            yield (
+                name,
+                f"{value} lies farther ahead than {duration.show(most)}, the longest that it can",
+            )
 
     return judge
 
 
 def _lifetime(row: Mapping[str, Any]) -> object:
-    """Return how long a session lives after a heartbeat: its worker says so. What a remote worker asks for is not recorded."""
+    """Return how long a session lives after a heartbeat: its worker says so. What a remote worker
+    asks for is not recorded."""
     try:
         return msgspec.json.decode(row["serves"]).get("lifetime", CENTURY)
     except UNREADABLE:
@@ -80,7 +103,8 @@ def _lifetime(row: Mapping[str, Any]) -> object:
 
 
 def _resets(row: Mapping[str, Any], now: int) -> Wrong:
-    """Judge when a budget is reset: at the first instant of its rhythm, or before, if that has passed unnoticed."""
+    """Judge when a budget is reset: at the first instant of its rhythm, or before, if that has
+    passed unnoticed."""
     if not _is_instant(row["reset_at"]) or row["reset_at"] <= now + SLACK:
         return
     try:
@@ -101,12 +125,16 @@ def _ticks(row: Mapping[str, Any], now: int) -> Wrong:
     elif due is not None and _is_instant(next_at) and next_at > due:
         yield "next_at", f"{next_at} is not its next tick: it ticks at {due}"
     jitter = row["jitter"] if isinstance(row["jitter"], int) else 0
-    if _is_instant(wake_at) and wake_at > max(now, next_at if _is_instant(next_at) else 0) + jitter + SLACK:
+    if (
+        _is_instant(wake_at)
+        and wake_at > max(now, next_at if _is_instant(next_at) else 0) + jitter + SLACK
+    ):
         yield "wake_at", f"{wake_at} is later than its next tick"
 
 
 def _tick_after(row: Mapping[str, Any], instant: int) -> int | None:
-    """Return the first tick of a schedule after an instant; None if there is none, or its row is damaged in another way."""
+    """Return the first tick of a schedule after an instant; None if there is none, or its row is
+    damaged in another way."""
     try:
         return rules.read(row["rule"], row["zone"], row["anchor"]).after(instant)
     except (*UNREADABLE, HoldfastError):
@@ -123,4 +151,5 @@ _DUE: Mapping[str, Callable[[Mapping[str, Any], int], Wrong]] = {
     "budget": _resets,
     "schedule": _ticks,
 }
-"""How the instants of a table are judged that lie ahead. Each is late by a day at most when it is not damaged."""
+"""How the instants of a table are judged that lie ahead. Each is late by a day at most when it is
+not damaged."""

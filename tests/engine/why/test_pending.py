@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.records import Lane
-from holdfast.store import contract as c
+from holdfast.core.sessions import Lane
+from holdfast.store.contract.runs import SetLane
 
 SECOND = 1_000_000
 
@@ -56,7 +56,13 @@ def test_a_worker_that_died_is_named_when_none_is_alive(bench):
             "does not know the workflow, only mail",
             "holdfast worker MODULE",
         ),
-        ({"workflows": {"shop": ["2"]}}, {}, "version 1 of shop", "only 2 of the versions", "holdfast worker MODULE"),
+        (
+            {"workflows": {"shop": ["2"]}},
+            {},
+            "version 1 of shop",
+            "only 2 of the versions",
+            "holdfast worker MODULE",
+        ),
         (
             {"lanes": ["a", "b"]},
             {"lane": "slow"},
@@ -71,7 +77,13 @@ def test_a_worker_that_died_is_named_when_none_is_alive(bench):
             "lacks fpga and offers gpu",
             "holdfast worker MODULE --capabilities fpga,gpu",
         ),
-        ({"namespace": "acme"}, {}, "the namespace default", "serves only the namespace acme", "holdfast worker MODULE"),
+        (
+            {"namespace": "acme"},
+            {},
+            "the namespace default",
+            "serves only the namespace acme",
+            "holdfast worker MODULE",
+        ),
     ],
 )
 def test_what_nobody_serves_is_named_and_who_comes_near(bench, offer, run, nobody, near, remedy):
@@ -98,7 +110,7 @@ def test_two_workers_that_serve_half_each_do_not_serve(bench):
 
 def test_a_paused_lane_is_the_blocker(bench):
     bench.worker()
-    bench.do(c.SetLane(Lane(name="mail", paused=True)))
+    bench.do(SetLane(Lane(name="mail", paused=True)))
     bench.start(lane="mail")
 
     found = bench.why()
@@ -109,21 +121,25 @@ def test_a_paused_lane_is_the_blocker(bench):
 
 def test_a_full_lane_names_who_holds_its_places(bench):
     bench.worker()
-    bench.do(c.SetLane(Lane(name="mail", concurrency=1)))
+    bench.do(SetLane(Lane(name="mail", concurrency=1)))
     bench.start("r0", lane="mail")
     bench.claim()
     bench.start(lane="mail")
 
     found = bench.why()
 
-    assert found.reason == "all 1 places of the lane mail are taken by r0 (worker w1, since 2026-01-01 00:00:00 UTC)"
+    assert (
+        found.reason
+        == "all 1 places of the lane mail are taken by r0 (worker w1, since 2026-01-01 00:00:00"
+        " UTC)"
+    )
     assert found.blockers[0].holder == "r0"
     assert found.remedy == "holdfast lanes set mail --concurrency 2"
 
 
 def test_a_closed_lane_says_so(bench):
     bench.worker()
-    bench.do(c.SetLane(Lane(name="mail", concurrency=0)))
+    bench.do(SetLane(Lane(name="mail", concurrency=0)))
     bench.start(lane="mail")
 
     assert bench.why().reason == "the lane mail lets no run begin: its concurrency is 0"
@@ -131,7 +147,7 @@ def test_a_closed_lane_says_so(bench):
 
 def test_a_spent_rate_says_until_when(bench):
     bench.worker()
-    bench.do(c.SetLane(Lane(name="mail", rate_limit=1, rate_per=60 * SECOND)))
+    bench.do(SetLane(Lane(name="mail", rate_limit=1, rate_per=60 * SECOND)))
     bench.start("r0", lane="mail")
     bench.claim()
     bench.start(lane="mail")
@@ -139,7 +155,8 @@ def test_a_spent_rate_says_until_when(bench):
     found = bench.why()
 
     assert found.reason.startswith(
-        "the lane mail has used its rate of 1/m; one more may begin at 2026-01-01 00:01:00 UTC (in 1m)"
+        "the lane mail has used its rate of 1/m; one more may begin at 2026-01-01 00:01:00 UTC"
+        " (in 1m)"
     )
     assert found.blockers[0].until == bench.clock.now() + 60 * SECOND
     assert found.remedy == "holdfast lanes set mail --rate 2/m"
@@ -196,7 +213,10 @@ def test_a_holder_that_names_lanes_alone_can_take_whatever_is_in_them(bench):
     bench.start(lane="gpu")
     bench.worker("render-1", workflows=None, lanes=["gpu"])
 
-    assert bench.why().reason == "it is ready: worker render-1 (pid 77 on elsewhere) claims it in a moment"
+    assert (
+        bench.why().reason
+        == "it is ready: worker render-1 (pid 77 on elsewhere) claims it in a moment"
+    )
 
 
 def test_a_holder_of_another_lane_is_near(bench):

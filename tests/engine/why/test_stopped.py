@@ -5,27 +5,32 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.records import Event, Kind, Session
+from holdfast.core.events import Event, EventKind
+from holdfast.core.sessions import Session
 from holdfast.core.status import Status
-from holdfast.engine.why import why
-from holdfast.store import contract as c
+from holdfast.service.why import why
+from holdfast.store.contract.runs import EndSession, ExpireRuns, OpenSession, RequestCancel
 
 SECOND = 1_000_000
 
 
 def test_a_run_that_is_being_cancelled_says_what_it_undoes(bench):
     bench.begun()
-    bench.do(c.RequestCancel("r1", "ordered twice"))
+    bench.do(RequestCancel("r1", "ordered twice"))
     bench.advance(
         "r1",
-        Event(Kind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": "ordered twice"})),
-        Event(Kind.STEP_COMPLETED, "undo pack", b"null"),
-        Event(Kind.STEP_STARTED, "undo charge", started_at=bench.clock.now()),
+        Event(EventKind.CANCEL_REQUESTED, None, msgspec.json.encode({"reason": "ordered twice"})),
+        Event(EventKind.STEP_COMPLETED, "undo pack", b"null"),
+        Event(EventKind.STEP_STARTED, "undo charge", started_at=bench.clock.now()),
     )
 
     found = bench.why()
 
-    assert found.reason == ("it was asked to stop (ordered twice) and is undoing: undo charge; undone so far: undo pack")
+    assert (
+        found.reason
+        == "it was asked to stop (ordered twice) and is undoing: undo charge; undone so far: undo"
+        " pack"
+    )
     assert "worker w1" in found.blockers[0].text
     assert found.blockers[-1].remedy == "holdfast cancel r1 --force"
 
@@ -33,8 +38,8 @@ def test_a_run_that_is_being_cancelled_says_what_it_undoes(bench):
 def test_a_run_that_is_being_cancelled_with_no_worker_alive(bench):
     bench.begun()
     bench.park({"kind": "signal", "step": "s", "name": "paid", "until": None})
-    bench.do(c.RequestCancel("r1", "enough"))
-    bench.do(c.EndSession("session-w1", crashed=False))
+    bench.do(RequestCancel("r1", "enough"))
+    bench.do(EndSession("session-w1", crashed=False))
 
     found = bench.why()
 
@@ -46,7 +51,9 @@ def test_a_run_that_is_being_cancelled_with_no_worker_alive(bench):
 def stuck(bench, error):
     bench.begun()
     data = msgspec.json.encode(error)
-    bench.advance("r1", Event(Kind.RUN_STUCK, error=data), status=Status.STUCK, keep=False, error=data)
+    bench.advance(
+        "r1", Event(EventKind.RUN_STUCK, error=data), status=Status.STUCK, keep=False, error=data
+    )
     return bench.why()
 
 
@@ -60,13 +67,23 @@ def test_diverged_code_says_where(bench):
 
     found = stuck(bench, {"type": "Diverged", "message": "The code ...", "facts": facts})
 
-    assert "at step 'charge': recorded is step_completed charge (event 3), wanted is RunStep bill, at shop.py:7" in found.reason
+    assert (
+        "at step 'charge': recorded is step_completed charge (event 3), wanted is RunStep bill, at"
+        " shop.py:7" in found.reason
+    )
     assert found.remedy == "holdfast resume r1"
     assert found.blockers[1].remedy == "holdfast fork r1 --from charge"
 
 
 def test_code_that_waits_for_nothing_says_so(bench):
-    found = stuck(bench, {"type": "Diverged", "message": "m", "facts": {"why": "the workflow waits for what can never happen"}})
+    found = stuck(
+        bench,
+        {
+            "type": "Diverged",
+            "message": "m",
+            "facts": {"why": "the workflow waits for what can never happen"},
+        },
+    )
 
     assert found.reason.endswith("the workflow waits for what can never happen")
     assert found.remedy == "holdfast resume r1"
@@ -77,7 +94,7 @@ def test_too_many_crashes(bench):
     for _ in range(2):
         bench.worker()
         bench.claim()
-        bench.do(c.EndSession("session-w1", crashed=True, limit=2))
+        bench.do(EndSession("session-w1", crashed=True, limit=2))
 
     found = bench.why()
 
@@ -87,15 +104,21 @@ def test_too_many_crashes(bench):
 
 
 def test_malformed_data(bench):
-    found = stuck(bench, {"type": "BadData", "message": "Stored data cannot be read. (what='the result')"})
+    found = stuck(
+        bench, {"type": "BadData", "message": "Stored data cannot be read. (what='the result')"}
+    )
 
-    assert found.reason == "it cannot go on: BadData: Stored data cannot be read. (what='the result')"
+    assert (
+        found.reason == "it cannot go on: BadData: Stored data cannot be read. (what='the result')"
+    )
     assert found.remedy == "holdfast resume r1"
 
 
 def test_a_completed_run_tells_its_result(bench):
     bench.begun()
-    bench.advance("r1", Event(Kind.RUN_COMPLETED), status=Status.COMPLETED, result=b'{"paid":true}')
+    bench.advance(
+        "r1", Event(EventKind.RUN_COMPLETED), status=Status.COMPLETED, result=b'{"paid":true}'
+    )
 
     found = bench.why()
 
@@ -106,8 +129,10 @@ def test_a_completed_run_tells_its_result(bench):
 
 def test_a_failed_run_tells_its_error_and_what_was_not_undone(bench):
     bench.begun()
-    error = msgspec.json.encode({"type": "ValueError", "message": "no\nmoney", "facts": {"undo_failed": ["undo pack"]}})
-    bench.advance("r1", Event(Kind.RUN_FAILED, error=error), status=Status.FAILED, error=error)
+    error = msgspec.json.encode(
+        {"type": "ValueError", "message": "no\nmoney", "facts": {"undo_failed": ["undo pack"]}}
+    )
+    bench.advance("r1", Event(EventKind.RUN_FAILED, error=error), status=Status.FAILED, error=error)
 
     found = bench.why()
 
@@ -118,7 +143,7 @@ def test_a_failed_run_tells_its_error_and_what_was_not_undone(bench):
 
 def test_a_cancelled_run_tells_the_reason(bench):
     bench.start()
-    bench.do(c.RequestCancel("r1", "ordered twice"))
+    bench.do(RequestCancel("r1", "ordered twice"))
 
     assert bench.why().reason == "it was cancelled: ordered twice"
 
@@ -126,7 +151,7 @@ def test_a_cancelled_run_tells_the_reason(bench):
 def test_an_expired_run_tells_its_deadline(bench):
     bench.start(deadline=bench.clock.now() + SECOND)
     bench.clock.advance("2s")
-    bench.do(c.ExpireRuns())
+    bench.do(ExpireRuns())
 
     assert bench.why().reason == "it passed its deadline of 2026-01-01 00:00:01 UTC"
 
@@ -160,16 +185,26 @@ def test_waits_and_offers_that_cannot_be_read_stop_nobody(bench):
     bench.start()
     now = bench.store.now()
     bench.do(
-        c.OpenSession(
+        OpenSession(
             Session(
-                id="s", worker="old", host="h", pid=1, slot=-1, started_at=now, beat_at=now, expires_at=now + SECOND, serves=b"?"
+                id="s",
+                worker="old",
+                host="h",
+                pid=1,
+                slot=-1,
+                started_at=now,
+                beat_at=now,
+                expires_at=now + SECOND,
+                serves=b"?",
             )
         )
     )
-    run = msgspec.structs.replace(bench.store.run("r1"), status=Status.WAITING, waits=b"not json", error=b"nor this")
+    run = msgspec.structs.replace(
+        bench.store.run("r1"), status=Status.WAITING, waits=b"not json", error=b"nor this"
+    )
 
     assert why(bench.store, run).reason == "it waits"
     (finding,) = bench.store.check()
     assert "session: s, column serves" in finding
 
-    bench.do(c.EndSession("s", crashed=False))
+    bench.do(EndSession("s", crashed=False))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.records import Event, Fanout, Kind, Lane
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import Fanout
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.store import contract as c
+from holdfast.store.contract.runs import SetLane, SignalRun
+from holdfast.store.contract.waits import ReleaseWait
 
 SECOND = 1_000_000
 
@@ -58,7 +61,14 @@ def test_a_signal_names_the_command_that_sends_it(bench):
 
 def test_a_signal_with_a_timeout_says_when_it_gives_up(bench):
     bench.begun()
-    bench.park({"kind": "signal", "step": "s", "name": "two words", "until": bench.clock.now() + 86400 * SECOND})
+    bench.park(
+        {
+            "kind": "signal",
+            "step": "s",
+            "name": "two words",
+            "until": bench.clock.now() + 86400 * SECOND,
+        }
+    )
 
     found = bench.why()
 
@@ -69,7 +79,7 @@ def test_a_signal_with_a_timeout_says_when_it_gives_up(bench):
 def test_a_signal_that_came_to_a_held_run_is_about_to_be_taken(bench):
     bench.begun()
     bench.park({"kind": "signal", "step": "signal paid", "name": "paid", "until": None}, keep=True)
-    bench.do(c.SignalRun("r1", "paid", b"1"))
+    bench.do(SignalRun("r1", "paid", b"1"))
 
     found = bench.why()
 
@@ -81,17 +91,21 @@ def test_a_retry_tells_the_error_and_the_time_left(bench):
     bench.begun()
     error = msgspec.json.encode({"type": "ValueError", "message": "no route to bank"})
     until = bench.clock.now() + 30 * SECOND
-    bench.advance("r1", Event(Kind.STEP_RETRIED, "charge", msgspec.json.encode({"until": until}), error))
+    bench.advance(
+        "r1", Event(EventKind.STEP_RETRIED, "charge", msgspec.json.encode({"until": until}), error)
+    )
     bench.park({"kind": "retry", "step": "charge", "until": until, "attempt": 2})
 
     found = bench.why()
 
-    assert found.reason == (
-        "step 'charge' failed with ValueError: no route to bank; attempt 2 begins at 2026-01-01 00:00:30 UTC (in 30s)"
+    assert (
+        found.reason
+        == "step 'charge' failed with ValueError: no route to bank; attempt 2 begins at 2026-01-01"
+        " 00:00:30 UTC (in 30s)"
     )
     assert found.remedy == "holdfast release r1"
 
-    bench.do(c.ReleaseWait(run_id="r1", step="charge", payload=b"null"))
+    bench.do(ReleaseWait(run_id="r1", step="charge", payload=b"null"))
     assert bench.why().status == "pending"
 
 
@@ -104,7 +118,10 @@ def test_a_child_is_followed_to_its_own_blocker(bench):
 
     found = bench.why()
 
-    assert "it waits for its child r2 (shop), which is waiting: it waits for the signal 'paid'" in found.reason
+    assert (
+        "it waits for its child r2 (shop), which is waiting: it waits for the signal 'paid'"
+        in found.reason
+    )
     assert found.blockers[0].holder == "r2"
     assert found.remedy == "holdfast signal r2 paid"
 
@@ -114,7 +131,7 @@ def test_a_child_that_has_ended_blocks_nobody(bench):
     bench.park({"kind": "child", "step": "run pack end", "run": "r2"}, keep=True)
     bench.start("r2", "shop")
     bench.claim()
-    bench.advance("r2", Event(Kind.RUN_COMPLETED), status=Status.COMPLETED, result=b"1")
+    bench.advance("r2", Event(EventKind.RUN_COMPLETED), status=Status.COMPLETED, result=b"1")
 
     assert "its child r2 has ended" in bench.why().reason
 
@@ -123,25 +140,41 @@ def test_children_of_a_map_are_counted(bench):
     bench.begun()
     bench.advance("r1", status=Status.RUNNING, fanouts=[Fanout("map pack", 2, eager=False)])
     for number in (2, 3):
-        bench.start(f"r{number}", lane="slow", parent_id="r1", parent_step="map pack", parent_index=number - 2, root_id="r1")
+        bench.start(
+            f"r{number}",
+            lane="slow",
+            parent_id="r1",
+            parent_step="map pack",
+            parent_index=number - 2,
+            root_id="r1",
+        )
     bench.park({"kind": "children", "step": "map pack", "open": 2, "of": 5}, keep=True)
-    bench.do(c.SetLane(Lane(name="slow", paused=True)))
+    bench.do(SetLane(Lane(name="slow", paused=True)))
 
     found = bench.why()
 
-    assert "it waits for the 5 children of step 'map pack'; 2 are open, such as r3, which is pending" in found.reason
+    assert (
+        "it waits for the 5 children of step 'map pack'; 2 are open, such as r3, which is pending"
+        in found.reason
+    )
     assert found.remedy == "holdfast lanes set slow --unpause"
 
 
 def test_several_waits_are_all_told(bench):
     bench.begun()
     until = bench.clock.now() + SECOND
-    bench.park({"kind": "timer", "step": "sleep", "until": until}, {"kind": "signal", "step": "s", "name": "stop", "until": None})
+    bench.park(
+        {"kind": "timer", "step": "sleep", "until": until},
+        {"kind": "signal", "step": "s", "name": "stop", "until": None},
+    )
 
     found = bench.why()
 
     assert kinds(found) == ["timer", "signal"]
-    assert [blocker.remedy for blocker in found.blockers] == ["holdfast release r1", "holdfast signal r1 stop"]
+    assert [blocker.remedy for blocker in found.blockers] == [
+        "holdfast release r1",
+        "holdfast signal r1 stop",
+    ]
 
 
 def test_an_unknown_wait_is_told_all_the_same(bench):

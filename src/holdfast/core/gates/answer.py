@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.gates.records import EXPIRED, FAIL, REJECTED, WITHDRAWN, Entry, Gate
+from holdfast.core.gates.model import EXPIRED, FAIL, REJECTED, WITHDRAWN, Gate, GateEntry
 from holdfast.core.gates.rules import rejects, votes
 from holdfast.errors import GateExpired, GateRejected, GateWithdrawn
 
 
-class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
+class AnswerInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What one person has decided, as it is recorded in the history."""
 
     by: str
@@ -24,7 +24,7 @@ class Told(msgspec.Struct, kw_only=True, omit_defaults=True):
     value: Any = None
 
 
-class Outcome(msgspec.Struct, kw_only=True, omit_defaults=True):
+class GateOutcome(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How a gate closed, as it is recorded in the history."""
 
     gate: str
@@ -33,16 +33,21 @@ class Outcome(msgspec.Struct, kw_only=True, omit_defaults=True):
     choice: str | None = None
     rejects: bool = False
     reason: str | None = None
-    decisions: tuple[Told, ...] = ()
+    decisions: tuple[AnswerInfo, ...] = ()
 
 
-class Decided:
-    """What one person has decided: who, when, what, and with which words. ``value`` is the form, filled in."""
+class DecidedBy:
+    """What one person has decided: who, when, what, and with which words. ``value`` is the form,
+    filled in."""
 
     __slots__ = ("at", "by", "choice", "feedback", "selections", "value")
 
-    def __init__(self, told: Told, value: Any) -> None:
-        self.by, self.at, self.choice = told.by, datetime.fromtimestamp(told.at / 1_000_000, UTC), told.choice
+    def __init__(self, told: AnswerInfo, value: Any) -> None:
+        self.by, self.at, self.choice = (
+            told.by,
+            datetime.fromtimestamp(told.at / 1_000_000, UTC),
+            told.choice,
+        )
         self.feedback, self.selections, self.value = told.feedback, list(told.selections), value
 
     def __repr__(self) -> str:
@@ -50,9 +55,11 @@ class Decided:
 
 
 class Answer(str):
-    """The answer of a gate. It is the text of the choice, and knows who made it, when, why, and what was filled in.
+    """The answer of a gate. It is the text of the choice, and knows who made it, when, why, and
+    what was filled in.
 
-    As a truth value it says whether people are for it: not when they have rejected it, nor when nobody decided in time."""
+    As a truth value it says whether people are for it: not when they have rejected it, nor when
+    nobody decided in time."""
 
     gate: str
     """Its id."""
@@ -60,23 +67,30 @@ class Answer(str):
     choice: str | None
     reason: str | None
     at: datetime
-    decisions: list[Decided]
+    decisions: list[DecidedBy]
     value: Any
     """The form, filled in."""
     _rejected: bool
 
-    def __new__(cls, outcome: Outcome, decisions: Sequence[Decided]) -> Answer:
+    def __new__(cls, outcome: GateOutcome, decisions: Sequence[DecidedBy]) -> Answer:
         """Make the answer of what was recorded; *decisions* are all that people have decided."""
         self = super().__new__(cls, outcome.choice or "")
-        self.gate, self.status, self.choice, self.reason = outcome.gate, outcome.status, outcome.choice, outcome.reason
+        self.gate, self.status, self.choice, self.reason = (
+            outcome.gate,
+            outcome.status,
+            outcome.choice,
+            outcome.reason,
+        )
         self.at = datetime.fromtimestamp(outcome.at / 1_000_000, UTC)
         self.decisions = list(decisions)
-        self.value = next((one.value for one in reversed(self.agreed) if one.value is not None), None)
+        self.value = next(
+            (one.value for one in reversed(self.agreed) if one.value is not None), None
+        )
         self._rejected = outcome.rejects
         return self
 
     @property
-    def agreed(self) -> list[Decided]:
+    def agreed(self) -> list[DecidedBy]:
         """The decisions that were for what was chosen."""
         return [one for one in self.decisions if one.choice == self.choice]
 
@@ -94,7 +108,11 @@ class Answer(str):
     def selections(self) -> list[str]:
         """What all who agreed have selected."""
         agreed = self.agreed
-        return [one for one in agreed[0].selections if all(one in each.selections for each in agreed)] if agreed else []
+        return (
+            [one for one in agreed[0].selections if all(one in each.selections for each in agreed)]
+            if agreed
+            else []
+        )
 
     @property
     def expired(self) -> bool:
@@ -118,23 +136,35 @@ class Answer(str):
         return f"<answer {self.choice!r} {self.status}{f' by {self.by}' if self.by else ''}>"
 
 
-def outcome_of(gate: Gate, entries: Sequence[Entry]) -> Outcome:
+def outcome_of(gate: Gate, entries: Sequence[GateEntry]) -> GateOutcome:
     """Return what the workflow is told of a closed gate."""
     decisions = tuple(
-        Told(
-            by=str(vote.person), at=vote.at, choice=str(vote.choice), feedback=vote.feedback, selections=vote.selections,
+        AnswerInfo(
+            by=str(vote.person),
+            at=vote.at,
+            choice=str(vote.choice),
+            feedback=vote.feedback,
+            selections=vote.selections,
             value=vote.value,
         )
         for vote in votes(entries)
-    )  # fmt: skip
-    return Outcome(
-        gate=gate.id, status=gate.status, at=gate.closed_at or 0, choice=gate.choice, rejects=rejects(gate, gate.choice),
-        reason=gate.reason, decisions=decisions,
-    )  # fmt: skip
+    )
+    return GateOutcome(
+        gate=gate.id,
+        status=gate.status,
+        at=gate.closed_at or 0,
+        choice=gate.choice,
+        rejects=rejects(gate, gate.choice),
+        reason=gate.reason,
+        decisions=decisions,
+    )
 
 
-def failure_of(gate: Gate, outcome: Outcome) -> GateExpired | GateRejected | GateWithdrawn | None:
-    """Return what a workflow sees instead of an answer, when there is none that it could have foreseen."""
+def failure_of(
+    gate: Gate, outcome: GateOutcome
+) -> GateExpired | GateRejected | GateWithdrawn | None:
+    """Return what a workflow sees instead of an answer, when there is none that it could have
+    foreseen."""
     said = next((one.feedback for one in reversed(outcome.decisions) if one.feedback), None)
     facts: dict[str, object] = {"gate": gate.id, "prompt": gate.prompt}
     if gate.status == EXPIRED and gate.terms.on_timeout == FAIL and gate.choice is None:

@@ -1,7 +1,8 @@
 """Who may decide, what may be chosen, and when a gate closes. Pure; whoever is refused is told why.
 
-A choice wins when as many people as the quorum says have made it. As soon as no choice but a rejecting one can still win, which
-can be known only where all who may decide are named, the gate is rejected.
+A choice wins when as many people as the quorum says have made it. As soon as no choice but a
+rejecting one can still win, which can be known only where all who may decide are named, the gate is
+rejected.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.core.gates import schema
-from holdfast.core.gates.records import (
+from holdfast.core.gates import forms
+from holdfast.core.gates.model import (
     ANONYMOUS,
     ANYONE,
     APPROVE,
@@ -25,19 +26,31 @@ from holdfast.core.gates.records import (
     REJECTED,
     ROLE,
     WITHDRAWN,
-    Act,
-    Entry,
     Gate,
+    GateAction,
+    GateAssignment,
+    GateEntry,
     Option,
-    Seat,
 )
-from holdfast.errors import AlreadyDecided, GateChanged, GateClosed, NotYourGate, QuorumImpossible, UnknownChoice, WrongAnswer
+from holdfast.errors import (
+    AlreadyDecided,
+    GateChanged,
+    GateClosed,
+    NotYourGate,
+    QuorumImpossible,
+    UnknownChoice,
+    WrongAnswer,
+)
 
-_APPROVES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "accept", "allow", "agree", "go", "true"})
-_REJECTS = frozenset({"reject", "rejected", "no", "n", "deny", "decline", "refuse", "disagree", "stop", "false"})
+_APPROVES = frozenset(
+    {"approve", "approved", "yes", "y", "ok", "okay", "accept", "allow", "agree", "go", "true"}
+)
+_REJECTS = frozenset(
+    {"reject", "rejected", "no", "n", "deny", "decline", "refuse", "disagree", "stop", "false"}
+)
 
 
-class Verdict(msgspec.Struct):
+class GateVerdict(msgspec.Struct):
     """How a gate closes."""
 
     status: str
@@ -45,7 +58,7 @@ class Verdict(msgspec.Struct):
     reason: str | None = None
 
 
-class Decision(msgspec.Struct, kw_only=True):
+class GateDecision(msgspec.Struct, kw_only=True):
     """What somebody has decided, or wants to."""
 
     choice: str
@@ -73,7 +86,8 @@ def rejects(gate: Gate, choice: str | None) -> bool:
 
 
 def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
-    """Return the choice that is meant: one of the gate's, or what approving or rejecting comes to there. Raises UnknownChoice."""
+    """Return the choice that is meant: one of the gate's, or what approving or rejecting comes to
+    there. Raises UnknownChoice."""
     if choice in gate.choices:
         return choice
     if choice in (APPROVE, REJECT):
@@ -82,12 +96,15 @@ def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
             return found
         if choice == REJECT or selections:
             return choice
-        raise UnknownChoice(gate=gate.id, choice=choice, known=", ".join(gate.choices), why="say which of them")
+        raise UnknownChoice(
+            gate=gate.id, choice=choice, known=", ".join(gate.choices), why="say which of them"
+        )
     raise UnknownChoice(gate=gate.id, choice=choice, known=", ".join(gate.choices))
 
 
 def _by_verb(gate: Gate, verb: str) -> str | None:
-    """Return the one option that means *verb*, or the one that is left when those that mean the opposite are left out."""
+    """Return the one option that means *verb*, or the one that is left when those that mean the
+    opposite are left out."""
     means = {option.value: meaning(option) for option in gate.terms.options}
     named = [value for value, mean in means.items() if mean == verb]
     if named:
@@ -97,8 +114,12 @@ def _by_verb(gate: Gate, verb: str) -> str | None:
     return left[0] if len(left) == 1 and len(means) > 1 else None
 
 
-def _check_answer(gate: Gate, decision: Decision) -> None:
-    unknown = [one for one in decision.selections if one not in {option.value for option in gate.terms.options}]
+def _check_answer(gate: Gate, decision: GateDecision) -> None:
+    unknown = [
+        one
+        for one in decision.selections
+        if one not in {option.value for option in gate.terms.options}
+    ]
     if unknown:
         known = ", ".join(option.value for option in gate.terms.options) or "there are none"
         raise UnknownChoice(gate=gate.id, selection=unknown[0], known=known)
@@ -106,34 +127,40 @@ def _check_answer(gate: Gate, decision: Decision) -> None:
         if decision.value is not None:
             raise WrongAnswer(gate=gate.id, why="nothing is to be filled in here")
     elif decision.value is not None:
-        wrong = schema.check(gate.terms.form, decision.value)
+        wrong = forms.check(gate.terms.form, decision.value)
         if wrong is not None:
             raise WrongAnswer(gate=gate.id, field=wrong.field, why=wrong.why)
     elif not rejects(gate, decision.choice):
-        raise WrongAnswer(gate=gate.id, why="there is a form to be filled in", fields=", ".join(schema.fields(gate.terms.form)))
+        raise WrongAnswer(
+            gate=gate.id,
+            why="there is a form to be filled in",
+            fields=", ".join(forms.fields(gate.terms.form)),
+        )
 
 
 # Who may decide
 
 
-def votes(entries: Iterable[Entry]) -> list[Entry]:
+def votes(entries: Iterable[GateEntry]) -> list[GateEntry]:
     """Return the decisions that count."""
-    return [entry for entry in entries if entry.kind == Act.DECIDED and not entry.lapsed]
+    return [entry for entry in entries if entry.kind == GateAction.DECIDED and not entry.lapsed]
 
 
-def away(entries: Iterable[Entry]) -> set[str]:
+def away(entries: Iterable[GateEntry]) -> set[str]:
     """Return who has given the decision to somebody else, and not been given it back."""
     found: set[str] = set()
     for entry in entries:
-        if entry.kind == Act.DELEGATED and entry.person is not None:
+        if entry.kind == GateAction.DELEGATED and entry.person is not None:
             found.add(entry.person)
             found -= set(entry.names)
-        elif entry.kind == Act.REASSIGNED:
+        elif entry.kind == GateAction.REASSIGNED:
             found -= set(entry.names)
     return found
 
 
-def may_decide(gate: Gate, entries: Sequence[Entry], person: str | None, roles: Iterable[str]) -> str:
+def may_decide(
+    gate: Gate, entries: Sequence[GateEntry], person: str | None, roles: Iterable[str]
+) -> str:
     """Return the name under which somebody decides. Raises NotYourGate, saying why."""
     terms, free = gate.terms, not gate.assignees and not gate.roles
     if person is None:
@@ -145,7 +172,9 @@ def may_decide(gate: Gate, entries: Sequence[Entry], person: str | None, roles: 
     if person in gate.assignees:
         return person
     if person in away(entries):
-        raise NotYourGate(gate=gate.id, by=person, why="they have given this decision to somebody else")
+        raise NotYourGate(
+            gate=gate.id, by=person, why="they have given this decision to somebody else"
+        )
     if free or set(roles) & set(gate.roles):
         return person
     raise NotYourGate(gate=gate.id, by=person, may=told_who(gate))
@@ -154,60 +183,85 @@ def may_decide(gate: Gate, entries: Sequence[Entry], person: str | None, roles: 
 def told_who(gate: Gate) -> str:
     """Write who may decide."""
     people, roles = ", ".join(gate.assignees), ", ".join(gate.roles)
-    either = " or ".join(part for part in (people, f"anybody with the role {roles}" if roles else "") if part)
+    either = " or ".join(
+        part for part in (people, f"anybody with the role {roles}" if roles else "") if part
+    )
     but = ", ".join(gate.terms.exclude)
     return (either or "anybody") + (f", but not {but}" if but else "")
 
 
 def people(gate: Gate) -> set[str] | None:
     """Return all who may decide, if they are known by name."""
-    return None if gate.roles or not gate.assignees else set(gate.assignees) - set(gate.terms.exclude)
+    return (
+        None if gate.roles or not gate.assignees else set(gate.assignees) - set(gate.terms.exclude)
+    )
 
 
-def missing(gate: Gate, entries: Iterable[Entry]) -> int:
+def missing(gate: Gate, entries: Iterable[GateEntry]) -> int:
     """Say how many more people must agree with the strongest choice."""
     counts = Counter(vote.choice for vote in votes(entries))
     return gate.terms.quorum - max(counts.values(), default=0)
 
 
-def check_quorum(gate: Gate, entries: Iterable[Entry] = ()) -> None:
+def check_quorum(gate: Gate, entries: Iterable[GateEntry] = ()) -> None:
     """Refuse a gate that cannot be decided by those who may. Raises QuorumImpossible."""
     known = people(gate)
     if known is None:
         return
     able = len(known | {str(vote.person) for vote in votes(entries)})
     if able < gate.terms.quorum:
-        raise QuorumImpossible(option="quorum", value=gate.terms.quorum, people=able, why=f"only {told_who(gate)} may decide")
+        raise QuorumImpossible(
+            option="quorum",
+            value=gate.terms.quorum,
+            people=able,
+            why=f"only {told_who(gate)} may decide",
+        )
 
 
-def seats(gate: Gate, entries: Sequence[Entry]) -> list[Seat]:
+def seats(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment]:
     """Return in whose inbox the gate is."""
-    found = {Seat(PERSON, name) for name in gate.assignees} | {Seat(ROLE, name) for name in gate.roles}
-    out = (set(gate.terms.exclude) | away(entries)) - (set(gate.assignees) - set(gate.terms.exclude))
-    return sorted((found or {Seat(ANYONE)}) | {Seat(EXCLUDED, name) for name in out})
+    found = {GateAssignment(PERSON, name) for name in gate.assignees} | {
+        GateAssignment(ROLE, name) for name in gate.roles
+    }
+    out = (set(gate.terms.exclude) | away(entries)) - (
+        set(gate.assignees) - set(gate.terms.exclude)
+    )
+    return sorted(
+        (found or {GateAssignment(ANYONE)}) | {GateAssignment(EXCLUDED, name) for name in out}
+    )
 
 
 # Deciding
 
 
-def decide(gate: Gate, entries: Sequence[Entry], decision: Decision, *, now: int) -> tuple[Entry, Verdict | None]:
+def decide(
+    gate: Gate, entries: Sequence[GateEntry], decision: GateDecision, *, now: int
+) -> tuple[GateEntry, GateVerdict | None]:
     """Return the line that a decision adds, and how the gate closes if it does.
 
-    Raises GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice or WrongAnswer; then nothing is written."""
+    Raises GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice or WrongAnswer; then
+    nothing is written."""
     refuse_if_closed(gate, entries, now)
     person = may_decide(gate, entries, decision.by, decision.roles)
     before = next((vote for vote in votes(entries) if vote.person == person), None)
     if before is not None:
         raise AlreadyDecided(gate=gate.id, by=person, choice=before.choice, at=before.at)
     if decision.expect is not None and decision.expect != (gate.hash or ""):
-        raise GateChanged(gate=gate.id, expected=decision.expect or "no data", found=gate.hash or "no data")
+        raise GateChanged(
+            gate=gate.id, expected=decision.expect or "no data", found=gate.hash or "no data"
+        )
     choice = understood(gate, decision.choice, decision.selections)
     _check_answer(gate, msgspec.structs.replace(decision, choice=choice))
-    entry = Entry(
-        kind=Act.DECIDED, at=now, person=person, choice=choice, feedback=decision.feedback, hash=gate.hash,
+    entry = GateEntry(
+        kind=GateAction.DECIDED,
+        at=now,
+        person=person,
+        choice=choice,
+        feedback=decision.feedback,
+        hash=gate.hash,
         selections=_in_order(gate, decision.selections),
         value=None if decision.value is None else msgspec.json.decode(decision.value),
-    )  # fmt: skip
+    )
     return entry, verdict(gate, [*entries, entry])
 
 
@@ -216,25 +270,37 @@ def _in_order(gate: Gate, selections: Iterable[str]) -> tuple[str, ...]:
     return tuple(option.value for option in gate.terms.options if option.value in wanted)
 
 
-def refuse_if_closed(gate: Gate, entries: Iterable[Entry], now: int) -> None:
-    """Raise GateClosed, with what has happened, unless the gate is open and its time is not over."""
+def refuse_if_closed(gate: Gate, entries: Iterable[GateEntry], now: int) -> None:
+    """Raise GateClosed, with what has happened, unless the gate is open and its time is not
+    over."""
     if gate.status == OPEN and (gate.deadline is None or now < gate.deadline):
         return
     if gate.status == OPEN:
         raise GateClosed(gate=gate.id, status=EXPIRED, at=gate.deadline)
     by = [str(vote.person) for vote in votes(entries) if vote.choice == gate.choice]
     if gate.status == WITHDRAWN:
-        by = [entry.person for entry in entries if entry.kind == Act.WITHDRAWN and entry.person]
-    told = {"choice": gate.choice, "by": ", ".join(by) or None, "reason": gate.reason, "at": gate.closed_at}
-    raise GateClosed(gate=gate.id, status=gate.status, **{name: value for name, value in told.items() if value is not None})
+        by = [
+            entry.person for entry in entries if entry.kind == GateAction.WITHDRAWN and entry.person
+        ]
+    told = {
+        "choice": gate.choice,
+        "by": ", ".join(by) or None,
+        "reason": gate.reason,
+        "at": gate.closed_at,
+    }
+    raise GateClosed(
+        gate=gate.id,
+        status=gate.status,
+        **{name: value for name, value in told.items() if value is not None},
+    )
 
 
-def verdict(gate: Gate, entries: Sequence[Entry]) -> Verdict | None:
+def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
     """Say how the gate closes, if it does."""
     counts = Counter(str(vote.choice) for vote in votes(entries))
     for choice, count in counts.items():
         if count >= gate.terms.quorum:
-            return Verdict(REJECTED if rejects(gate, choice) else APPROVED, choice)
+            return GateVerdict(REJECTED if rejects(gate, choice) else APPROVED, choice)
     known = people(gate)
     if known is None:
         return None
@@ -242,18 +308,20 @@ def verdict(gate: Gate, entries: Sequence[Entry]) -> Verdict | None:
     best = max((count for choice, count in counts.items() if not rejects(gate, choice)), default=0)
     if best + left >= gate.terms.quorum:
         return None
-    return Verdict(REJECTED, _by_verb(gate, REJECT) or REJECT, "no other choice can reach the quorum any more")
+    return GateVerdict(
+        REJECTED, _by_verb(gate, REJECT) or REJECT, "no other choice can reach the quorum any more"
+    )
 
 
-def expired(gate: Gate) -> Verdict:
+def expired(gate: Gate) -> GateVerdict:
     """Say how a gate closes whose time is over."""
     chosen = gate.terms.on_timeout if gate.terms.on_timeout in gate.choices else None
-    return Verdict(EXPIRED, chosen, "its time is over")
+    return GateVerdict(EXPIRED, chosen, "its time is over")
 
 
-def withdrawn(reason: str) -> Verdict:
+def withdrawn(reason: str) -> GateVerdict:
     """Say how a gate closes that nobody needs any more."""
-    return Verdict(WITHDRAWN, None, reason)
+    return GateVerdict(WITHDRAWN, None, reason)
 
 
 # Time
@@ -266,9 +334,12 @@ def next_at(gate: Gate) -> int | None:
 
 
 def next_reminder(gate: Gate) -> int | None:
-    """Return when people are to be reminded next. Reminders that nobody was there to give are not made up for."""
+    """Return when people are to be reminded next. Reminders that nobody was there to give are not
+    made up for."""
     last = gate.opened_at if gate.reminded_at is None else gate.reminded_at
-    listed = [gate.opened_at + after for after in gate.terms.remind if gate.opened_at + after > last]
+    listed = [
+        gate.opened_at + after for after in gate.terms.remind if gate.opened_at + after > last
+    ]
     if gate.terms.remind_every is not None:
         passed = (last - gate.opened_at) // gate.terms.remind_every
         listed.append(gate.opened_at + (passed + 1) * gate.terms.remind_every)
@@ -290,12 +361,24 @@ def escalated(gate: Gate) -> Gate:
     """Return the gate as it is once the next others may decide too."""
     step = gate.terms.escalate[gate.escalated]
     return msgspec.structs.replace(
-        gate, escalated=gate.escalated + 1, assignees=_added(gate.assignees, step.assignees), roles=_added(gate.roles, step.roles)
+        gate,
+        escalated=gate.escalated + 1,
+        assignees=_added(gate.assignees, step.assignees),
+        roles=_added(gate.roles, step.roles),
     )
 
 
-def delegated(gate: Gate, entries: Sequence[Entry], person: str, to: str, roles: Iterable[str], *, now: int) -> Gate:
-    """Return the gate as it is once *to* decides instead of *person*. Raises GateClosed, NotYourGate, AlreadyDecided."""
+def delegated(
+    gate: Gate,
+    entries: Sequence[GateEntry],
+    person: str,
+    to: str,
+    roles: Iterable[str],
+    *,
+    now: int,
+) -> Gate:
+    """Return the gate as it is once *to* decides instead of *person*. Raises GateClosed,
+    NotYourGate, AlreadyDecided."""
     refuse_if_closed(gate, entries, now)
     may_decide(gate, entries, person, roles)
     for one in (person, to):
@@ -303,7 +386,11 @@ def delegated(gate: Gate, entries: Sequence[Entry], person: str, to: str, roles:
         if before is not None:
             raise AlreadyDecided(gate=gate.id, by=one, choice=before.choice, at=before.at)
     if to in gate.terms.exclude or to in gate.assignees or to == person:
-        why = "they are excluded from this decision" if to in gate.terms.exclude else "they may decide anyway"
+        why = (
+            "they are excluded from this decision"
+            if to in gate.terms.exclude
+            else "they may decide anyway"
+        )
         raise NotYourGate(gate=gate.id, by=to, why=why)
     others = tuple(name for name in gate.assignees if name != person)
     free = not gate.assignees and not gate.roles

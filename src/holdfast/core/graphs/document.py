@@ -1,8 +1,8 @@
 """A graph written as JSON: what the command line starts. Pure.
 
 {"name": "checkout", "members": {
-    "charge": {"workflow": "charge_card", "args": [7]},
-    "ship": {"workflow": "ship", "args": [{"$result": "charge"}], "after": [{"of": ["pack", "buy"], "need": "any"}]}}}
+    "charge": {"workflow": "charge_card", "args": [7]}, "ship": {"workflow": "ship", "args":
+    [{"$result": "charge"}], "after": [{"of": ["pack", "buy"], "need": "any"}]}}}
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.drawing import OPTIONS, Graph, Member, Result
+from holdfast.core.graphs.builder import OPTIONS, Graph, Member, Result
 from holdfast.errors import BadGraph
 
 RESULT = "$result"
@@ -28,7 +28,7 @@ class After(msgspec.Struct, forbid_unknown_fields=True):
     into: str | None = None
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True):
+class DocumentEntry(msgspec.Struct, forbid_unknown_fields=True):
     """A member; without a workflow one that the graph has already."""
 
     workflow: str | None = None
@@ -38,17 +38,17 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, Any] = {}
 
 
-class Document(msgspec.Struct, forbid_unknown_fields=True):
+class GraphDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A graph."""
 
-    members: dict[str, Entry]
+    members: dict[str, DocumentEntry]
     name: str = "graph"
 
 
 def read(data: bytes) -> Graph:
     """Return the graph that a document draws up. Raises BadGraph."""
     try:
-        document = msgspec.json.decode(data, type=Document)
+        document = msgspec.json.decode(data, type=GraphDocument)
         graph = Graph(document.name)
         found = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
     except msgspec.DecodeError as error:
@@ -65,10 +65,16 @@ def read(data: bytes) -> Graph:
     return graph
 
 
-def _member(graph: Graph, name: str, entry: Entry) -> Member:
+def _member(graph: Graph, name: str, entry: DocumentEntry) -> Member:
     if entry.workflow is None:
         if entry.args or entry.kwargs or entry.options:
-            raise BadGraph(member=name, why="it names no workflow: a new member needs one, and one that is there takes nothing")
+            raise BadGraph(
+                member=name,
+                why=(
+                    "it names no workflow: a new member needs one, and one that is there takes"
+                    " nothing"
+                ),
+            )
         return graph.member(name)
     unknown = set(entry.options) - set(OPTIONS)
     if unknown:
@@ -83,20 +89,28 @@ def _with_results(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_results(one) for one in value]
     if isinstance(value, dict):
-        return Result(str(value[RESULT])) if value.keys() == {RESULT} else {k: _with_results(one) for k, one in value.items()}
+        return (
+            Result(str(value[RESULT]))
+            if value.keys() == {RESULT}
+            else {k: _with_results(one) for k, one in value.items()}
+        )
     return value
 
 
 def mermaid(needs: Mapping[str, tuple[str, list[tuple[list[str], int, str]]]]) -> Iterator[str]:
-    """Yield the lines of a Mermaid flowchart. *needs* says of each member how it stands, and of each group that it waits for:
-    whom, how many of them, and what becomes of the rest."""
+    """Yield the lines of a Mermaid flowchart. *needs* says of each member how it stands, and of
+    each group that it waits for: whom, how many of them, and what becomes of the rest."""
     yield "flowchart TD"
     numbers = {name: f"m{number}" for number, name in enumerate(needs)}
     for name, (state, _) in needs.items():
         yield f'    {numbers[name]}["{name}<br/>{state}"]:::{state}'
     for name, (_, groups) in needs.items():
         for upstreams, need, rest in groups:
-            told = "" if need == len(upstreams) else f"{need} of {len(upstreams)}" + (", cancel rest" if rest == "cancel" else "")
+            told = (
+                ""
+                if need == len(upstreams)
+                else f"{need} of {len(upstreams)}" + (", cancel rest" if rest == "cancel" else "")
+            )
             for upstream in upstreams:
                 yield f"    {numbers[upstream]} -->{f'|{told}|' if told else ''} {numbers[name]}"
     for state, colour in COLOURS.items():
@@ -104,6 +118,11 @@ def mermaid(needs: Mapping[str, tuple[str, list[tuple[list[str], int, str]]]]) -
 
 
 COLOURS = {
-    "waiting": "#eeeeee", "started": "#cfe2ff", "completed": "#d1e7dd", "failed": "#f8d7da", "cancelled": "#e2d9f3",
-    "expired": "#ffe5d0", "skipped": "#f8f9fa",
-}  # fmt: skip
+    "waiting": "#eeeeee",
+    "started": "#cfe2ff",
+    "completed": "#d1e7dd",
+    "failed": "#f8d7da",
+    "cancelled": "#e2d9f3",
+    "expired": "#ffe5d0",
+    "skipped": "#f8f9fa",
+}

@@ -1,8 +1,10 @@
-"""When a cron expression ticks, in a zone whose clock is changed twice a year. Whole seconds since 1970.
+"""When a cron expression ticks, in a zone whose clock is changed twice a year. Whole seconds since
+1970.
 
-An expression that names its hours and minutes (``30 2 * * *``) means a time of the day: a time that does not exist is made up
-for when the clock is put forward, a time that comes twice ticks once. One in which the second, the minute or the hour begins
-with a star (``*/15 * * * *``) means the passing of time: it ticks whenever the clock shows a time that fits.
+An expression that names its hours and minutes (``30 2 * * *``) means a time of the day: a time that
+does not exist is made up for when the clock is put forward, a time that comes twice ticks once. One
+in which the second, the minute or the hour begins with a star (``*/15 * * * *``) means the passing
+of time: it ticks whenever the clock shows a time that fits.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from holdfast.core.schedules.zones import HOUR, NEAR, Clockwork, naive, seconds
+from holdfast.core.schedules.time_zones import HOUR, NEAR, ZoneClock, naive, seconds
 from holdfast.errors import BadSchedule
 
 NAMED = {
@@ -38,7 +40,7 @@ class Cron:
         except Exception as error:
             raise BadSchedule(cron=text, why=_why(str(error), len(fields))) from None
         self.of_the_day = not any(field.startswith("*") for field in fields[:-3])
-        self._clock = Clockwork(zone)
+        self._clock = ZoneClock(zone)
 
     def after(self, instant: int) -> int | None:
         """The first tick after *instant*; None when there is none within fifty years."""
@@ -87,7 +89,9 @@ class Cron:
             elif end == found:
                 return found
             else:
-                instant = max(end, found - NEAR + HOUR)  # nothing ticks before, whatever the clock does
+                instant = max(
+                    end, found - NEAR + HOUR
+                )  # nothing ticks before, whatever the clock does
 
     def _last_passing(self, instant: int) -> int | None:
         clock = self._clock
@@ -127,7 +131,10 @@ def _simulated() -> Any:
 
 def _why(trouble: str, fields: int) -> str:
     if fields not in (5, 6):
-        return f"it has {fields} fields: minute hour day month weekday, and a second before them if need be"
+        return (
+            f"it has {fields} fields: minute hour day month weekday, and a second before them if"
+            " need be"
+        )
     if trouble.startswith("Bad "):
         return f"its {trouble[4:]} cannot be read, or never comes"
     return f"it cannot be read: {trouble}"

@@ -1,7 +1,8 @@
-"""The rules by which a schedule ticks: a cron expression, an interval, a list of dates, an ISO 8601 repetition.
+"""The rules by which a schedule ticks: a cron expression, an interval, a list of dates, an ISO 8601
+repetition.
 
-A rule answers two questions about its ticks, which are microseconds since 1970: which is the first after an instant, and which
-is the last up to one. All else follows from these.
+A rule answers two questions about its ticks, which are microseconds since 1970: which is the first
+after an instant, and which is the last up to one. All else follows from these.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from holdfast.core import duration
 from holdfast.core.schedules.cron import Cron
-from holdfast.core.schedules.zones import Clockwork, naive, seconds, zone_of
+from holdfast.core.schedules.time_zones import ZoneClock, naive, seconds, zone_of
 from holdfast.errors import BadDuration, BadSchedule
 
 SECOND = 1_000_000
@@ -29,10 +30,13 @@ MOST_DATES = 10_000
 KINDS = ("cron", "interval", "dates", "repeat")
 
 _REPEAT = r"R(?P<count>[0-9]*)/(?:(?P<start>[^/P][^/]*)/)?(?P<period>P[^/]+)"
-_PERIOD = r"P(?:(?P<years>[0-9]+)Y)?(?:(?P<months>[0-9]+)M)?(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?(?P<time>T.+)?"
+_PERIOD = (
+    r"P(?:(?P<years>[0-9]+)Y)?(?:(?P<months>[0-9]+)M)?(?:(?P<weeks>[0-9]+)W)?"
+    r"(?:(?P<days>[0-9]+)D)?(?P<time>T.+)?"
+)
 
 
-class Rule(Protocol):
+class TickRule(Protocol):
     """When a schedule ticks."""
 
     def after(self, instant: int) -> int | None:
@@ -43,10 +47,13 @@ class Rule(Protocol):
 
 
 def written(given: Mapping[str, Any], zone: str) -> str:
-    """Return a rule as it is stored. Raises BadSchedule when there is not exactly one, or when it makes no sense."""
+    """Return a rule as it is stored. Raises BadSchedule when there is not exactly one, or when it
+    makes no sense."""
     named = [kind for kind in KINDS if given.get(kind) is not None]
     if len(named) != 1:
-        why = "give one of cron, interval, dates and repeat" + (f", not {' and '.join(named)}" if named else "")
+        why = "give one of cron, interval, dates and repeat" + (
+            f", not {' and '.join(named)}" if named else ""
+        )
         raise BadSchedule(why=why)
     zone_of(zone)
     kind = named[0]
@@ -56,13 +63,14 @@ def written(given: Mapping[str, Any], zone: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def read(text: str, zone: str, anchor: int) -> Rule:
-    """Return the rule that was stored. *anchor* is when the schedule was made: intervals count from there."""
+def read(text: str, zone: str, anchor: int) -> TickRule:
+    """Return the rule that was stored. *anchor* is when the schedule was made: intervals count from
+    there."""
     ((kind, value),) = msgspec.json.decode(text).items()
     if kind == "cron":
         return _BySeconds(Cron(value, zone))
     if kind == "interval":
-        return _Counted(lambda k: anchor + (k + 1) * value)
+        return _NumberedTicks(lambda k: anchor + (k + 1) * value)
     if kind == "dates":
         return _Listed(value)
     return _repetition(value, zone, anchor)
@@ -70,11 +78,11 @@ def read(text: str, zone: str, anchor: int) -> Rule:
 
 @lru_cache(maxsize=1024)
 def fault(text: str) -> str | None:
-    """Return why no schedule can follow a stored rule, or None. Whether the zone is known depends on the machine, and is not
-    asked here.
+    """Return why no schedule can follow a stored rule, or None. Whether the zone is known depends
+    on the machine, and is not asked here.
 
-    A rule that `written` returned has no fault. A damaged one must not be followed: the ticks of an interval of 0 never come to
-    an end."""
+    A rule that `written` returned has no fault. A damaged one must not be followed: the ticks of an
+    interval of 0 never come to an end."""
     try:
         stored = msgspec.json.decode(text, type=dict[str, Any])
         kind, value = next(iter(stored.items()), ("", None))
@@ -82,7 +90,11 @@ def fault(text: str) -> str | None:
             return f"the rule must be one of {', '.join(KINDS)}"
         if kind == "interval":
             is_long_enough = type(value) is int and SECOND <= value <= duration.LAST_INSTANT
-            return None if is_long_enough else "the interval must be a number of microseconds, a second or longer"
+            return (
+                None
+                if is_long_enough
+                else "the interval must be a number of microseconds, a second or longer"
+            )
         if kind == "dates":
             return _fault_of_dates(value)
         _READ[kind](value, "UTC")
@@ -135,7 +147,7 @@ class _Listed:
         return self._dates[place - 1] if place else None
 
 
-class _Counted:
+class _NumberedTicks:
     """Ticks that are numbered: the one of number *k* is later than that of number *k - 1*."""
 
     def __init__(self, tick: Callable[[int], int], count: int | None = None) -> None:
@@ -175,12 +187,15 @@ class _Counted:
         return found is not None and found <= instant
 
 
-def _repetition(text: str, zone: str, anchor: int) -> Rule:
-    """``R5/2026-01-31T09:00/P1M``: years to days are counted by the calendar of the zone, from the start; hours pass."""
+def _repetition(text: str, zone: str, anchor: int) -> TickRule:
+    """``R5/2026-01-31T09:00/P1M``: years to days are counted by the calendar of the zone, from the
+    start; hours pass."""
     count, start, months, days, micros = _parts(text)
     first = anchor if start is None else moment(datetime.fromisoformat(start), zone)
-    skipped = 1 if start is None else 0  # without a start it begins now, and its first tick is one period away
-    clock = Clockwork(zone)
+    skipped = (
+        1 if start is None else 0
+    )  # without a start it begins now, and its first tick is one period away
+    clock = ZoneClock(zone)
     begin = naive(clock.local(first // SECOND))
 
     def tick(number: int) -> int:
@@ -190,7 +205,7 @@ def _repetition(text: str, zone: str, anchor: int) -> Rule:
         shown = _later(begin, number * months) + timedelta(days=number * days)
         return clock.instant(seconds(shown)) * SECOND + first % SECOND + number * micros
 
-    return _Counted(tick, count)
+    return _NumberedTicks(tick, count)
 
 
 def _parts(text: str) -> tuple[int | None, str | None, int, int, int]:
@@ -220,18 +235,20 @@ def _later(shown: datetime, months: int) -> datetime:
     year, month = divmod(shown.year * 12 + shown.month - 1 + months, 12)
     if year > 9999:
         raise OverflowError
-    return shown.replace(year=year, month=month + 1, day=min(shown.day, calendar.monthrange(year, month + 1)[1]))
+    return shown.replace(
+        year=year, month=month + 1, day=min(shown.day, calendar.monthrange(year, month + 1)[1])
+    )
 
 
 def moment(given: datetime, zone: str) -> int:
-    """Return a date and time as an instant; one that names no zone means the clock of *zone*. Raises BadSchedule for one that
-    no date and time in UTC stands for."""
+    """Return a date and time as an instant; one that names no zone means the clock of *zone*.
+    Raises BadSchedule for one that no date and time in UTC stands for."""
     if given.tzinfo is not None:
         found = (given - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         if not _FIRST <= found < duration.LAST_INSTANT:
             raise BadSchedule(date=given, why="in UTC it lies outside the years 1 to 9999")
         return found
-    return Clockwork(zone).instant(seconds(given)) * SECOND + given.microsecond
+    return ZoneClock(zone).instant(seconds(given)) * SECOND + given.microsecond
 
 
 # What people write
@@ -267,7 +284,9 @@ def _date(value: Any, zone: str) -> int:
     try:
         return moment(datetime.fromisoformat(value) if isinstance(value, str) else value, zone)
     except (ValueError, AttributeError, TypeError):
-        raise BadSchedule(date=value, why="it is no date and time such as 2026-12-24T18:00") from None
+        raise BadSchedule(
+            date=value, why="it is no date and time such as 2026-12-24T18:00"
+        ) from None
 
 
 def _repeat(value: Any, zone: str) -> str:
@@ -277,4 +296,9 @@ def _repeat(value: Any, zone: str) -> str:
     return value
 
 
-_READ: dict[str, Callable[[Any, str], Any]] = {"cron": _cron, "interval": _interval, "dates": _dates, "repeat": _repeat}
+_READ: dict[str, Callable[[Any, str], Any]] = {
+    "cron": _cron,
+    "interval": _interval,
+    "dates": _dates,
+    "repeat": _repeat,
+}

@@ -5,18 +5,30 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from holdfast.core.graphs.records import ENDED, Graph, Group, GroupState, Member, MemberState, name_of
-from holdfast.core.why.facts import Blocker, Why
+from holdfast.core.graphs.model import (
+    ENDED,
+    GraphRecord,
+    GroupRecord,
+    GroupState,
+    MemberRecord,
+    MemberState,
+    name_of,
+)
+from holdfast.core.why.model import Blocker, Why
 
 MOST = 8
 """How many members are named."""
 
 
 def explain_member(
-    graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]], damage: str | None = None
+    graph: GraphRecord,
+    member: MemberRecord,
+    groups: Sequence[GroupRecord],
+    upstreams: Mapping[int, Sequence[MemberRecord]],
+    damage: str | None = None,
 ) -> Why:
-    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members of each group; *damage* says
-    what is wrong with a row of the graph."""
+    """Say what a member that has no run waits for, or why it has none. *upstreams* are the members
+    of each group; *damage* says what is wrong with a row of the graph."""
     blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
     if damage is not None and member.state not in ENDED:
         text = f"its graph is set aside until a damaged row is repaired: {damage}"
@@ -24,50 +36,88 @@ def explain_member(
     remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
     since = graph.created_at if member.finished_at is None else member.finished_at
     return Why(
-        run=member.run_id, workflow=member.workflow, status=member.state.value, reason=blockers[0].text, since=since,
-        blockers=blockers, remedy=remedy,
-    )  # fmt: skip
+        run=member.run_id,
+        workflow=member.workflow,
+        status=member.state.value,
+        reason=blockers[0].text,
+        since=since,
+        blockers=blockers,
+        remedy=remedy,
+    )
 
 
 def _waiting(
-    graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]
-) -> list[Blocker]:  # fmt: skip
-    missing = [_missing(group, upstreams.get(group.number, ())) for group in groups if group.state is not GroupState.SATISFIED]
+    graph: GraphRecord,
+    member: MemberRecord,
+    groups: Sequence[GroupRecord],
+    upstreams: Mapping[int, Sequence[MemberRecord]],
+) -> list[Blocker]:
+    missing = [
+        _missing(group, upstreams.get(group.number, ()))
+        for group in groups
+        if group.state is not GroupState.SATISFIED
+    ]
     return missing or [Blocker(kind="damage", text=_NOTHING, remedy="holdfast db check")]
 
 
-_NOTHING = "it waits for nothing, and is not started: rows of its graph are missing, or a worker is about to start it"
+_NOTHING = (
+    "it waits for nothing, and is not started: rows of its graph are missing, or a worker is about"
+    " to start it"
+)
 
 
-def _missing(group: Group, upstreams: Sequence[Member]) -> Blocker:
+def _missing(group: GroupRecord, upstreams: Sequence[MemberRecord]) -> Blocker:
     left = group.need - group.done
     missing = [one for one in upstreams if one.state not in ENDED]
-    gone = [one for one in upstreams if one.state in ENDED and one.state is not MemberState.COMPLETED]
+    gone = [
+        one for one in upstreams if one.state in ENDED and one.state is not MemberState.COMPLETED
+    ]
     wanted = "all" if group.need == group.total else f"{group.need}"
     text = f"it waits for {wanted} of {group.total} to complete; {left} more of: {_named(missing)}"
     if gone:
         text += f"; did not complete: {_named(gone)}"
     remedy = f"holdfast why {shlex.quote(missing[0].run_id)}" if missing else None
-    return Blocker(kind="dependency", text=text, holder=missing[0].run_id if missing else None, remedy=remedy)
+    return Blocker(
+        kind="dependency", text=text, holder=missing[0].run_id if missing else None, remedy=remedy
+    )
 
 
-def _named(members: Sequence[Member]) -> str:
+def _named(members: Sequence[MemberRecord]) -> str:
     shown = ", ".join(f"{name_of(one.run_id)} ({one.state.value})" for one in members[:MOST])
     return shown + (f" and {len(members) - MOST} others" if len(members) > MOST else "")
 
 
-def _over(graph: Graph, member: Member, groups: Sequence[Group], upstreams: Mapping[int, Sequence[Member]]) -> list[Blocker]:
+def _over(
+    graph: GraphRecord,
+    member: MemberRecord,
+    groups: Sequence[GroupRecord],
+    upstreams: Mapping[int, Sequence[MemberRecord]],
+) -> list[Blocker]:
     if member.started_at is not None:
         text = f"it was {member.state.value}; its run was pruned"
         return [Blocker(kind=member.state.value, text=text, since=member.finished_at)]
     why = member.note or "nobody said why"
     replay = f"holdfast graphs replay {shlex.quote(graph.id)} {shlex.quote(member.name)}"
-    text = f"it was {member.state.value}: {why}" if member.state is not MemberState.FAILED else f"it could not be started: {why}"
+    text = (
+        f"it was {member.state.value}: {why}"
+        if member.state is not MemberState.FAILED
+        else f"it could not be started: {why}"
+    )
     found = [Blocker(kind=member.state.value, text=text, since=member.finished_at, remedy=replay)]
     for group in groups:
-        gone = [one for one in upstreams.get(group.number, ()) if one.state in ENDED and one.state is not MemberState.COMPLETED]
+        gone = [
+            one
+            for one in upstreams.get(group.number, ())
+            if one.state in ENDED and one.state is not MemberState.COMPLETED
+        ]
         if group.state is GroupState.IMPOSSIBLE and gone:
-            found.append(Blocker(kind="dependency", text=f"did not complete: {_named(gone)}", holder=gone[0].run_id))
+            found.append(
+                Blocker(
+                    kind="dependency",
+                    text=f"did not complete: {_named(gone)}",
+                    holder=gone[0].run_id,
+                )
+            )
     return found
 
 

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from holdfast.core.records import Run
-from holdfast.core.schedules.record import Schedule, tick_of
-from holdfast.core.schedules.zones import EPOCH
-from holdfast.core.why.facts import Blocker, moment, until
+from holdfast.core.runs import RunRecord
+from holdfast.core.schedules.model import Schedule, tick_of
+from holdfast.core.schedules.time_zones import EPOCH
+from holdfast.core.why.model import Blocker, moment, until
 
 
-def started_by(run: Run) -> list[Blocker]:
+def started_by(run: RunRecord) -> list[Blocker]:
     """Say which schedule started a run, if one did."""
     found = tick_of(run.key)
     if found is None:
@@ -23,17 +23,30 @@ def started_by(run: Run) -> list[Blocker]:
 
 
 def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[Blocker]:
-    """Say what keeps a schedule from starting its next run; the last one says when it ticks next."""
+    """Say what keeps a schedule from starting its next run; the last one says when it ticks
+    next."""
     found, named = [], shlex.quote(schedule.name)
     if schedule.paused is not None:
         remedy = f"holdfast schedules resume {named}"
         found.append(Blocker(kind="paused", text=f"it is paused: {schedule.paused}", remedy=remedy))
     if live and schedule.overlap != "allow":
-        effect = {"skip": "skipped", "queue": "made to wait", "cancel": "made to wait until it is cancelled"}[schedule.overlap]
-        text = f"run {live[0]} is still at work; a tick that comes meanwhile is {effect} (overlap is {schedule.overlap})"
-        found.append(Blocker(kind="overlap", text=text, holder=live[0], remedy=f"holdfast why {live[0]}"))
+        effect = {
+            "skip": "skipped",
+            "queue": "made to wait",
+            "cancel": "made to wait until it is cancelled",
+        }[schedule.overlap]
+        text = (
+            f"run {live[0]} is still at work; a tick that comes meanwhile is {effect} (overlap is"
+            f" {schedule.overlap})"
+        )
+        found.append(
+            Blocker(kind="overlap", text=text, holder=live[0], remedy=f"holdfast why {live[0]}")
+        )
     if schedule.queued:
-        text = f"{len(schedule.queued)} of its ticks wait, the first is that of {moment(schedule.queued[0])}"
+        text = (
+            f"{len(schedule.queued)} of its ticks wait, the first is that of"
+            f" {moment(schedule.queued[0])}"
+        )
         found.append(Blocker(kind="queue", text=text, since=schedule.queued[0]))
     found.append(_next(schedule, now, named))
     return found
@@ -42,13 +55,23 @@ def explain_schedule(schedule: Schedule, live: Sequence[str], now: int) -> list[
 def _next(schedule: Schedule, now: int, named: str) -> Blocker:
     if schedule.next_at is None:
         text = "it never ticks again: all its ticks have come"
-        return Blocker(kind="ended", text=text, since=schedule.last_at, remedy=f"holdfast schedules remove {named}")
+        return Blocker(
+            kind="ended",
+            text=text,
+            since=schedule.last_at,
+            remedy=f"holdfast schedules remove {named}",
+        )
     if schedule.paused is not None:
         return Blocker(kind="next", text="its ticks start nothing until it is resumed")
     if schedule.next_at <= now:
-        text = f"its tick of {until(schedule.next_at, now)} is due: a worker sees to it in a moment, if any is alive"
+        text = (
+            f"its tick of {until(schedule.next_at, now)} is due: a worker sees to it in a moment,"
+            " if any is alive"
+        )
         return Blocker(kind="next", text=text, until=schedule.next_at, remedy="holdfast workers")
-    return Blocker(kind="next", text=f"it ticks next at {until(schedule.next_at, now)}", until=schedule.next_at)
+    return Blocker(
+        kind="next", text=f"it ticks next at {until(schedule.next_at, now)}", until=schedule.next_at
+    )
 
 
 def _micros(at: datetime) -> int:

@@ -1,7 +1,9 @@
-"""What a store promises. Two databases keep these promises; the conformance suite in ``holdfast.testing`` checks them.
+"""What a store promises. Two databases keep these promises; the conformance suite in
+``holdfast.testing`` checks them.
 
-All writing goes through ``apply``: a batch of transitions in one transaction, one commit, one answer each. A transition that
-is refused changes nothing and harms none of its neighbours. Reads see what was committed.
+All writing goes through ``apply``: a batch of transitions in one transaction, one commit, one
+answer each. A transition that is refused changes nothing and harms none of its neighbours. Reads
+see what was committed.
 """
 
 from __future__ import annotations
@@ -10,9 +12,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from holdfast.core.records import NewRun, Session
+from holdfast.core.runs import NewRun
+from holdfast.core.sessions import Session
 from holdfast.store.clock import Clock
-from holdfast.store.contract.budgets import RaiseBudget, Refused, Reserve, ResetBudget, SetBudget, Spend, SpendBudget, Spent
+from holdfast.store.contract.budgets import (
+    BudgetRefused,
+    BudgetSpent,
+    RaiseBudget,
+    ReserveBudget,
+    ResetBudget,
+    SetBudget,
+    SpendBudget,
+    SpendRunBudget,
+)
 from holdfast.store.contract.flows import (
     CreateFlow,
     DeliverFlowEvent,
@@ -36,72 +48,81 @@ from holdfast.store.contract.gates import (
     WithdrawGate,
 )
 from holdfast.store.contract.graphs import (
-    Born,
     CancelGraph,
     GraphReader,
+    GraphStage,
     GraphTransition,
     ImportGraph,
-    Needed,
+    NeededResult,
     PruneGraphs,
     ReplayMember,
     ResealMember,
-    Settled,
-    SettleGraphs,
-    Stage,
-    Staged,
+    ResolvedGraphs,
+    ResolveGraphs,
+    StagedGraph,
     StageGraphs,
-    StagePart,
+    StartedMember,
     SweepStages,
+    WriteStagePart,
 )
-from holdfast.store.contract.growing import Compose, ExtendGraph, Lease, Prepared
-from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, Rotated, RotateKey
+from holdfast.store.contract.growing import AddMembers, Compose, Lease, PreparedMember
+from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
 from holdfast.store.contract.leases import (
     ClaimLeases,
     CompleteLeases,
-    Completion,
     ExpireAttempts,
     Judge,
-    Leased,
+    LeasedTask,
     LeaseReader,
     LeaseTransition,
     OverrideRun,
     RenewLeases,
     RevokeLease,
     SetPriority,
+    TaskCompletion,
 )
 from holdfast.store.contract.payloads import (
     ENCRYPTION,
     HALF_COPIED,
     SEALED,
-    Change,
     CopyPayloads,
-    Doomed,
     EncryptStore,
-    EndUpkeep,
+    EndMaintenance,
     Forget,
+    MaintenanceLock,
+    PrunableRun,
     RemoveRetention,
     Reseal,
     SaveRetention,
     SaveSetting,
-    TakeUpkeep,
-    Upkeep,
+    TakeMaintenanceLock,
+    ValueChange,
 )
-from holdfast.store.contract.reading import NO_HINTS, Checked, Delivered, Filter, Glance, Hints, Look, News, Reader
+from holdfast.store.contract.reading import (
+    NO_HINTS,
+    CheckProgress,
+    Hints,
+    MemberOutcome,
+    NextDue,
+    RunFilter,
+    RunReads,
+    RunUpdate,
+    SignalArrived,
+)
 from holdfast.store.contract.runs import (
     Advance,
     Advanced,
-    Beat,
     BeginCopy,
     BeginImport,
-    Changed,
     Claim,
-    Claimed,
+    ClaimedRuns,
     CopyRuns,
+    DebounceStart,
     EndCopy,
     EndSession,
     ExpireRuns,
-    Freed,
-    GatherStart,
+    FreedRuns,
+    Heartbeat,
     ImportRun,
     OpenSession,
     PartlyCancelled,
@@ -111,6 +132,7 @@ from holdfast.store.contract.runs import (
     ReplayRuns,
     RequestCancel,
     ResumeRun,
+    RevisionChanged,
     SealStore,
     SetAside,
     SetLane,
@@ -132,35 +154,34 @@ from holdfast.store.contract.schedules import (
 )
 from holdfast.store.contract.streams import Appended, AppendFrames, StoredFrame, StreamReader
 from holdfast.store.contract.subscriptions import (
+    AddSubscription,
     ClaimWebhooks,
     Consume,
     Consumed,
     EventReader,
     MoveCursor,
-    ReplayLetters,
+    RecordDelivery,
+    RedeliverDeadLetters,
+    RemoveSubscription,
     ResealWebhook,
-    SettleDelivery,
-    Subscribe,
     SubscriptionTransition,
-    Unsubscribe,
 )
 from holdfast.store.contract.waits import (
     BEFORE,
     MOST_SIGNALS,
     RELEASABLE,
-    WAIT_TOKEN,
     DeliverSignal,
-    Delivery,
     ReleaseWait,
+    WaitDelivery,
 )
 
 RunTransition = (
     StartRuns
-    | GatherStart
+    | DebounceStart
     | Advance
     | Claim
     | OpenSession
-    | Beat
+    | Heartbeat
     | EndSession
     | ExpireRuns
     | SignalRun
@@ -181,16 +202,33 @@ RunTransition = (
     | EncryptStore
     | UnsealStore
 )
-BudgetTransition = SetBudget | RaiseBudget | ResetBudget | SpendBudget | Spend | Reserve
-PayloadTransition = CopyPayloads | Reseal | Forget | SaveRetention | RemoveRetention | TakeUpkeep | EndUpkeep | SaveSetting
+BudgetTransition = (
+    SetBudget | RaiseBudget | ResetBudget | SpendBudget | SpendRunBudget | ReserveBudget
+)
+PayloadTransition = (
+    CopyPayloads
+    | Reseal
+    | Forget
+    | SaveRetention
+    | RemoveRetention
+    | TakeMaintenanceLock
+    | EndMaintenance
+    | SaveSetting
+)
 KeyTransition = NeedKey | RotateKey | ResealKey
 GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
 ScheduleTransition = (
-    SetSchedule | PauseSchedule | ResumeSchedule | RemoveSchedule | FireSchedules | TriggerSchedule | BackfillSchedule
+    SetSchedule
+    | PauseSchedule
+    | ResumeSchedule
+    | RemoveSchedule
+    | FireSchedules
+    | TriggerSchedule
+    | BackfillSchedule
 )
 WaitTransition = DeliverSignal | ReleaseWait
 StreamTransition = AppendFrames
-Transition = (
+Operation = (
     RunTransition
     | FlowTransition
     | LeaseTransition
@@ -206,7 +244,7 @@ Transition = (
 )
 
 
-class View(Reader, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
+class View(RunReads, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
     """All that can be asked of a database that holds runs."""
 
 
@@ -217,18 +255,19 @@ class Store(View, Protocol):
     clock: Clock
     """By which it lives: the database's, unless another one was given."""
     overlaps: bool
-    """Whether a commit mostly waits for others to do it, so that Python may do something else meanwhile."""
+    """Whether a commit mostly waits for others to do it, so that Python may do something else
+    meanwhile."""
 
     def now(self) -> int:
         """The database's clock. It never goes back."""
 
-    def apply(self, batch: Sequence[Transition]) -> list[Any]:
-        """Apply all transitions in one transaction and answer each: its result, or the HoldfastError that refused it.
-        Raises StoreError when nothing at all was written."""
+    def apply(self, batch: Sequence[Operation]) -> list[Any]:
+        """Apply all transitions in one transaction and answer each: its result, or the
+        HoldfastError that refused it. Raises StoreError when nothing at all was written."""
 
     def snapshot(self) -> AbstractContextManager[View]:
-        """All answers of the view show one committed state, that of the instant at which the snapshot is entered, whatever is
-        committed meanwhile. Use it in one thread."""
+        """All answers of the view show one committed state, that of the instant at which the
+        snapshot is entered, whatever is committed meanwhile. Use it in one thread."""
 
     def hints(self) -> Hints:
         """What the commits since the last call touched, in this process."""
@@ -237,9 +276,10 @@ class Store(View, Protocol):
         """Whether another process committed since the last call. Cheap."""
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
-        """Call, from any thread, when another process touches a run of that session, which is of this process, with the id of
-        the run; or has committed something else, with None: then ask ``changed``. Nobody else is told of a signal that this
-        process leaves for a run of that session. False when it cannot: then ask now and then."""
+        """Call, from any thread, when another process touches a run of that session, which is of
+        this process, with the id of the run; or has committed something else, with None: then ask
+        ``changed``. Nobody else is told of a signal that this process leaves for a run of that
+        session. False when it cannot: then ask now and then."""
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
         """Create runs in the caller's own open transaction on the same database."""
@@ -248,14 +288,15 @@ class Store(View, Protocol):
         """Whether the process of a session lives; None when the system cannot tell."""
 
     def was_away(self) -> bool:
-        """Whether the database was out of reach until a moment ago, so that heartbeats of live processes may be overdue."""
+        """Whether the database was out of reach until a moment ago, so that heartbeats of live
+        processes may be overdue."""
 
     def take_slot(self) -> int:
         """Take a place by which others can see that this process lives."""
 
     def keep_slot(self, slot: int) -> bool:
-        """Restore a lost place. Return whether others can see by it that this process lives; while they cannot, the worker beats
-        more often. Cheap."""
+        """Restore a lost place. Return whether others can see by it that this process lives; while
+        they cannot, the worker beats more often. Cheap."""
 
     def free_slot(self, slot: int) -> None:
         """Give the place back."""
@@ -272,93 +313,90 @@ __all__ = [
     "NO_HINTS",
     "RELEASABLE",
     "SEALED",
-    "WAIT_TOKEN",
+    "AddMembers",
+    "AddSubscription",
     "Advance",
     "Advanced",
     "AppendFrames",
     "Appended",
     "BackfillSchedule",
-    "Beat",
     "BeginCopy",
     "BeginImport",
-    "Born",
+    "BudgetRefused",
+    "BudgetSpent",
     "CancelGraph",
-    "Change",
-    "Changed",
-    "Checked",
+    "CheckProgress",
     "Claim",
     "ClaimLeases",
     "ClaimWebhooks",
-    "Claimed",
+    "ClaimedRuns",
     "CompleteLeases",
-    "Completion",
     "Compose",
     "Consume",
     "Consumed",
     "CopyPayloads",
     "CopyRuns",
     "CreateFlow",
+    "DebounceStart",
     "DecideGate",
     "DelegateGate",
     "DeliverFlowEvent",
     "DeliverSignal",
-    "Delivered",
-    "Delivery",
-    "Doomed",
     "EncryptStore",
     "EndCopy",
+    "EndMaintenance",
     "EndSession",
-    "EndUpkeep",
     "EventReader",
     "ExpireAttempts",
     "ExpireGates",
     "ExpireRuns",
-    "ExtendGraph",
-    "Filter",
     "FireSchedules",
     "FlowsWoken",
     "Forget",
-    "Freed",
+    "FreedRuns",
     "GateChange",
     "GateFilter",
     "GateMove",
     "GateTransition",
-    "GatherStart",
-    "Glance",
     "GraphReader",
+    "GraphStage",
     "GraphTransition",
+    "Heartbeat",
     "Hints",
     "ImportGraph",
     "ImportRun",
     "Judge",
     "Lease",
-    "Leased",
-    "Look",
+    "LeasedTask",
+    "MaintenanceLock",
+    "MemberOutcome",
     "MoveCursor",
     "MoveFlow",
     "NeedKey",
-    "Needed",
-    "News",
+    "NeededResult",
+    "NextDue",
     "ObserveFlowStep",
     "OfferedKey",
     "OpenSession",
+    "Operation",
     "OverrideRun",
     "PartlyCancelled",
     "PauseSchedule",
-    "Prepared",
+    "PreparedMember",
+    "PrunableRun",
     "Prune",
     "PruneFlows",
     "PruneGraphs",
     "Pruned",
     "RaiseBudget",
-    "Reader",
     "ReassignGate",
-    "Refused",
+    "RecordDelivery",
+    "RedeliverDeadLetters",
     "ReleaseWait",
     "RemoveRetention",
     "RemoveSchedule",
+    "RemoveSubscription",
     "RenewLeases",
-    "ReplayLetters",
     "ReplayMember",
     "ReplayRun",
     "ReplayRuns",
@@ -367,13 +405,19 @@ __all__ = [
     "ResealKey",
     "ResealMember",
     "ResealWebhook",
-    "Reserve",
+    "ReserveBudget",
     "ResetBudget",
+    "ResolveGraphs",
+    "ResolvedGraphs",
     "ResumeRun",
     "ResumeSchedule",
+    "RevisionChanged",
     "RevokeLease",
     "RotateKey",
-    "Rotated",
+    "RotatedKey",
+    "RunFilter",
+    "RunReads",
+    "RunUpdate",
     "SaveRetention",
     "SaveSetting",
     "SealStore",
@@ -382,34 +426,30 @@ __all__ = [
     "SetLane",
     "SetPriority",
     "SetSchedule",
-    "SettleDelivery",
-    "SettleGraphs",
-    "Settled",
+    "SignalArrived",
     "SignalRun",
-    "Spend",
     "SpendBudget",
-    "Spent",
-    "Stage",
+    "SpendRunBudget",
     "StageEvents",
     "StageGraphs",
-    "StagePart",
-    "Staged",
     "StagedEvents",
+    "StagedGraph",
     "StartRuns",
     "Started",
+    "StartedMember",
     "Store",
     "StoredFrame",
     "StreamReader",
-    "Subscribe",
     "SweepStages",
-    "TakeUpkeep",
-    "Transition",
+    "TakeMaintenanceLock",
+    "TaskCompletion",
     "TriggerSchedule",
     "UnsealStore",
-    "Unsubscribe",
     "UpdateGate",
-    "Upkeep",
+    "ValueChange",
     "View",
+    "WaitDelivery",
     "WakeFlows",
     "WithdrawGate",
+    "WriteStagePart",
 ]

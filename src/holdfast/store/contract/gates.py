@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.gates.records import Gate
-from holdfast.core.gates.rules import Decision
+from holdfast.core.gates.model import Gate
+from holdfast.core.gates.rules import GateDecision
 
 
 class GateChange(msgspec.Struct, kw_only=True):
-    """What the holder of a run does to one of its gates, in an Advance: people are reminded, others may decide too, or nobody
-    needs it any more. One that was closed meanwhile stays as it is."""
+    """What the holder of a run does to one of its gates, in an Advance: people are reminded, others
+    may decide too, or nobody needs it any more. One that was closed meanwhile stays as it is."""
 
     kind: str
     gate_id: str
@@ -21,16 +21,17 @@ class GateChange(msgspec.Struct, kw_only=True):
 
 class DecideGate(msgspec.Struct):
     """Decide, as one person. Answers the Gate as it is then; when it closes, its run goes on.
-    Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice, WrongAnswer."""
+    Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice,
+    WrongAnswer."""
 
     run_id: str
     gate_id: str
-    decision: Decision
+    decision: GateDecision
 
 
 class DelegateGate(msgspec.Struct):
-    """Let somebody else decide instead of one who may. Answers the Gate. Raises GateNotFound, GateClosed, NotYourGate,
-    AlreadyDecided."""
+    """Let somebody else decide instead of one who may. Answers the Gate. Raises GateNotFound,
+    GateClosed, NotYourGate, AlreadyDecided."""
 
     run_id: str
     gate_id: str
@@ -41,8 +42,8 @@ class DelegateGate(msgspec.Struct):
 
 
 class ReassignGate(msgspec.Struct):
-    """Name others who may decide, in place of those who could. Answers the Gate. Raises GateNotFound, GateClosed,
-    QuorumImpossible."""
+    """Name others who may decide, in place of those who could. Answers the Gate. Raises
+    GateNotFound, GateClosed, QuorumImpossible."""
 
     run_id: str
     gate_id: str
@@ -53,8 +54,8 @@ class ReassignGate(msgspec.Struct):
 
 
 class UpdateGate(msgspec.Struct):
-    """Change what a gate is about: all decisions made so far lapse. Answers the Gate; the same data changes nothing.
-    Raises GateNotFound, GateClosed."""
+    """Change what a gate is about: all decisions made so far lapse. Answers the Gate; the same data
+    changes nothing. Raises GateNotFound, GateClosed."""
 
     run_id: str
     gate_id: str
@@ -79,8 +80,9 @@ class ExpireGates(msgspec.Struct):
 
 
 class GateFilter(msgspec.Struct, kw_only=True):
-    """Which gates to list, oldest first. *person* and *roles* ask for those that somebody may decide and has not yet; *after* is
-    the id of the last one seen. *late* ones are past their deadline, or people were reminded of them, or they were escalated."""
+    """Which gates to list, oldest first. *person* and *roles* ask for those that somebody may
+    decide and has not yet; *after* is the id of the last one seen. *late* ones are past their
+    deadline, or people were reminded of them, or they were escalated."""
 
     statuses: Sequence[str] = ()
     person: str | None = None

@@ -8,7 +8,8 @@ from holdfast.core.tokens import Reveal, in_clear
 
 
 class OfferedKey(msgspec.Struct, frozen=True):
-    """A key to be taken if there is none yet. The caller makes it, and seals its secret; the store keeps the first."""
+    """A key to be taken if there is none yet. The caller makes it, and seals its secret; the store
+    keeps the first."""
 
     kid: str
     secret: bytes
@@ -24,8 +25,8 @@ class NeedKey(msgspec.Struct):
 
 
 class RotateKey(msgspec.Struct):
-    """Make this key the current one. The one before it stays good for ``grace`` microseconds; those whose time is over go.
-    The same key again changes nothing. Answers Rotated. Raises KeyExists."""
+    """Make this key the current one. The one before it stays good for ``grace`` microseconds; those
+    whose time is over go. The same key again changes nothing. Answers Rotated. Raises KeyExists."""
 
     key: OfferedKey
     grace: int
@@ -34,8 +35,8 @@ class RotateKey(msgspec.Struct):
 
 
 class ResealKey(msgspec.Struct):
-    """Put the secret of a signing key into another seal. One that has changed meanwhile stays as it is. Answers whether it was
-    changed."""
+    """Put the secret of a signing key into another seal. One that has changed meanwhile stays as it
+    is. Answers whether it was changed."""
 
     kid: str
     old: bytes
@@ -45,8 +46,9 @@ class ResealKey(msgspec.Struct):
         return f"<new seal of key {self.kid}>"
 
 
-class Rotated(msgspec.Struct):
-    """The key that signs now; whether this rotation made it; until when the one before it is good; which ones went."""
+class RotatedKey(msgspec.Struct):
+    """The key that signs now; whether this rotation made it; until when the one before it is good;
+    which ones went."""
 
     kid: str
     changed: bool

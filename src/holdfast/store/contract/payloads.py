@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.records import Payload, Retention
+from holdfast.core.payload import Payload
+from holdfast.core.retention import RetentionRule
 
 
 class CopyPayloads(msgspec.Struct):
-    """Take in payloads that runs to come refer to. Only a store that is half-copied takes them. Answers None."""
+    """Take in payloads that runs to come refer to. Only a store that is half-copied takes them.
+    Answers None."""
 
     payloads: Sequence[Payload]
 
 
-class Change(msgspec.Struct):
-    """A value in another seal: what stood in a column, and what is to stand there. ``seq`` names the event, the signal, the
-    stream or the frame."""
+class ValueChange(msgspec.Struct):
+    """A value in another seal: what stood in a column, and what is to stand there. ``seq`` names
+    the event, the signal, the stream or the frame."""
 
     column: str
     old: bytes
@@ -26,16 +28,18 @@ class Change(msgspec.Struct):
 
 
 class Reseal(msgspec.Struct):
-    """Put values of a run into another seal. One that has changed meanwhile stays as it is. Answers how many were changed."""
+    """Put values of a run into another seal. One that has changed meanwhile stays as it is. Answers
+    how many were changed."""
 
     run_id: str
-    changes: Sequence[Change]
+    changes: Sequence[ValueChange]
     payloads: Sequence[Payload] = ()
 
 
 class Forget(msgspec.Struct):
-    """Delete a part of the history (``events``, or what else is named in ``tables.FORGETTABLE``) of finished trees that ended
-    before ``before``; the runs stay, with their inputs and results. Answers Pruned."""
+    """Delete a part of the history (``events``, or what else is named in ``tables.FORGETTABLE``) of
+    finished trees that ended before ``before``; the runs stay, with their inputs and results.
+    Answers Pruned."""
 
     what: str
     before: int
@@ -49,24 +53,26 @@ class Forget(msgspec.Struct):
 class SaveRetention(msgspec.Struct):
     """Make a retention rule, or another one of it. Answers None."""
 
-    rule: Retention
+    rule: RetentionRule
 
 
 class RemoveRetention(msgspec.Struct):
-    """Remove a retention rule; nothing more is deleted by it. Answers None. Raises RetentionNotFound."""
+    """Remove a retention rule; nothing more is deleted by it. Answers None. Raises
+    RetentionNotFound."""
 
     name: str
 
 
-class TakeUpkeep(msgspec.Struct):
-    """Take a duty that one session at a time does for all, for ``lease`` microseconds. Answers whether it is this session's."""
+class TakeMaintenanceLock(msgspec.Struct):
+    """Take a duty that one session at a time does for all, for ``lease`` microseconds. Answers
+    whether it is this session's."""
 
     name: str
     session_id: str
     lease: int
 
 
-class EndUpkeep(msgspec.Struct):
+class EndMaintenance(msgspec.Struct):
     """The duty is done; it is due again after ``pause`` microseconds. Answers None."""
 
     name: str
@@ -75,13 +81,14 @@ class EndUpkeep(msgspec.Struct):
 
 
 class EncryptStore(msgspec.Struct):
-    """Note that the database is encrypted, and refuse values in clear from now on with CodecMismatch, whichever process writes
-    them. Answers whether they are refused: the owner of the tables alone can see to that."""
+    """Note that the database is encrypted, and refuse values in clear from now on with
+    CodecMismatch, whichever process writes them. Answers whether they are refused: the owner of the
+    tables alone can see to that."""
 
 
 ENCRYPTION, HALF_COPIED, SEALED = "encryption", "half_copied", "sealed"
-"""The settings of a database that is encrypted, of one into which a copy has not come to its end, and of one that takes no
-writes."""
+"""The settings of a database that is encrypted, of one into which a copy has not come to its end,
+and of one that takes no writes."""
 
 
 class SaveSetting(msgspec.Struct):
@@ -91,7 +98,7 @@ class SaveSetting(msgspec.Struct):
     value: str
 
 
-class Upkeep(msgspec.Struct):
+class MaintenanceLock(msgspec.Struct):
     """Who has a duty and until when, or when it is due; and when it was done last."""
 
     name: str
@@ -100,8 +107,9 @@ class Upkeep(msgspec.Struct):
     done_at: int | None
 
 
-class Doomed(msgspec.Struct):
-    """A finished tree that a rule is about: its root, when that ended, how many runs it has and how many bytes they take."""
+class PrunableRun(msgspec.Struct):
+    """A finished tree that a rule is about: its root, when that ended, how many runs it has and how
+    many bytes they take."""
 
     id: str
     finished_at: int

@@ -7,41 +7,31 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import (
-    Breach,
-    Cell,
-    Dossier,
-    Event,
-    Fanout,
-    Fetch,
-    Lane,
-    NewRun,
-    Payload,
-    Run,
-    Seal,
-    Session,
-    Signal,
-    Spending,
-    Wait,
-)
+from holdfast.core.budgets.model import Breach, SpendEntry
+from holdfast.core.events import Event
+from holdfast.core.payload import Fetch, Payload, Seal
+from holdfast.core.runs import Cell, Fanout, NewRun, RunRecord, RunSnapshot
+from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
-from holdfast.core.streams import Output
+from holdfast.core.streams.model import Output
+from holdfast.core.waits import Signal, WaitRecord
 from holdfast.errors import RowDamaged
 from holdfast.store.contract.gates import GateMove
-from holdfast.store.contract.growing import ExtendGraph
+from holdfast.store.contract.growing import AddMembers
 from holdfast.store.contract.waits import MOST_SIGNALS
 
 
 class StartRuns(msgspec.Struct):
-    """Create runs. Answers list[Started], one each. The same id or key with the same input is the same run; with other
-    input the whole transition is refused with RunExists."""
+    """Create runs. Answers list[Started], one each. The same id or key with the same input is the
+    same run; with other input the whole transition is refused with RunExists."""
 
     runs: Sequence[NewRun]
 
 
 class Started(msgspec.Struct):
-    """A run that now exists; ``created`` is false when it did before. ``leased`` is true when it was born leased to the session
-    that was named: not when it is delayed, when its lane has limits, or when that session was ended."""
+    """A run that now exists; ``created`` is false when it did before. ``leased`` is true when it
+    was born leased to the session that was named: not when it is delayed, when its lane has limits,
+    or when that session was ended."""
 
     id: str
     created: bool
@@ -49,10 +39,10 @@ class Started(msgspec.Struct):
     now: int
 
 
-class GatherStart(msgspec.Struct, kw_only=True):
-    """Start a run that begins when no further start of its key has come for ``quiet``, or ``longest`` after the first, or with
-    the ``size``-th. Until then each start of that key goes into it: the last input stands, or what ``merge`` makes of it.
-    Answers list[Started], one."""
+class DebounceStart(msgspec.Struct, kw_only=True):
+    """Start a run that begins when no further start of its key has come for ``quiet``, or
+    ``longest`` after the first, or with the ``size``-th. Until then each start of that key goes
+    into it: the last input stands, or what ``merge`` makes of it. Answers list[Started], one."""
 
     run: NewRun
     key: str
@@ -60,18 +50,22 @@ class GatherStart(msgspec.Struct, kw_only=True):
     longest: int
     size: int | None = None
     merge: Callable[[str, bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
-    """Makes the new input of the one that is there; it may be sealed, and so may what comes of it."""
+    """Makes the new input of the one that is there; it may be sealed, and so may what comes of
+    it."""
 
 
 class Advance(msgspec.Struct, kw_only=True):
-    """The holder's write: events, and where the run stands after them. Answers the time of the commit.
+    """The holder's write: events, and where the run stands after them. Answers the time of the
+    commit.
 
-    Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the run has been touched from
-    outside since, it answers Changed and writes nothing: look again before parking. So it does when the run is to be blocked
-    and there is room for all its ``demands`` in its ``budgets``. When there is no room for what it ``spends`` it answers Refused
-    and writes nothing; facts among that are counted in any case. With such spending it has events and no status. ``settles`` are
-    the keys of what was set aside and is no longer. Waits are named by their steps; ``closed`` also says by what. A transactional
-    body that spends is rolled back without room: BudgetExceeded.
+    Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the
+    run has been touched from outside since, it answers Changed and writes nothing: look again
+    before parking. So it does when the run is to be blocked and there is room for all its
+    ``demands`` in its ``budgets``. When there is no room for what it ``spends`` it answers Refused
+    and writes nothing; facts among that are counted in any case. With such spending it has events
+    and no status. ``settles`` are the keys of what was set aside and is no longer. Waits are named
+    by their steps; ``closed`` also says by what. A transactional body that spends is rolled back
+    without room: BudgetExceeded.
     """
 
     run_id: str
@@ -91,26 +85,28 @@ class Advance(msgspec.Struct, kw_only=True):
     signals: Sequence[tuple[str, str, bytes, str]] = ()
     cancels: Sequence[tuple[str, str]] = ()
     child_cancels: Sequence[str] = ()
-    """The reasons for which it cancels its open children; those that are left when their parent ends are not cancelled."""
-    opened: Sequence[Wait] = ()
+    """The reasons for which it cancels its open children; those that are left when their parent
+    ends are not cancelled."""
+    opened: Sequence[WaitRecord] = ()
     reopened: Sequence[str] = ()
     escalated: Sequence[str] = ()
     closed: Sequence[tuple[str, str]] = ()
     parent: tuple[str, str, int | None] | None = None
     had_children: bool = False
     budgets: tuple[str, ...] = ()
-    spends: Sequence[Spending] = ()
+    spends: Sequence[SpendEntry] = ()
     settles: Sequence[str] = ()
     settles_all: bool = False
     demands: Sequence[dict[str, int]] = ()
     gates: Sequence[GateMove] = ()
     scheduled: bool = False
     """It ends a run that a schedule has started: others of its ticks may wait for that."""
-    grows: Sequence[ExtendGraph] = ()
+    grows: Sequence[AddMembers] = ()
     """What it adds to the graph that it is a member of."""
     output: Output | None = None
     closes: str | None = None
-    """Why the streams of its attempt are closed: the holder of a lease may not know of all that its helpers have put out."""
+    """Why the streams of its attempt are closed: the holder of a lease may not know of all that its
+    helpers have put out."""
     alarm: int | None = None
     """When somebody must see to a wait of a run that nobody holds."""
     payloads: Sequence[Payload] = ()
@@ -120,8 +116,9 @@ class Advance(msgspec.Struct, kw_only=True):
 
 
 class Advanced(msgspec.Struct):
-    """The write stands. ``now`` is the time of its events, ``data`` what the transactional body returned, ``started`` says of
-    each child whether it was created and born leased, ``breach`` which hard limit is passed by what was spent."""
+    """The write stands. ``now`` is the time of its events, ``data`` what the transactional body
+    returned, ``started`` says of each child whether it was created and born leased, ``breach``
+    which hard limit is passed by what was spent."""
 
     now: int
     data: bytes | None = None
@@ -130,28 +127,31 @@ class Advanced(msgspec.Struct):
     born: list[tuple[NewRun, int]] = []
     """The members that it has added to its graph and that were born leased, with when."""
     unasked: bool = False
-    """Whether more children are to be asked to stop than one transaction can. If the write was to end the run, nothing else of it
-    was written: apply it again. Otherwise all of it stands, and another write with ``child_cancels`` goes on."""
+    """Whether more children are to be asked to stop than one transaction can. If the write was to
+    end the run, nothing else of it was written: apply it again. Otherwise all of it stands, and
+    another write with ``child_cancels`` goes on."""
 
 
-class Changed(msgspec.Struct):
+class RevisionChanged(msgspec.Struct):
     """Something reached the run while its holder was parking it; nothing was written."""
 
     revision: int
 
 
-class Claimed(list[Run]):
-    """Runs that were leased; if there are none, *behind* says whether some are ready, but must wait for others of their lane."""
+class ClaimedRuns(list[RunRecord]):
+    """Runs that were leased; if there are none, *behind* says whether some are ready, but must wait
+    for others of their lane."""
 
-    def __init__(self, runs: Iterable[Run] = (), *, behind: bool = False) -> None:
+    def __init__(self, runs: Iterable[RunRecord] = (), *, behind: bool = False) -> None:
         super().__init__(runs)
         self.behind = behind
 
 
 class Claim(msgspec.Struct):
-    """Make due timers pending, then lease up to ``limit`` ready runs of these routes (id, lane), best rank first, within the
-    limits of their lanes. Answers Claimed; a session that was ended gets none. A run whose worker died twice without any
-    progress is leased alone: one such run at a time."""
+    """Make due timers pending, then lease up to ``limit`` ready runs of these routes (id, lane),
+    best rank first, within the limits of their lanes. Answers Claimed; a session that was ended
+    gets none. A run whose worker died twice without any progress is leased alone: one such run at a
+    time."""
 
     session_id: str
     routes: Sequence[tuple[int, str]]
@@ -159,12 +159,13 @@ class Claim(msgspec.Struct):
 
 
 class OpenSession(msgspec.Struct):
-    """Register a worker. Answers None. Raises StoreHalfCopied before a copy into the store has ended."""
+    """Register a worker. Answers None. Raises StoreHalfCopied before a copy into the store has
+    ended."""
 
     session: Session
 
 
-class Beat(msgspec.Struct):
+class Heartbeat(msgspec.Struct):
     """Prolong a session. Answers False when it was taken over meanwhile."""
 
     session_id: str
@@ -173,17 +174,19 @@ class Beat(msgspec.Struct):
 
 
 class EndSession(msgspec.Struct):
-    """Free all that a session held and forget it. ``crashed`` counts against runs that made no progress; past ``limit`` such
-    crashes a run is stuck. Without a limit that of the session itself holds, whoever ends it. Answers Freed: if the session held
-    more than one transaction can free, its stand-in holds the rest and must be ended next."""
+    """Free all that a session held and forget it. ``crashed`` counts against runs that made no
+    progress; past ``limit`` such crashes a run is stuck. Without a limit that of the session itself
+    holds, whoever ends it. Answers Freed: if the session held more than one transaction can free,
+    its stand-in holds the rest and must be ended next."""
 
     session_id: str
     crashed: bool
     limit: int | None = None
 
 
-class Freed(list[str]):
-    """The ids of the runs that were freed; *rest* is the session that holds the others, None if there are none."""
+class FreedRuns(list[str]):
+    """The ids of the runs that were freed; *rest* is the session that holds the others, None if
+    there are none."""
 
     def __init__(self, run_ids: Iterable[str] = (), *, rest: str | None = None) -> None:
         super().__init__(run_ids)
@@ -197,8 +200,9 @@ class ExpireRuns(msgspec.Struct):
 
 
 class SignalRun(msgspec.Struct):
-    """Leave a signal for a run, or for a wait of that run, and wake it if that is what it waits for. Answers Delivery.
-    Raises RunNotFound, RunFinished, TooManySignals; with a wait, WaitNotFound, WaitClosed, WaitExpired."""
+    """Leave a signal for a run, or for a wait of that run, and wake it if that is what it waits
+    for. Answers Delivery. Raises RunNotFound, RunFinished, TooManySignals; with a wait,
+    WaitNotFound, WaitClosed, WaitExpired."""
 
     run_id: str
     name: str
@@ -211,9 +215,10 @@ class SignalRun(msgspec.Struct):
 
 
 class RequestCancel(msgspec.Struct):
-    """Ask a run to stop, and its children with it. One that never started is cancelled at once, and so is any when forced:
-    then nothing is undone. Answers the new status, or PartlyCancelled when the runs below it are too many for one transaction:
-    then the same transition, applied again, goes on. Raises RunNotFound, RunFinished."""
+    """Ask a run to stop, and its children with it. One that never started is cancelled at once, and
+    so is any when forced: then nothing is undone. Answers the new status, or PartlyCancelled when
+    the runs below it are too many for one transaction: then the same transition, applied again,
+    goes on. Raises RunNotFound, RunFinished."""
 
     run_id: str
     reason: str
@@ -221,8 +226,8 @@ class RequestCancel(msgspec.Struct):
 
 
 class PartlyCancelled(msgspec.Struct):
-    """The run has this status, and some of the runs below it were asked to stop; others are left. A run that is to be ended by
-    force is only asked before the last transition."""
+    """The run has this status, and some of the runs below it were asked to stop; others are left. A
+    run that is to be ended by force is only asked before the last transition."""
 
     status: Status
 
@@ -234,9 +239,10 @@ class ResumeRun(msgspec.Struct):
 
 
 class ReplayRun(msgspec.Struct):
-    """Put a finished run back to work, and the ``children`` that have ended with it. ``void`` names the events that no longer
-    count, ``seen`` the last event that this was decided by, ``detach`` the steps whose children no longer belong to them.
-    Raises RunNotFound, RunNotFinished, RunChanged, NotReclaimable."""
+    """Put a finished run back to work, and the ``children`` that have ended with it. ``void`` names
+    the events that no longer count, ``seen`` the last event that this was decided by, ``detach``
+    the steps whose children no longer belong to them. Raises RunNotFound, RunNotFinished,
+    RunChanged, NotReclaimable."""
 
     run_id: str
     void: Sequence[int]
@@ -254,15 +260,16 @@ class ReplayRun(msgspec.Struct):
 
 
 class ReplayRuns(msgspec.Struct):
-    """Put finished runs back to work that are below another one, which is replayed after them: where they are too many for one
-    transaction. Those that are at work are left alone. Answers None. Raises what ReplayRun raises."""
+    """Put finished runs back to work that are below another one, which is replayed after them:
+    where they are too many for one transaction. Those that are at work are left alone. Answers
+    None. Raises what ReplayRun raises."""
 
     replays: Sequence[ReplayRun]
 
 
 class Prune(msgspec.Struct):
-    """Delete finished trees of runs that ended before ``before``, looking at ``limit`` roots after the id ``after``.
-    Answers Pruned."""
+    """Delete finished trees of runs that ended before ``before``, looking at ``limit`` roots after
+    the id ``after``. Answers Pruned."""
 
     before: int
     statuses: Sequence[str]
@@ -286,23 +293,24 @@ class SetLane(msgspec.Struct):
 
 
 class SetAside(msgspec.Struct):
-    """Keep damaged rows from holding anything else up: a run becomes stuck, a schedule is paused, a flow is woken no more.
-    Answers how many rows were not aside before."""
+    """Keep damaged rows from holding anything else up: a run becomes stuck, a schedule is paused, a
+    flow is woken no more. Answers how many rows were not aside before."""
 
     damages: Sequence[RowDamaged]
 
 
 class StageEvents(msgspec.Struct):
-    """Write the next events of a stage, which no reader sees before ImportRun copies them to a run. Answers None; events that are
-    there already are not written again. Raises StageGone when the stage was given up."""
+    """Write the next events of a stage, which no reader sees before ImportRun copies them to a run.
+    Answers None; events that are there already are not written again. Raises StageGone when the
+    stage was given up."""
 
     stage_id: str
     events: Sequence[Event]
 
 
 class StagedEvents(msgspec.Struct):
-    """The first events of a history, which earlier transactions have written: how many they are, and the digests of their values
-    that are kept apart."""
+    """The first events of a history, which earlier transactions have written: how many they are,
+    and the digests of their values that are kept apart."""
 
     stage_id: str
     count: int
@@ -310,25 +318,27 @@ class StagedEvents(msgspec.Struct):
 
 
 class ImportRun(msgspec.Struct):
-    """Write a run and its history as they were elsewhere. Answers None. Raises RunExists, RunNotFound when a payload is gone, and
-    StageGone when the staged events are not whole."""
+    """Write a run and its history as they were elsewhere. Answers None. Raises RunExists,
+    RunNotFound when a payload is gone, and StageGone when the staged events are not whole."""
 
-    run: Run
+    run: RunRecord
     tags: dict[str, str]
     events: Sequence[Event]
     signals: Sequence[Signal] = ()
     below: dict[str, list[list[Cell]]] = {}
     payloads: Sequence[Payload] = ()
     touched: bool = False
-    """Whether something has reached the run elsewhere that its holder had not looked at: here somebody must look."""
+    """Whether something has reached the run elsewhere that its holder had not looked at: here
+    somebody must look."""
     staged: StagedEvents | None = None
     """The events before ``events``, where all of them are too many for one transaction."""
 
 
 class BeginCopy(msgspec.Struct):
-    """Get ready to take in all that another store holds: remove what a copy that did not end has left, have these lanes and no
-    others, and these rows of what else belongs to the installation, and from now on be half-copied. Answers None. Raises
-    StoreNotEmpty when there are runs that no such copy brought, StoreInUse when a session is open."""
+    """Get ready to take in all that another store holds: remove what a copy that did not end has
+    left, have these lanes and no others, and these rows of what else belongs to the installation,
+    and from now on be half-copied. Answers None. Raises StoreNotEmpty when there are runs that no
+    such copy brought, StoreInUse when a session is open."""
 
     lanes: Sequence[Lane]
     standing: dict[str, list[list[Cell]]] = {}
@@ -337,25 +347,28 @@ class BeginCopy(msgspec.Struct):
 
 
 class BeginImport(msgspec.Struct):
-    """Get ready to take in some runs of another store: from now on be half-copied, until ``EndCopy``. Answers None. Raises
-    StoreNotEmpty when there are runs, StoreInUse when a session is open."""
+    """Get ready to take in some runs of another store: from now on be half-copied, until
+    ``EndCopy``. Answers None. Raises StoreNotEmpty when there are runs, StoreInUse when a session
+    is open."""
 
 
 class CopyRuns(msgspec.Struct):
-    """Write runs as they stand elsewhere, with all that belongs to them. Answers None. Raises RunExists."""
+    """Write runs as they stand elsewhere, with all that belongs to them. Answers None. Raises
+    RunExists."""
 
-    runs: Sequence[Dossier]
+    runs: Sequence[RunSnapshot]
 
 
 class EndCopy(msgspec.Struct):
-    """All is here: be half-copied no more, and take no writes if there is a ``seal``. Answers None."""
+    """All is here: be half-copied no more, and take no writes if there is a ``seal``. Answers
+    None."""
 
     seal: Seal | None = None
 
 
 class SealStore(msgspec.Struct):
-    """Take no writes from now on, whichever process makes them, if ``check`` returns true. No transaction can write while it is
-    called, and all can read. Answers what it returned."""
+    """Take no writes from now on, whichever process makes them, if ``check`` returns true. No
+    transaction can write while it is called, and all can read. Answers what it returned."""
 
     seal: Seal
     check: Callable[[], bool]

@@ -6,13 +6,14 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.core.streams import Output, Progress, Stream
+from holdfast.core.streams.model import Output, Progress, StreamRecord
 
 
 class AppendFrames(msgspec.Struct):
-    """The holder's output: frames in order, how far it is, and which streams are closed now. Answers Appended. Raises LeaseLost
-    when the generation is not the run's own, StreamClosed when a stream was closed before, BadOption when it
-    is not where its writer believes it to be; then nothing is written."""
+    """The holder's output: frames in order, how far it is, and which streams are closed now.
+    Answers Appended. Raises LeaseLost when the generation is not the run's own, StreamClosed when a
+    stream was closed before, BadOption when it is not where its writer believes it to be; then
+    nothing is written."""
 
     run_id: str
     generation: int
@@ -43,13 +44,19 @@ class StreamReader(Protocol):
     """What can be asked about the output of runs."""
 
     def frames(
-        self, run_id: str, after: int = 0, *, until: int | None = None, limit: int = 1000, step: str | None = None,
+        self,
+        run_id: str,
+        after: int = 0,
+        *,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
         best_effort: bool = True,
-    ) -> list[StoredFrame]:  # fmt: skip
-        """The frames of a run in order, those with a higher ``seq`` than *after*, and not above *until*; of one step only, or
-        without those of best effort, if so asked."""
+    ) -> list[StoredFrame]:
+        """The frames of a run in order, those with a higher ``seq`` than *after*, and not above
+        *until*; of one step only, or without those of best effort, if so asked."""
 
-    def streams(self, run_id: str) -> list[Stream]:
+    def streams(self, run_id: str) -> list[StreamRecord]:
         """The streams of a run, in the order in which they were opened."""
 
     def progress(self, run_id: str) -> Progress | None:

@@ -7,43 +7,47 @@ from typing import Any, Protocol
 
 import msgspec
 
-from holdfast.core.records import Fetch
-from holdfast.core.subscriptions import Letter, Place, RunEvent, Subscription, Which
+from holdfast.core.payload import Fetch
+from holdfast.core.subscriptions import DeadLetter, EventCursor, EventFilter, RunEvent, Subscription
 
 
-class Subscribe(msgspec.Struct):
-    """Read events under a name, from a place on: a Place, ``beginning`` or ``now``. Answers the Subscription as stored; the same
-    name for the same events is the same one. Raises SubscriptionExists for other events, or another kind."""
+class AddSubscription(msgspec.Struct):
+    """Read events under a name, from a place on: a Place, ``beginning`` or ``now``. Answers the
+    Subscription as stored; the same name for the same events is the same one. Raises
+    SubscriptionExists for other events, or another kind."""
 
     name: str
     kind: str
-    which: Which
-    start: Place | str
+    which: EventFilter
+    start: EventCursor | str
     url: str | None = None
     secret: str | None = None
     attempt_limit: int = 0
 
 
-class Unsubscribe(msgspec.Struct):
-    """Forget a subscription and what it could not deliver. Answers None. Raises SubscriptionNotFound."""
+class RemoveSubscription(msgspec.Struct):
+    """Forget a subscription and what it could not deliver. Answers None. Raises
+    SubscriptionNotFound."""
 
     name: str
 
 
 class MoveCursor(msgspec.Struct):
-    """All up to a place was read under this name; a cursor only moves forward. Answers None. Raises SubscriptionNotFound."""
+    """All up to a place was read under this name; a cursor only moves forward. Answers None. Raises
+    SubscriptionNotFound."""
 
     name: str
-    place: Place
+    place: EventCursor
 
 
 class Consume(msgspec.Struct):
-    """Let a function have the next events, with a connection in whose transaction the cursor moves. Answers Consumed. What the
-    function raises is the answer; then nothing has happened. Raises SubscriptionExists."""
+    """Let a function have the next events, with a connection in whose transaction the cursor moves.
+    Answers Consumed. What the function raises is the answer; then nothing has happened. Raises
+    SubscriptionExists."""
 
     name: str
-    which: Which
-    start: Place | str
+    which: EventFilter
+    start: EventCursor | str
     limit: int
     body: Callable[[Any, list[RunEvent]], object]
     open: Callable[[RunEvent, Fetch], RunEvent] | None = None
@@ -58,37 +62,38 @@ class Consumed(msgspec.Struct):
 
 
 class ClaimWebhooks(msgspec.Struct):
-    """Let a session deliver the webhooks that nobody delivers: those of *names*, or all. Answers the names of all that are now
-    its own."""
+    """Let a session deliver the webhooks that nobody delivers: those of *names*, or all. Answers
+    the names of all that are now its own."""
 
     session_id: str
     names: tuple[str, ...] | None = None
 
 
-class SettleDelivery(msgspec.Struct):
-    """How a delivery went: read on at ``place``, or try again at ``next_at``, or give it up as a dead letter. Answers None.
-    Raises LeaseLost when another session delivers this webhook now."""
+class RecordDelivery(msgspec.Struct):
+    """How a delivery went: read on at ``place``, or try again at ``next_at``, or give it up as a
+    dead letter. Answers None. Raises LeaseLost when another session delivers this webhook now."""
 
     name: str
     session_id: str
-    place: Place
+    place: EventCursor
     attempts: int = 0
     next_at: int | None = None
     error: str | None = None
-    letter: Letter | None = None
-    delivered: Letter | None = None
+    letter: DeadLetter | None = None
+    delivered: DeadLetter | None = None
     """A dead letter that has arrived after all."""
 
 
-class ReplayLetters(msgspec.Struct):
-    """Let all dead letters of a webhook be delivered once more. Answers how many. Raises SubscriptionNotFound."""
+class RedeliverDeadLetters(msgspec.Struct):
+    """Let all dead letters of a webhook be delivered once more. Answers how many. Raises
+    SubscriptionNotFound."""
 
     name: str
 
 
 class ResealWebhook(msgspec.Struct):
-    """Put the secret of a webhook into another seal. One that has changed meanwhile stays as it is. Answers whether it was
-    changed."""
+    """Put the secret of a webhook into another seal. One that has changed meanwhile stays as it is.
+    Answers whether it was changed."""
 
     name: str
     old: str
@@ -99,7 +104,14 @@ class ResealWebhook(msgspec.Struct):
 
 
 SubscriptionTransition = (
-    Subscribe | Unsubscribe | MoveCursor | Consume | ClaimWebhooks | SettleDelivery | ReplayLetters | ResealWebhook
+    AddSubscription
+    | RemoveSubscription
+    | MoveCursor
+    | Consume
+    | ClaimWebhooks
+    | RecordDelivery
+    | RedeliverDeadLetters
+    | ResealWebhook
 )
 
 
@@ -109,12 +121,15 @@ class EventReader(Protocol):
     def installation(self) -> str:
         """The name by which this store's cursors know whose they are."""
 
-    def place(self, start: Place | str) -> Place:
+    def place(self, start: EventCursor | str) -> EventCursor:
         """The place that ``beginning`` or ``now`` means."""
 
-    def events(self, after: Place, which: Which, window: int = 500) -> tuple[list[RunEvent], Place]:
-        """Of the next *window* events those that are meant, in order, and the place to read on from. An event that commits late
-        is told late, but never skipped; those of one run come in their order."""
+    def events(
+        self, after: EventCursor, which: EventFilter, window: int = 500
+    ) -> tuple[list[RunEvent], EventCursor]:
+        """Of the next *window* events those that are meant, in order, and the place to read on
+        from. An event that commits late is told late, but never skipped; those of one run come in
+        their order."""
 
     def subscription(self, name: str) -> Subscription | None:
         """The subscription of that name."""
@@ -122,5 +137,6 @@ class EventReader(Protocol):
     def subscriptions(self) -> list[Subscription]:
         """All subscriptions."""
 
-    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[Letter]:
-        """The dead letters of a webhook, oldest first; only those that are to be delivered once more, if so asked."""
+    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[DeadLetter]:
+        """The dead letters of a webhook, oldest first; only those that are to be delivered once
+        more, if so asked."""

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.records import CHILDREN_END, Payload
+from holdfast.core.payload import Payload
+from holdfast.core.runs import CHILDREN_END
 from holdfast.core.tokens import Reveal, in_clear
 
 MOST_SIGNALS = 10_000
 """How many signals a run may have had, unless told otherwise."""
 
-WAIT_TOKEN = "wait"
-"""The purpose of the tokens that waits are handed out with."""
 
-
-class Delivery(msgspec.Struct):
-    """A signal that is there: its number within the run, and what it came to. ``new`` is false when its key came before; then
-    the rest is what was answered the first time."""
+class WaitDelivery(msgspec.Struct):
+    """A signal that is there: its number within the run, and what it came to. ``new`` is false when
+    its key came before; then the rest is what was answered the first time."""
 
     number: int
     effect: str
@@ -26,8 +24,9 @@ class Delivery(msgspec.Struct):
 
 
 class DeliverSignal(msgspec.Struct, kw_only=True):
-    """Leave a signal for a wait, as somebody from outside. Answers Delivery. Whoever has no good token for this very wait gets
-    TokenRefused, whether or not there is such a wait; whoever has gets WaitClosed, WaitExpired or TooManySignals."""
+    """Leave a signal for a wait, as somebody from outside. Answers Delivery. Whoever has no good
+    token for this very wait gets TokenRefused, whether or not there is such a wait; whoever has
+    gets WaitClosed, WaitExpired or TooManySignals."""
 
     wait_id: str
     token: str
@@ -52,8 +51,9 @@ RELEASABLE = ("timer", "retry", CHILDREN_END)
 
 
 class ReleaseWait(msgspec.Struct, kw_only=True):
-    """Let what a run waits for at a step go, without its signals; with the step BEFORE, let one begin that was to begin later.
-    Answers Delivery. Raises RunNotFound, RunFinished, WaitNotFound."""
+    """Let what a run waits for at a step go, without its signals; with the step BEFORE, let one
+    begin that was to begin later. Answers Delivery. Raises RunNotFound, RunFinished,
+    WaitNotFound."""
 
     run_id: str
     step: str

@@ -1,5 +1,5 @@
 """The store on a PostgreSQL database."""
 
-from holdfast.store.postgres.store import PostgresStore
+from holdfast.store.postgres.adapter import PostgresStore
 
 __all__ = ["PostgresStore"]

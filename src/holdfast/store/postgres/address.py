@@ -1,4 +1,5 @@
-"""Where a database is: what libpq understands of a URL, what we do, and the URL without its password."""
+"""Where a database is: what libpq understands of a URL, what we do, and the URL without its
+password."""
 
 from __future__ import annotations
 
@@ -20,13 +21,23 @@ OURS = ("listen", "notify", "prepare")
 DEFAULTS = {
     "application_name": "holdfast",
     "connect_timeout": "10",
-    # A peer that vanished is noticed within half a minute, not after the hours that the system takes.
+    # A peer that vanished is noticed within half a minute, not after the hours that the system
+    # takes.
     "keepalives_idle": "20",
     "keepalives_interval": "5",
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-_FLAGS = {"on": True, "1": True, "true": True, "yes": True, "off": False, "0": False, "false": False, "no": False}
+_FLAGS = {
+    "on": True,
+    "1": True,
+    "true": True,
+    "yes": True,
+    "off": False,
+    "0": False,
+    "false": False,
+    "no": False,
+}
 
 
 class Address(NamedTuple):
@@ -36,7 +47,8 @@ class Address(NamedTuple):
     shown: str
     """The URL as it may be shown to anybody."""
     listen: str
-    """Where wake-ups are listened to: a direct connection, when the other one goes through a pooler."""
+    """Where wake-ups are listened to: a direct connection, when the other one goes through a
+    pooler."""
     notify: bool
     """Whether to listen at all."""
     prepare: bool

@@ -1,4 +1,5 @@
-"""Lists as PostgreSQL's binary arrays. The driver's own way asks each item for its type; ours know it, and cost a tenth."""
+"""Lists as PostgreSQL's binary arrays. The driver's own way asks each item for its type; ours know
+it, and cost a tenth."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ ENCODERS: dict[type, Callable[[Any], bytes]] = {
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teach a cursor our lists, and to send every integer as BIGINT: else each size would be another prepared statement."""
+    """Teach a cursor our lists, and to send every integer as BIGINT: else each size would be
+    another prepared statement."""
     adapters.register_dumper(int, Int8BinaryDumper)
     adapters.register_dumper(Texts, _Texts)
     adapters.register_dumper(Numbers, _Numbers)

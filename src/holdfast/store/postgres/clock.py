@@ -1,8 +1,10 @@
-"""The database's clock without asking it each time: how far it is from this machine's is measured now and then.
+"""The database's clock without asking it each time: how far it is from this machine's is measured
+now and then.
 
-Between measurements time passes by this machine's monotonic clock, which nobody sets. It never goes back: whoever turns out to
-be ahead goes at half speed until the others have caught up. An answer that took long says little, for nobody knows when on its
-way it was given: it moves the clock only as far as it contradicts it.
+Between measurements time passes by this machine's monotonic clock, which nobody sets. It never goes
+back: whoever turns out to be ahead goes at half speed until the others have caught up. An answer
+that took long says little, for nobody knows when on its way it was given: it moves the clock only
+as far as it contradicts it.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ EVERY = 30_000_000
 """How long a measurement counts, in microseconds."""
 
 SET_BACK = 10_000_000
-"""Whoever is ahead by more than this is so because the database's clock was set back, and does not wait for it."""
+"""Whoever is ahead by more than this is so because the database's clock was set back, and does not
+wait for it."""
 
 _ASK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS now"
 
 
-class _Asked(Protocol):
+class _ClockQuery(Protocol):
     def rows(self, sql: str) -> list[dict[str, int]]: ...
 
 
@@ -58,7 +61,7 @@ class DatabaseClock:
         """Say whether it is time to measure again."""
         return self._measured is None or self._tick() // 1000 - self._measured > EVERY
 
-    def measure(self, db: _Asked, times: int = 1) -> None:
+    def measure(self, db: _ClockQuery, times: int = 1) -> None:
         """Ask the database; of several answers the one that came fastest is the most exact."""
         best: tuple[int, int, int] | None = None
         for _ in range(times):
@@ -71,7 +74,8 @@ class DatabaseClock:
             self._learn(*best)
 
     def _learn(self, took: int, least: int, at: int) -> None:
-        """The true offset is between *least*, if the answer was given at the last moment, and *took* more than that."""
+        """The true offset is between *least*, if the answer was given at the last moment, and
+        *took* more than that."""
         with self._guard:
             known = least + took // 2 if self._measured is None else self._offset
             self._offset, self._measured = min(max(known, least), least + took), at

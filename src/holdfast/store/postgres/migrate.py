@@ -1,6 +1,8 @@
-"""Opening a PostgreSQL database: numbered forward migrations with checksums, refusals in clear words.
+"""Opening a PostgreSQL database: numbered forward migrations with checksums, refusals in clear
+words.
 
-Of many who open an empty database at once one migrates, under a lock of the transaction; the others wait and find it done.
+Of many who open an empty database at once one migrates, under a lock of the transaction; the others
+wait and find it done.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import time
 from collections.abc import Callable
 
 from holdfast.errors import CodecMismatch, StoreCorrupt, StoreForeign, StoreTooNew, StoreUnavailable
-from holdfast.store import queries
+from holdfast.store import sql_files
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.sql import SQL
-from holdfast.store.postgres.trouble import Lost, NotNow
+from holdfast.store.postgres.dialect import SQL
+from holdfast.store.postgres.errors import ConnectionLost, TemporarilyUnavailable
 
 PATIENCE = 30.0
 """Seconds for which opening waits for a server that is just starting."""
@@ -24,18 +26,25 @@ LOCK = 0x686F6C6466617374
 
 MORE = "or as `holdfast doctor` says"
 _TABLE = """CREATE TABLE IF NOT EXISTS holdfast.migration (
-    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)"""
-_RECORD = "INSERT INTO holdfast.migration VALUES (%(number)s, %(name)s, %(checksum)s, %(applied_at)s)"
-_SCHEMA = """SELECT has_schema_privilege(oid, 'USAGE') AS usable, has_schema_privilege(oid, 'CREATE') AS creatable,
+    number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT
+    NULL)"""
+_RECORD = (
+    "INSERT INTO holdfast.migration VALUES (%(number)s, %(name)s, %(checksum)s, %(applied_at)s)"
+)
+_SCHEMA = """SELECT has_schema_privilege(oid, 'USAGE') AS usable, has_schema_privilege(oid,
+    'CREATE') AS creatable,
     (SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_namespace.oid) AS things,
-    (SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'migration') AS ours
+    (SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_namespace.oid AND relname = 'migration')
+    AS ours
   FROM pg_namespace WHERE nspname = 'holdfast'"""
 _MAY_CREATE = "SELECT has_database_privilege(current_database(), 'CREATE') AS creatable"
 
 
-def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool = True) -> tuple[Connection, str]:
-    """Open the writing connection of this process and bring the schema up to date; also say which database it is. Unless it
-    may *create*, a database that is not ours yet stays as it is."""
+def open_writer(
+    connect: Callable[[], Connection], codec: str, *, create: bool = True
+) -> tuple[Connection, str]:
+    """Open the writing connection of this process and bring the schema up to date; also say which
+    database it is. Unless it may *create*, a database that is not ours yet stays as it is."""
     db = _patiently(connect)
     try:
         db.must_be_writable()
@@ -45,11 +54,17 @@ def open_writer(connect: Callable[[], Connection], codec: str, *, create: bool =
         _check_codec(db, codec)
         _number_anew(db)
         db.find_by_index()
-        return db, f"{_setting(db, 'database', secrets.token_hex(16))} {db.rows('SELECT current_database() AS name')[0]['name']}"
+        return (
+            db,
+            (
+                f"{_setting(db, 'database', secrets.token_hex(16))}"
+                f" {db.rows('SELECT current_database() AS name')[0]['name']}"
+            ),
+        )
     except BaseException as error:
         db.rollback()
         db.close()
-        if isinstance(error, Lost):
+        if isinstance(error, ConnectionLost):
             raise StoreUnavailable(database=db.address.shown, reason=str(error)) from error
         raise
 
@@ -59,42 +74,54 @@ def _patiently(connect: Callable[[], Connection]) -> Connection:
     while True:
         try:
             return connect()
-        except NotNow as trouble:
+        except TemporarilyUnavailable as trouble:
             if not trouble.soon or time.monotonic() > deadline:
                 raise trouble.story from trouble.__cause__
         time.sleep(0.05)
 
 
 def _migrate(db: Connection) -> None:
-    if _applied(db) == [number for number, _, _ in queries.migrations("postgres")]:
+    if _applied(db) == [number for number, _, _ in sql_files.migrations("postgres")]:
         return
     db.begin()
     db.script(f"SET LOCAL lock_timeout TO '{PATIENCE:g}s'; SELECT pg_advisory_xact_lock({LOCK})")
     done = _applied(db)
     _create_schema(db)
     db.script(_TABLE)
-    for number, name, text in queries.migrations("postgres"):
+    for number, name, text in sql_files.migrations("postgres"):
         if number not in done:
             db.script(text)
-            record = {"number": number, "name": name, "checksum": checksum(text), "applied_at": time.time_ns() // 1000}
+            record = {
+                "number": number,
+                "name": name,
+                "checksum": checksum(text),
+                "applied_at": time.time_ns() // 1000,
+            }
             db.change(_RECORD, record)
     db.commit()
 
 
 def _applied(db: Connection) -> list[int]:
-    """Return the numbers of the migrations that this database has had; refuse one that we cannot understand."""
+    """Return the numbers of the migrations that this database has had; refuse one that we cannot
+    understand."""
     found = db.rows(_SCHEMA)
     if not found or not found[0]["things"]:
         return []
     shown = db.address.shown
     if not found[0]["ours"]:
-        why = "there is a schema called holdfast that is not ours: rename it, or use another database"
+        why = (
+            "there is a schema called holdfast that is not ours: rename it, or use another database"
+        )
         raise StoreForeign(database=shown, why=why)
     if not found[0]["usable"]:
         raise StoreUnavailable(
-            database=shown, why=f'this role lacks rights: GRANT USAGE ON SCHEMA holdfast TO "{db.raw.info.user}", {MORE}'
+            database=shown,
+            why=(
+                f'this role lacks rights: GRANT USAGE ON SCHEMA holdfast TO "{db.raw.info.user}",'
+                f" {MORE}"
+            ),
         )
-    known = {number: checksum(text) for number, _, text in queries.migrations("postgres")}
+    known = {number: checksum(text) for number, _, text in sql_files.migrations("postgres")}
     rows = db.rows("SELECT number, name, checksum FROM holdfast.migration ORDER BY number")
     for row in rows:
         if row["number"] not in known:
@@ -107,7 +134,8 @@ def _applied(db: Connection) -> list[int]:
     missing = sorted(set(known) - set(numbers))
     if missing and numbers and missing[0] < numbers[-1]:
         raise StoreCorrupt(
-            database=shown, why=f"migration {missing[0]} is not recorded in holdfast.migration, but later ones are"
+            database=shown,
+            why=f"migration {missing[0]} is not recorded in holdfast.migration, but later ones are",
         )
     return numbers
 
@@ -117,12 +145,16 @@ def _create_schema(db: Connection) -> None:
     found = db.rows(_SCHEMA)
     if found and not found[0]["creatable"]:
         raise StoreUnavailable(
-            database=db.address.shown, why=f'it may not create tables: GRANT ALL ON SCHEMA holdfast TO "{user}", {MORE}'
+            database=db.address.shown,
+            why=f'it may not create tables: GRANT ALL ON SCHEMA holdfast TO "{user}", {MORE}',
         )
     if found:
         return
     if not db.rows(_MAY_CREATE)[0]["creatable"]:
-        why = f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast AUTHORIZATION "{user}", {MORE}'
+        why = (
+            f'GRANT CREATE ON DATABASE "{name}" TO "{user}", or CREATE SCHEMA holdfast'
+            f' AUTHORIZATION "{user}", {MORE}'
+        )
         raise StoreUnavailable(database=db.address.shown, why=f"the schema cannot be made: {why}")
     db.script("CREATE SCHEMA holdfast")
 
@@ -133,9 +165,10 @@ def checksum(text: str) -> str:
 
 
 def _number_anew(db: Connection) -> None:
-    """A database that was restored on another server has events of transactions that are still to come there: nobody would be
-    told of them, nor of new ones in their place. Let them come first, in the order of their numbers; cursors that people hold
-    are cursors of another database now, and those that we hold are translated, so that nothing is skipped."""
+    """A database that was restored on another server has events of transactions that are still to
+    come there: nobody would be told of them, nor of new ones in their place. Let them come first,
+    in the order of their numbers; cursors that people hold are cursors of another database now, and
+    those that we hold are translated, so that nothing is skipped."""
     if not db.rows(SQL["is_numbered_ahead"]):
         return
     db.begin()

@@ -1,4 +1,5 @@
-"""Looking into a PostgreSQL database: as many reading connections as there are readers at once, a few of them kept."""
+"""Looking into a PostgreSQL database: as many reading connections as there are readers at once, a
+few of them kept."""
 
 from __future__ import annotations
 
@@ -12,14 +13,21 @@ from typing import Any, TypeVar
 import psycopg
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreUnavailable, WriteConflict
-from holdfast.store import contract as c
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Checked
+from holdfast.store.contract import CheckProgress
+from holdfast.store.contract.reading import NextDue
 from holdfast.store.postgres.address import Address
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.sql import SQL, as_list, spelled
-from holdfast.store.postgres.trouble import UNSENDABLE, Again, Conflict, Lost, NotNow, in_our_words
-from holdfast.store.reading import RowReader
+from holdfast.store.postgres.dialect import SQL, as_list, spelled
+from holdfast.store.postgres.errors import (
+    UNSENDABLE,
+    ConnectionLost,
+    RetryTransaction,
+    SnapshotConflict,
+    TemporarilyUnavailable,
+    translate_error,
+)
+from holdfast.store.reading import StoreQueries
 
 T = TypeVar("T")
 
@@ -27,15 +35,22 @@ PATIENCE = 30.0
 """Seconds for which a lost connection is sought to be made anew before somebody is told."""
 
 CONFLICTS = 4
-"""How many tries in which the same row is there already show that no other try will find it gone."""
+"""How many tries in which the same row is there already show that no other try will find it
+gone."""
 
 KEPT = 4
 """How many connections are kept for readers to come."""
 
-_SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "max_connections", "server_encoding")
+_SETTINGS = (
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "max_connections",
+    "server_encoding",
+)
 
 
-class PostgresReader(RowReader):
+class PostgresReader(StoreQueries):
     """What can be asked of a PostgreSQL database, by any thread at any time."""
 
     _dialect = "postgres"
@@ -50,7 +65,8 @@ class PostgresReader(RowReader):
         """When a reader last lost its connection, or could not connect, by the monotonic clock."""
         self._reported: set[str] = set()
         self._knocked: dict[str, tuple[int, frozenset[tuple[int, str]]]] = {}
-        """For each session, up to where knocks were told and counted, and which were told that do not count yet."""
+        """For each session, up to where knocks were told and counted, and which were told that do
+        not count yet."""
 
     def _refuse_when_closed(self) -> None:
         if self._closed is not None:
@@ -60,21 +76,24 @@ class PostgresReader(RowReader):
         return Connection(self.address)
 
     def persist(self, attempt: Callable[[], T]) -> T:
-        """Make an attempt again and again while the connection is lost or others are in the way, for as long as is decent."""
+        """Make an attempt again and again while the connection is lost or others are in the way,
+        for as long as is decent."""
         deadline, pause, conflicts = time.monotonic() + PATIENCE, 0.01, 0
         while True:
             self._refuse_when_closed()
             try:
                 return attempt()
-            except NotNow as trouble:
+            except TemporarilyUnavailable as trouble:
                 if time.monotonic() > deadline:
                     raise trouble.story from trouble
-            except (Lost, Again) as trouble:
-                conflicts += isinstance(trouble, Conflict)
+            except (ConnectionLost, RetryTransaction) as trouble:
+                conflicts += isinstance(trouble, SnapshotConflict)
                 if conflicts >= CONFLICTS:
-                    raise WriteConflict(database=self.address.shown, reason=str(trouble)) from trouble
+                    raise WriteConflict(
+                        database=self.address.shown, reason=str(trouble)
+                    ) from trouble
                 if time.monotonic() > deadline:
-                    kind = StoreBusy if isinstance(trouble, Again) else StoreUnavailable
+                    kind = StoreBusy if isinstance(trouble, RetryTransaction) else StoreUnavailable
                     raise kind(database=self.address.shown, reason=str(trouble)) from trouble
             time.sleep(pause * (0.5 + random.random()))
             pause = min(pause * 2, 1.0)
@@ -86,7 +105,7 @@ class PostgresReader(RowReader):
     def snapshot(self) -> Iterator[PostgresReader]:
         db = self.persist(self._begun)
         try:
-            yield _Snapshot(self, db)
+            yield _PostgresSnapshot(self, db)
         finally:
             db.rollback()
             self._give_back(db)
@@ -94,7 +113,9 @@ class PostgresReader(RowReader):
     def _begun(self) -> Connection:
         """Return a connection with a transaction that sees one instant."""
         db = self._borrow()
-        db.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")  # the server fixes the instant at the first read
+        db.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1"
+        )  # the server fixes the instant at the first read
         return db
 
     def _borrow(self) -> Connection:
@@ -106,7 +127,7 @@ class PostgresReader(RowReader):
     def _ask_once(self, sql: str, values: Any) -> list[Any]:
         try:
             return self._ask_idle(sql, values)
-        except (Lost, NotNow):
+        except (ConnectionLost, TemporarilyUnavailable):
             self._lost_at = time.monotonic()
             raise
 
@@ -115,7 +136,7 @@ class PostgresReader(RowReader):
         try:
             return db.rows(sql, values)
         except UNSENDABLE as error:
-            raise in_our_words(error) from error
+            raise translate_error(error) from error
         finally:
             self._give_back(db)
 
@@ -148,44 +169,70 @@ class PostgresReader(RowReader):
     def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
         rows = self._rows("knocks", session_id=session_id, after=after)
         cursor, told = self._knocked.get(session_id, (0, frozenset()))
-        if cursor == after:  # who goes on from here was told already of those that did not count yet
+        if (
+            cursor == after
+        ):  # who goes on from here was told already of those that did not count yet
             rows = [row for row in rows if (row["number"], row["run_id"]) not in told]
         if rows:
             fresh = frozenset((row["number"], row["run_id"]) for row in rows)
             last = rows[-1]["id"]
-            self._knocked[session_id] = (last, frozenset(one for one in fresh | told if one[0] > last))
+            self._knocked[session_id] = (
+                last,
+                frozenset(one for one in fresh | told if one[0] > last),
+            )
         return [(row["id"], row["run_id"]) for row in rows]
 
-    def next_look(self) -> c.Look:
+    def next_look(self) -> NextDue:
         (found,) = self._fetch(SQL["next_look"])
         work = [found["wake_at"]]
         if found["rated"]:
             work.append(self._next_admission())
-        return c.Look(
+        return NextDue(
             min((time for time in work if time is not None), default=None),
-            *(found[name] for name in ("deadline", "schedule", "flow_at", "attempt_until", "news_at", "stage_at")),
+            *(
+                found[name]
+                for name in (
+                    "deadline",
+                    "schedule",
+                    "flow_at",
+                    "attempt_until",
+                    "news_at",
+                    "stage_at",
+                )
+            ),
         )
 
-    def check(self, progress: Checked | None = None) -> list[str]:
+    def check(self, progress: CheckProgress | None = None) -> list[str]:
         return self._damage_found() + self._broken_laws(progress)
 
     def facts(self) -> dict[str, object]:
         asked = ", ".join(f"current_setting('{name}') AS {name}" for name in _SETTINGS)
         (found,) = self._ask(
-            f"SELECT {asked}, current_setting('server_version') AS postgres, pg_database_size(current_database()) AS bytes"
+            f"SELECT {asked}, current_setting('server_version') AS postgres,"
+            " pg_database_size(current_database()) AS bytes"
         )
         (schema,) = self._ask("SELECT MAX(number) AS schema FROM holdfast.migration")
-        lossy = [name for name in ("fsync", "synchronous_commit", "full_page_writes") if found[name] == "off"]
+        lossy = [
+            name
+            for name in ("fsync", "synchronous_commit", "full_page_writes")
+            if found[name] == "off"
+        ]
         text = f"a crash of the server may lose what was committed: {', '.join(lossy)} off"
         warning = {"warnings": [text]} if lossy else {}
-        return {"database": self.address.shown, "driver": f"psycopg {psycopg.__version__}", **found, **schema, **warning}
+        return {
+            "database": self.address.shown,
+            "driver": f"psycopg {psycopg.__version__}",
+            **found,
+            **schema,
+            **warning,
+        }
 
     def close(self) -> None:
         self._closed = self._closed or "it was closed"
         self._close_idle()
 
 
-class _Snapshot(PostgresReader):
+class _PostgresSnapshot(PostgresReader):
     """A reader that asks everything in one transaction of another reader."""
 
     def __init__(self, reader: PostgresReader, db: Connection) -> None:
@@ -196,7 +243,7 @@ class _Snapshot(PostgresReader):
         """Make one attempt: another connection would see another instant."""
         try:
             return attempt()
-        except (Lost, Again, NotNow) as trouble:
+        except (ConnectionLost, RetryTransaction, TemporarilyUnavailable) as trouble:
             raise StoreUnavailable(database=self.address.shown, reason=str(trouble)) from trouble
 
     def _borrow(self) -> Connection:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from psycopg import sql
 
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.trouble import SEALED
+from holdfast.store.postgres.errors import SEALED
 from holdfast.store.sealing import WRITABLE
 
-_TABLES = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = 'holdfast' ORDER BY tablename"
+_TABLES = (
+    "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = 'holdfast' ORDER BY tablename"
+)
 
 
 def _tables(db: Connection) -> list[str]:
@@ -18,15 +20,19 @@ def _tables(db: Connection) -> list[str]:
 def lock(db: Connection) -> None:
     """Let nobody write before the transaction has ended that is open."""
     names = ", ".join(f"holdfast.{table}" for table in _tables(db))
-    db.script(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE")  # what CREATE TRIGGER takes: there is nothing to upgrade
+    db.script(
+        f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"
+    )  # what CREATE TRIGGER takes: there is nothing to upgrade
 
 
 def seal(db: Connection, text: str) -> None:
-    """Refuse each INSERT, UPDATE, DELETE and TRUNCATE with *text*, in the transaction that is open."""
+    """Refuse each INSERT, UPDATE, DELETE and TRUNCATE with *text*, in the transaction that is
+    open."""
     words = sql.Literal(text).as_string(db.raw)
     function = (
-        "CREATE OR REPLACE FUNCTION holdfast.refuse_write() RETURNS trigger LANGUAGE plpgsql AS $refuse$ BEGIN "
-        f"RAISE EXCEPTION USING ERRCODE = '{SEALED}', MESSAGE = {words}; END $refuse$"
+        "CREATE OR REPLACE FUNCTION holdfast.refuse_write() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $refuse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{SEALED}', MESSAGE = {words}; END"
+        " $refuse$"
     )
     triggers = [
         f"CREATE TRIGGER sealed BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON holdfast.{table} "

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from holdfast.core.records import Route, Seal
+from holdfast.core.payload import Seal
+from holdfast.core.runs import Route
 from holdfast.errors import RowDamaged
-from holdfast.store import contract as c
+from holdfast.store.contract.reading import Hints, MemberOutcome
 from holdfast.store.postgres import clear_values, sealing
 from holdfast.store.postgres.arrays import Blobs, Numbers, Texts
 from holdfast.store.postgres.connection import Connection
-from holdfast.store.postgres.sql import SQL, as_list
+from holdfast.store.postgres.dialect import SQL, as_list
 from holdfast.store.reading import route_values
 from holdfast.store.sealing import refusal
 from holdfast.store.soundness import checked, sifted
@@ -48,60 +49,121 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "insert_frame": (
         "insert_frames",
         {
-            "run_id": Texts, "seq": Numbers, "stream": Numbers, "kind": Texts, "mode": Texts, "name": Texts, "data": Blobs,
-            "nulls": Blobs, "version": Numbers, "at": Numbers,
+            "run_id": Texts,
+            "seq": Numbers,
+            "stream": Numbers,
+            "kind": Texts,
+            "mode": Texts,
+            "name": Texts,
+            "data": Blobs,
+            "nulls": Blobs,
+            "version": Numbers,
+            "at": Numbers,
         },
     ),
-    "admit": ("admit_all", {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers}),
+    "admit": (
+        "admit_all",
+        {"lane": Texts, "share": Texts, "at": Numbers, "number": Numbers, "count": Numbers},
+    ),
     "set_share_clock": ("set_share_clocks", {"lane": Texts, "share": Texts, "vtime": Numbers}),
     "insert_graph": (
         "insert_graphs",
         {
-            "id": Texts, "namespace": Texts, "name": Texts, "status": Texts, "revision": Numbers, "members": Numbers,
-            "live": Numbers, "events": Numbers, "fingerprint": Texts, "created_at": Numbers,
+            "id": Texts,
+            "namespace": Texts,
+            "name": Texts,
+            "status": Texts,
+            "revision": Numbers,
+            "members": Numbers,
+            "live": Numbers,
+            "events": Numbers,
+            "fingerprint": Texts,
+            "created_at": Numbers,
         },
     ),
     "insert_member": (
         "insert_members",
         {
-            "run_id": Texts, "graph_id": Texts, "workflow": Texts, "state": Texts, "missing": Numbers, "spec": Blobs,
-            "input": Blobs, "started_at": Numbers,
+            "run_id": Texts,
+            "graph_id": Texts,
+            "workflow": Texts,
+            "state": Texts,
+            "missing": Numbers,
+            "spec": Blobs,
+            "input": Blobs,
+            "started_at": Numbers,
         },
     ),
     "insert_group": (
         "insert_groups",
         {
-            "run_id": Texts, "number": Numbers, "need": Numbers, "total": Numbers, "done": Numbers, "lost": Numbers,
-            "rest": Texts, "state": Texts,
+            "run_id": Texts,
+            "number": Numbers,
+            "need": Numbers,
+            "total": Numbers,
+            "done": Numbers,
+            "lost": Numbers,
+            "rest": Texts,
+            "state": Texts,
         },
     ),
     "insert_edge": ("insert_edges", {"upstream": Texts, "dependent": Texts, "number": Numbers}),
     "insert_graph_event": (
         "insert_graph_events",
-        {"graph_id": Texts, "seq": Numbers, "kind": Texts, "member": Texts, "data": Blobs, "at": Numbers},
+        {
+            "graph_id": Texts,
+            "seq": Numbers,
+            "kind": Texts,
+            "member": Texts,
+            "data": Blobs,
+            "at": Numbers,
+        },
     ),
     "insert_news": (
-        "insert_all_news", {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers, "place": Texts}
+        "insert_all_news",
+        {"graph_id": Texts, "run_id": Texts, "status": Texts, "at": Numbers, "place": Texts},
     ),
     "save_group": (
-        "save_groups", {"run_id": Texts, "number": Numbers, "done": Numbers, "lost": Numbers, "state": Texts}
+        "save_groups",
+        {"run_id": Texts, "number": Numbers, "done": Numbers, "lost": Numbers, "state": Texts},
     ),
     "append_each": (
         "append_all_each",
         {
-            "run_id": Texts, "seq": Numbers, "kind": Texts, "step": Texts, "attempt": Numbers, "data": Blobs, "error": Blobs,
-            "started_at": Numbers, "at": Numbers,
+            "run_id": Texts,
+            "seq": Numbers,
+            "kind": Texts,
+            "step": Texts,
+            "attempt": Numbers,
+            "data": Blobs,
+            "error": Blobs,
+            "started_at": Numbers,
+            "at": Numbers,
         },
     ),
-    "end_run": ("end_runs", {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts}),
+    "end_run": (
+        "end_runs",
+        {"run_id": Texts, "status": Texts, "error": Blobs, "now": Numbers, "reason": Texts},
+    ),
     "save_cancel": (
         "save_cancels",
-        {"run_id": Texts, "status": Texts, "rank": Numbers, "wake_at": Numbers, "waits": Blobs, "reason": Texts, "at": Numbers},
+        {
+            "run_id": Texts,
+            "status": Texts,
+            "rank": Numbers,
+            "wake_at": Numbers,
+            "waits": Blobs,
+            "reason": Texts,
+            "at": Numbers,
+        },
     ),
     "insert_knock": ("insert_knocks", {"session_id": Texts, "run_id": Texts}),
     "start_member": ("start_members", {"run_id": Texts, "now": Numbers, "empty": Blobs}),
     "end_member": ("end_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
-    "stop_member": ("stop_members", {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts}),
+    "stop_member": (
+        "stop_members",
+        {"run_id": Texts, "state": Texts, "now": Numbers, "note": Texts},
+    ),
     "reopen_member": ("reopen_members", {"run_id": Texts, "state": Texts}),
     "miss_more": ("all_miss_more", {"run_id": Texts, "more": Numbers}),
     "save_missing": ("save_all_missing", {"run_id": Texts, "missing": Numbers}),
@@ -110,28 +172,47 @@ _AS_ARRAYS: dict[str, tuple[str, Kinds]] = {
     "save_graph": (
         "save_graphs",
         {
-            "id": Texts, "status": Texts, "revision": Numbers, "members": Numbers, "live": Numbers, "events": Numbers,
-            "policy": Texts, "reason": Texts, "summary": Blobs, "finished_at": Numbers,
+            "id": Texts,
+            "status": Texts,
+            "revision": Numbers,
+            "members": Numbers,
+            "live": Numbers,
+            "events": Numbers,
+            "policy": Texts,
+            "reason": Texts,
+            "summary": Blobs,
+            "finished_at": Numbers,
         },
     ),
-}  # fmt: skip
+}
 """What is written often enough to travel as arrays."""
 
 _SETTLED = {
-    "end_member": "ended_", "save_group": "group_", "start_member": "started_", "count_graph": "graph_",
+    "end_member": "ended_",
+    "save_group": "group_",
+    "start_member": "started_",
+    "count_graph": "graph_",
     "insert_graph_event": "event_",
-}  # fmt: skip
-"""What the ends of members lead to, most often: one statement writes it all. How its values are called there."""
+}
+"""What the ends of members lead to, most often: one statement writes it all. How its values are
+called there."""
 
 _ALWAYS_SETTLED = frozenset({"end_member", "count_graph", "insert_graph_event"})
 
 
-_AT_BIRTH = {"may_lease_at_birth", "look_at_birth", "forget_admissions", "forget_share_admissions", "admit"}
+_AT_BIRTH = {
+    "may_lease_at_birth",
+    "look_at_birth",
+    "forget_admissions",
+    "forget_share_admissions",
+    "admit",
+}
 """What is asked and noted about every start: it takes the short way to the server."""
 
 
 def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> dict[str, object]:
-    """Turn rows into columns: one array each. One in which there is nothing is empty: beside longer ones UNNEST fills it up."""
+    """Turn rows into columns: one array each. One in which there is nothing is empty: beside longer
+    ones UNNEST fills it up."""
     found: dict[str, object] = {}
     for name, kind in kinds.items():
         values = [row[name] for row in rows]
@@ -142,15 +223,25 @@ def columns(kinds: Kinds, rows: Sequence[dict[str, Any]], prefix: str = "") -> d
 class PostgresTransaction:
     """What the transitions see of an open transaction."""
 
-    __slots__ = ("_db", "_known_routes", "calls", "graphs", "hints", "new_routes", "news", "now", "told")
+    __slots__ = (
+        "_db",
+        "_known_routes",
+        "calls",
+        "graphs",
+        "hints",
+        "new_routes",
+        "news",
+        "now",
+        "told",
+    )
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
         self._db, self.now, self._known_routes = db, now, known_routes
         self.graphs: dict[str, Any] = {}
         self.calls = 0
         """How often user code was called in it."""
-        self.hints = c.Hints()
-        self.news: list[c.News] = []
+        self.hints = Hints()
+        self.news: list[MemberOutcome] = []
         self.told: set[str] = set()
         self.new_routes: dict[Route, int] = {}
 
@@ -170,10 +261,18 @@ class PostgresTransaction:
         return self._fetch(query, values)
 
     def _fetch(self, query: str, values: dict[str, object]) -> list[Any]:
-        return self._db.rows_within(query, values) if query in _AT_BIRTH else self._db.rows(SQL[query], values)
+        return (
+            self._db.rows_within(query, values)
+            if query in _AT_BIRTH
+            else self._db.rows(SQL[query], values)
+        )
 
     def change(self, query: str, **values: object) -> int:
-        return self._db.change_within(query, values) if query in _AT_BIRTH else self._db.change(SQL[query], values)
+        return (
+            self._db.change_within(query, values)
+            if query in _AT_BIRTH
+            else self._db.change(SQL[query], values)
+        )
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
         if len(values) < 2:
@@ -232,7 +331,8 @@ class PostgresTransaction:
 
 
 class Later:
-    """Changes that need not be made one by one: noted, and then made together, those of one kind at once."""
+    """Changes that need not be made one by one: noted, and then made together, those of one kind at
+    once."""
 
     def __init__(self, tx: PostgresTransaction) -> None:
         self._tx = tx

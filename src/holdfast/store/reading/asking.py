@@ -13,17 +13,19 @@ T = TypeVar("T")
 log = logging.getLogger("holdfast")
 
 
-class Asking:
+class Queries:
     """A database says how a query is asked, and what it calls a list."""
 
     _reported: set[str]
     """The damaged rows that were reported."""
 
     now: Callable[[], int]
-    """The time by which this store lives. It is the clock's own method: a step asks for the time several times."""
+    """The time by which this store lives. It is the clock's own method: a step asks for the time
+    several times."""
 
     def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows that answer *sql*, which is spelled as this database wants it, whatever is in them."""
+        """Return the rows that answer *sql*, which is spelled as this database wants it, whatever
+        is in them."""
         raise NotImplementedError
 
     def _query(self, query: str) -> str:
@@ -43,7 +45,8 @@ class Asking:
         return next(iter(self._all(read, query, **values)), None)
 
     def _all(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
-        """Return all records that answer a named query. Raises RowDamaged: they belong together, and none may be missing."""
+        """Return all records that answer a named query. Raises RowDamaged: they belong together,
+        and none may be missing."""
         sql = self._query(query)
         found = []
         for row in self._ask(sql, values):
@@ -54,7 +57,8 @@ class Asking:
         return found
 
     def _listed(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
-        """Return the records that answer a named query, without those that are damaged: these are reported."""
+        """Return the records that answer a named query, without those that are damaged: these are
+        reported."""
         return self._list(read, self._query(query), values)
 
     def _list(self, read: Callable[[Any], T], sql: str, values: Any) -> list[T]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.budgets import is_due
-from holdfast.core.records import Allowance, Budget
-from holdfast.store.reading.asking import Asking
+from holdfast.core.budgets.model import Budget, BudgetLine
+from holdfast.core.budgets.rules import is_due
+from holdfast.store.reading.asking import Queries
 
 
-class BudgetReader(Asking):
+class BudgetQueries(Queries):
     """What can be asked about budgets."""
 
     def budgets(self) -> list[Budget]:
@@ -26,8 +26,12 @@ class BudgetReader(Asking):
             budget.allowances = self._as_of_now(self._all(_line, "allowances_of", budget=name))
         return budget
 
-    def allowances(self, names: Sequence[str]) -> list[Allowance]:
-        return self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names))) if names else []
+    def allowances(self, names: Sequence[str]) -> list[BudgetLine]:
+        return (
+            self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names)))
+            if names
+            else []
+        )
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
@@ -37,9 +41,11 @@ class BudgetReader(Asking):
 
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
         rows = self._rows("held_back", budget=budget)
-        return [(row["run_id"], row["key"], row["dimension"], row["amount"], row["at"]) for row in rows]
+        return [
+            (row["run_id"], row["key"], row["dimension"], row["amount"], row["at"]) for row in rows
+        ]
 
-    def _as_of_now(self, lines: list[Allowance]) -> list[Allowance]:
+    def _as_of_now(self, lines: list[BudgetLine]) -> list[BudgetLine]:
         for line in lines:
             if is_due(line, self.now()):
                 line.used = 0
@@ -50,5 +56,5 @@ def _budget(row: Any) -> Budget:
     return Budget(**dict(row), allowances=[])
 
 
-def _line(row: Any) -> Allowance:
-    return Allowance(**dict(row))
+def _line(row: Any) -> BudgetLine:
+    return BudgetLine(**dict(row))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.core.gates.records import ANYONE, EXCLUDED, PERSON, ROLE, Entry, Gate, entry_of
-from holdfast.store import contract as c
-from holdfast.store.queries import common
-from holdfast.store.reading.asking import Asking
+from holdfast.core.gates.model import ANYONE, EXCLUDED, PERSON, ROLE, Gate, GateEntry, entry_of
+from holdfast.store.contract.gates import GateFilter
+from holdfast.store.reading.asking import Queries
+from holdfast.store.sql_files import common
 from holdfast.store.transitions.gates import gate_from
 
 _COLUMNS = common()["gate"].split(" WHERE ")[0]
@@ -13,34 +13,36 @@ _WHERE = {
     "run_id": "run_id = :run_id",
     "after": "gate.id > :after",
     "workflow": (
-        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id"
-        " WHERE run.id = gate.run_id AND workflow = :workflow)"
+        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id"
+        " = run.route_id WHERE run.id = gate.run_id AND workflow = :workflow)"
     ),
     "namespace": (
-        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id"
-        " WHERE run.id = gate.run_id AND namespace = :namespace)"
+        "run_id IN (SELECT run.id FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id"
+        " = run.route_id WHERE run.id = gate.run_id AND namespace = :namespace)"
     ),
     "late": "closed_at IS NULL AND (deadline <= :late OR reminded > 0 OR escalated > 0)",
 }
 
 
-class GateReader(Asking):
+class GateQueries(Queries):
     """What can be asked about gates."""
 
     def gate(self, gate_id: str) -> Gate | None:
         return self._one(gate_from, "gate", gate_id=gate_id)
 
-    def gate_entries(self, gate_id: str) -> list[Entry]:
+    def gate_entries(self, gate_id: str) -> list[GateEntry]:
         return self._all(entry_of, "gate_entries", gate_id=gate_id)
 
-    def gates(self, which: c.GateFilter) -> list[Gate]:
+    def gates(self, which: GateFilter) -> list[Gate]:
         sql, values = list_gates(which)
         return self._list(gate_from, self._spelled(sql), values)
 
 
-def list_gates(which: c.GateFilter) -> tuple[str, dict[str, object]]:
+def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
     """Return the query, with its values, that lists the gates of *which* from old to new."""
-    values: dict[str, object] = {name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None}
+    values: dict[str, object] = {
+        name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None
+    }
     clauses = [_WHERE[name] for name in values]
     if tuple(which.statuses) == ("open",):
         clauses.append("closed_at IS NULL")
@@ -54,18 +56,23 @@ def list_gates(which: c.GateFilter) -> tuple[str, dict[str, object]]:
     return f"{_COLUMNS}{where} ORDER BY gate.id LIMIT :limit", {**values, "limit": which.limit}
 
 
-def _may_decide(which: c.GateFilter, values: dict[str, object]) -> list[str]:
-    """Ask for what is in somebody's inbox; by a role alone, for what those who have it may decide."""
+def _may_decide(which: GateFilter, values: dict[str, object]) -> list[str]:
+    """Ask for what is in somebody's inbox; by a role alone, for what those who have it may
+    decide."""
     seats, clauses = [], []
     if which.person is not None:
         values["person"] = which.person
         seats.append(f"(kind = '{PERSON}' AND name = :person) OR (kind = '{ANYONE}' AND name = '')")
         clauses.append(
-            f"gate.id NOT IN (SELECT gate_id FROM holdfast.gate_seat WHERE kind = '{EXCLUDED}' AND name = :person)"
-            " AND NOT EXISTS (SELECT 1 FROM holdfast.gate_entry AS entry WHERE entry.gate_id = gate.id"
-            " AND entry.kind = 'decided' AND entry.lapsed = 0 AND entry.person = :person)"
+            f"gate.id NOT IN (SELECT gate_id FROM holdfast.gate_seat WHERE kind = '{EXCLUDED}' AND"
+            " name = :person) AND NOT EXISTS (SELECT 1 FROM holdfast.gate_entry AS entry WHERE"
+            " entry.gate_id = gate.id AND entry.kind = 'decided' AND entry.lapsed = 0 AND"
+            " entry.person = :person)"
         )
     for place, role in enumerate(which.roles):
         values[f"role{place}"] = role
         seats.append(f"(kind = '{ROLE}' AND name = :role{place})")
-    return [f"gate.id IN (SELECT gate_id FROM holdfast.gate_seat WHERE {' OR '.join(seats)})", *clauses]
+    return [
+        f"gate.id IN (SELECT gate_id FROM holdfast.gate_seat WHERE {' OR '.join(seats)})",
+        *clauses,
+    ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.core.tokens import Key
-from holdfast.store.reading.asking import Asking
+from holdfast.core.tokens import SigningKey
+from holdfast.store.reading.asking import Queries
 from holdfast.store.transitions.keys import key_from
 
 
-class KeyReader(Asking):
+class KeyQueries(Queries):
     """What can be asked about keys."""
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[SigningKey]:
         return self._listed(key_from, "keys")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.store.reading.asking import Asking
+from holdfast.store.reading.asking import Queries
 
 
-class RowLeaseReader(Asking):
+class LeaseQueries(Queries):
     """What can be asked about leases."""
 
     def next_attempt_end(self) -> int | None:

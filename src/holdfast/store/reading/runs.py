@@ -1,4 +1,5 @@
-"""From rows to records: every question that both databases are asked in the same words and answer in the same columns."""
+"""From rows to records: every question that both databases are asked in the same words and answer
+in the same columns."""
 
 from __future__ import annotations
 
@@ -7,38 +8,53 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Cell, Child, Dossier, Event, Fanout, Lane, Route, Run, Seal, Session, Signal
+from holdfast.core.events import Event
+from holdfast.core.payload import Seal
+from holdfast.core.runs import Cell, ChildRecord, Fanout, Route, RunRecord, RunSnapshot
+from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
+from holdfast.core.waits import Signal
 from holdfast.errors import BadData, RowDamaged
-from holdfast.store import contract as c
-from holdfast.store import queries, reports
-from holdfast.store.reading.damage import DamageReader
+from holdfast.store import reports, sql_files
+from holdfast.store.contract.payloads import HALF_COPIED, SEALED
+from holdfast.store.contract.reading import CheckProgress, NextDue, RunFilter, RunUpdate
+from holdfast.store.reading.damage import DamageQueries
 from holdfast.store.soundness import described, sifted, whole, without_route
-from holdfast.store.tables import BELOW_RUNS, STANDING, Table
+from holdfast.store.tables import BELOW_RUNS, STANDING, StoredTable
 from holdfast.store.transitions import run_from
-from holdfast.store.transitions.transaction import damaged_session, lane_from, lanes_from, session_from
+from holdfast.store.transitions.transaction import (
+    damaged_session,
+    lane_from,
+    lanes_from,
+    session_from,
+)
 
 ALL = 2**62
-_BELOW = {"whole_tags": "tag", "whole_events": "event", "whole_signals": "signal", "whole_fanouts": "fanout"}
+_BELOW = {
+    "whole_tags": "tag",
+    "whole_events": "event",
+    "whole_signals": "signal",
+    "whole_fanouts": "fanout",
+}
 
 
-class RunReader(DamageReader):
+class RunQueries(DamageQueries):
     """What can be asked about runs, sessions and lanes."""
 
-    def run(self, run_id: str) -> Run | None:
+    def run(self, run_id: str) -> RunRecord | None:
         found = self._one(run_from, "run", run_id=run_id)
         if found is None and (lost := self._rows("run_identity", id=run_id)):
             raise without_route(run_id, lost[0]["route_id"])
         return found
 
-    def runs(self, which: c.Filter) -> list[Run]:
+    def runs(self, which: RunFilter) -> list[RunRecord]:
         sql, values = reports.list_runs(which)
         return self._list(run_from, self._spelled(sql), values)
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
         return self._all(_event, "history", run_id=run_id, after=after)
 
-    def runs_by_id(self, run_ids: Sequence[str]) -> list[Run]:
+    def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
         return self._listed(run_from, "runs_by_id", ids=self._as_list(run_ids))
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
@@ -47,13 +63,13 @@ class RunReader(DamageReader):
             found[row["run_id"]].append(_event(row))
         return found
 
-    def glance(self, run_id: str) -> c.Glance | None:
+    def glance(self, run_id: str) -> RunUpdate | None:
         rows = self._rows("glance", run_id=run_id)
         if not rows:
             return None
         return _glance(rows)
 
-    def glances(self, run_ids: Sequence[str]) -> dict[str, c.Glance]:
+    def glances(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
         found: dict[str, list[Any]] = {}
         for row in self._rows("glances", ids=self._as_list(run_ids)):
             found.setdefault(row["run_id"], []).append(row)
@@ -68,13 +84,21 @@ class RunReader(DamageReader):
             found[row["run_id"]].append(_signal(row))
         return found
 
-    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[Child]:
+    def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[ChildRecord]:
         if steps is None:
             return self._all(_child, "children", run_id=run_id)
-        return [child for step in steps for child in self._all(_child, "children_of_step", run_id=run_id, step=step)]
+        return [
+            child
+            for step in steps
+            for child in self._all(_child, "children_of_step", run_id=run_id, step=step)
+        ]
 
-    def ended_children(self, run_id: str, steps: Sequence[str]) -> list[Child]:
-        return self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps)) if steps else []
+    def ended_children(self, run_id: str, steps: Sequence[str]) -> list[ChildRecord]:
+        return (
+            self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps))
+            if steps
+            else []
+        )
 
     def open_children(self, run_id: str, limit: int) -> list[str]:
         return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
@@ -95,7 +119,10 @@ class RunReader(DamageReader):
             self._report(one)
         # One whose id is no text is left out: no run can name it, and no statement can end it.
         ids = [one.place["id"] for one in damaged]
-        return [*map(session_from, rows), *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str))]
+        return [
+            *map(session_from, rows),
+            *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str)),
+        ]
 
     def lanes(self) -> list[Lane]:
         sql = self._query("lanes")
@@ -108,23 +135,36 @@ class RunReader(DamageReader):
         return next((row["free_at"] for row in self._rows("free_at", lane=lane, share=share)), 0)
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
-        return [(row["id"], row["generation"], row["revision"]) for row in self._rows("held", session_id=session_id)]
+        return [
+            (row["id"], row["generation"], row["revision"])
+            for row in self._rows("held", session_id=session_id)
+        ]
 
     def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        return [(row["id"], row["run_id"]) for row in self._rows("knocks", session_id=session_id, after=after)]
+        return [
+            (row["id"], row["run_id"])
+            for row in self._rows("knocks", session_id=session_id, after=after)
+        ]
 
     def next_wake(self) -> int | None:
         return self.next_look().at
 
-    def next_look(self) -> c.Look:
+    def next_look(self) -> NextDue:
         admission = self._next_admission()
         work = [time for time in (self._earliest("next_wake"), admission) if time is not None]
-        others = ("next_deadline", "next_schedule", "next_flow", "next_attempt_end", "next_news", "next_stage")
-        return c.Look(min(work, default=None), *map(self._earliest, others))
+        others = (
+            "next_deadline",
+            "next_schedule",
+            "next_flow",
+            "next_attempt_end",
+            "next_news",
+            "next_stage",
+        )
+        return NextDue(min(work, default=None), *map(self._earliest, others))
 
     def _earliest(self, query: str) -> int | None:
-        """Return the earliest of some instants. A damaged one is either earlier than all others, and whoever looks then sets its
-        row aside, or no instant at all."""
+        """Return the earliest of some instants. A damaged one is either earlier than all others,
+        and whoever looks then sets its row aside, or no instant at all."""
         found = values_of(self._fetch(self._query(query))[0])[0]
         return found if isinstance(found, int) else None
 
@@ -135,19 +175,24 @@ class RunReader(DamageReader):
         times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
         for lane in lanes:
             if lane.share_rate_limit is not None:
-                times += [row["free_at"] for row in self._rows("spent_shares", lane=lane.name, now=now)]
+                times += [
+                    row["free_at"] for row in self._rows("spent_shares", lane=lane.name, now=now)
+                ]
         return min((time for time in times if time > now), default=None)
 
     def counts(self) -> dict[str, int]:
         return {row["status"]: row["runs"] for row in self._rows("counts")}
 
-    def dossiers(self, after: str, limit: int, size: int) -> list[Dossier]:
+    def dossiers(self, after: str, limit: int, size: int) -> list[RunSnapshot]:
         last = _last_within(whole("run", self._rows("weights", after=after, limit=limit)), size)
         if last is None:
             return []
         span = {"after": after, "last": last}
         found = {row["id"]: _dossier(row) for row in whole("run", self._rows("whole_runs", **span))}
-        below = {query: whole(table, self._below(query, found, **span)) for query, table in _BELOW.items()}
+        below = {
+            query: whole(table, self._below(query, found, **span))
+            for query, table in _BELOW.items()
+        }
         for row in below["whole_tags"]:
             found[row["run_id"]].tags[row["name"]] = row["value"]
         for row in below["whole_events"]:
@@ -158,40 +203,56 @@ class RunReader(DamageReader):
             moving = {"key": row["key"], "taken": bool(row["taken"]), "effect": row["effect"]}
             found[row["run_id"]].signals.append(msgspec.structs.replace(_signal(row), **moving))
         for row in below["whole_fanouts"]:
-            found[row["run_id"]].fanouts.append(Fanout(row["step"], row["remaining"], bool(row["eager"])))
+            found[row["run_id"]].fanouts.append(
+                Fanout(row["step"], row["remaining"], bool(row["eager"]))
+            )
         for table in BELOW_RUNS:
             for row in whole(table.name, self._below(f"whole_{table.name}", found, **span)):
                 found[row["run_id"]].below.setdefault(table.name, []).append(_cells(table, row))
         return list(found.values())
 
     def _below(self, query: str, found: Collection[str], **values: object) -> list[Any]:
-        """Return the rows that belong to the runs that were found: one that was started meanwhile is left out."""
+        """Return the rows that belong to the runs that were found: one that was started meanwhile
+        is left out."""
         return [row for row in self._rows(query, **values) if row["run_id"] in found]
 
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
-        found = {table: whole(table.name, self._rows(f"of_run_{table.name}", run_id=run_id)) for table in BELOW_RUNS}
-        return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
+        found = {
+            table: whole(table.name, self._rows(f"of_run_{table.name}", run_id=run_id))
+            for table in BELOW_RUNS
+        }
+        return {
+            table.name: [_cells(table, row) for row in rows]
+            for table, rows in found.items()
+            if rows
+        }
 
     def standing(self) -> dict[str, list[list[Cell]]]:
         found = {table: whole(table.table, self._rows(f"all_{table.name}")) for table in STANDING}
-        return {table.name: [_cells(table, row) for row in rows] for table, rows in found.items() if rows}
+        return {
+            table.name: [_cells(table, row) for row in rows]
+            for table, rows in found.items()
+            if rows
+        }
 
     def is_half_copied(self) -> bool:
-        return bool(self._rows("setting", name=c.HALF_COPIED))
+        return bool(self._rows("setting", name=HALF_COPIED))
 
     def seal(self) -> Seal | None:
-        rows = self._rows("setting", name=c.SEALED)
+        rows = self._rows("setting", name=SEALED)
         return msgspec.json.decode(rows[0]["value"], type=Seal) if rows else None
 
-    def _broken_laws(self, progress: c.Checked | None = None) -> list[str]:
+    def _broken_laws(self, progress: CheckProgress | None = None) -> list[str]:
         """Say of each law that does not hold who breaks it."""
         broken: list[str] = []
-        laws = queries.laws()
+        laws = sql_files.laws()
         for number, (law, sql) in enumerate(laws.items()):
             if progress is not None:
                 progress(number, len(laws))
             try:
-                rows = self._fetch(self._spelled(sql), {"now": self.now()} if queries.parameters(sql) else ())
+                rows = self._fetch(
+                    self._spelled(sql), {"now": self.now()} if sql_files.parameters(sql) else ()
+                )
             except self._garbled as error:
                 broken.append(f"{law.replace('_', ' ')}: it cannot be checked, because {error}")
                 continue
@@ -203,9 +264,12 @@ class RunReader(DamageReader):
         try:
             return broken + self._lost_references()
         except (RowDamaged, BadData) as error:
-            return [*broken, f"what a run refers to is noted: it cannot be checked, because {error}"]
+            return [
+                *broken,
+                f"what a run refers to is noted: it cannot be checked, because {error}",
+            ]
 
-    def _damage_found(self, progress: c.Checked | None = None) -> list[str]:
+    def _damage_found(self, progress: CheckProgress | None = None) -> list[str]:
         """Say of each damaged row where it is and what is wrong."""
         return [described(one) for one in self.damaged_rows(progress)]
 
@@ -219,25 +283,31 @@ def values_of(row: Any) -> list[Any]:
 
 
 def _last_within(weights: list[Any], size: int) -> str | None:
-    """Return the id of the last run that still fits in, or of the first when that alone is too big."""
+    """Return the id of the last run that still fits in, or of the first when that alone is too
+    big."""
     last: str | None = None
     for row in weights:
-        size -= row["bytes"] or 0  # none: a value of this run is missing, which is named when it is read
+        size -= (
+            row["bytes"] or 0
+        )  # none: a value of this run is missing, which is named when it is read
         if last is not None and size < 0:
             break
         last = row["id"]
     return last
 
 
-def _dossier(row: Any) -> Dossier:
+def _dossier(row: Any) -> RunSnapshot:
     values = dict(row)
     rank, crash_seq = values.pop("rank"), values.pop("crash_seq")
-    return Dossier(run_from(values), {}, [], [], [], rank, crash_seq, {})
+    return RunSnapshot(run_from(values), {}, [], [], [], rank, crash_seq, {})
 
 
-def _cells(table: Table, row: Any) -> list[Cell]:
+def _cells(table: StoredTable, row: Any) -> list[Cell]:
     """Return the values of a row, whatever kind of bytes the driver has."""
-    return [bytes(row[name]) if isinstance(row[name], memoryview) else row[name] for name in table.columns]
+    return [
+        bytes(row[name]) if isinstance(row[name], memoryview) else row[name]
+        for name in table.columns
+    ]
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -246,31 +316,55 @@ def _bytes(value: Any) -> bytes | None:
 
 def _event(row: Any) -> Event:
     return Event(
-        kind=row["kind"], step=row["step"], data=_bytes(row["data"]), error=_bytes(row["error"]), attempt=row["attempt"],
-        started_at=row["started_at"], at=row["at"], seq=row["seq"],
-    )  # fmt: skip
+        kind=row["kind"],
+        step=row["step"],
+        data=_bytes(row["data"]),
+        error=_bytes(row["error"]),
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        at=row["at"],
+        seq=row["seq"],
+    )
 
 
-def _glance(rows: Sequence[Any]) -> c.Glance:
+def _glance(rows: Sequence[Any]) -> RunUpdate:
     first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
-    return c.Glance(
-        Status(first["status"]), first["generation"], first["revision"], first["cancel_reason"], first["cancelled_at"], signals
+    return RunUpdate(
+        Status(first["status"]),
+        first["generation"],
+        first["revision"],
+        first["cancel_reason"],
+        first["cancelled_at"],
+        signals,
     )
 
 
 def _signal(row: Any) -> Signal:
     return Signal(
-        id=row["id"], name=row["name"], payload=bytes(row["payload"]), at=row["at"], number=row["number"],
-        wait_id=row["wait_id"], source=row["source"], step=row["step"],
-    )  # fmt: skip
+        id=row["id"],
+        name=row["name"],
+        payload=bytes(row["payload"]),
+        at=row["at"],
+        number=row["number"],
+        wait_id=row["wait_id"],
+        source=row["source"],
+        step=row["step"],
+    )
 
 
-def _child(row: Any) -> Child:
-    return Child(
-        id=row["id"], parent_step=row["parent_step"], parent_index=row["parent_index"], status=Status(row["status"]),
-        result=_bytes(row["result"]), error=_bytes(row["error"]), finished_at=row["finished_at"],
-        on_parent_end=row["on_parent_end"], cancel_reason=row["cancel_reason"], cancelled_at=row["cancelled_at"],
-    )  # fmt: skip
+def _child(row: Any) -> ChildRecord:
+    return ChildRecord(
+        id=row["id"],
+        parent_step=row["parent_step"],
+        parent_index=row["parent_index"],
+        status=Status(row["status"]),
+        result=_bytes(row["result"]),
+        error=_bytes(row["error"]),
+        finished_at=row["finished_at"],
+        on_parent_end=row["on_parent_end"],
+        cancel_reason=row["cancel_reason"],
+        cancelled_at=row["cancelled_at"],
+    )
 
 
 def _route(row: Any) -> Route:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.core.schedules.record import Schedule, Tick, key_of
-from holdfast.store.reading.asking import Asking
+from holdfast.core.schedules.model import Schedule, Tick, key_of
+from holdfast.store.reading.asking import Queries
 from holdfast.store.transitions.schedules import schedule_from
 from holdfast.store.transitions.starting import stored_key
 
 
-class ScheduleReader(Asking):
+class ScheduleQueries(Queries):
     """What can be asked about schedules and their ticks."""
 
     def schedule(self, namespace: str, name: str) -> Schedule | None:

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.streams import Mode, Progress, Stream
-from holdfast.store import contract as c
-from holdfast.store.reading.asking import Asking
+from holdfast.core.streams.model import Progress, StreamMode, StreamRecord
+from holdfast.store.contract.streams import StoredFrame
+from holdfast.store.reading.asking import Queries
 
 _LAST = 2**62
 
 
-class StreamReader(Asking):
+class StreamQueries(Queries):
     """What can be asked about the output of runs."""
 
     def frames(
-        self, run_id: str, after: int = 0, *, until: int | None = None, limit: int = 1000, step: str | None = None,
+        self,
+        run_id: str,
+        after: int = 0,
+        *,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
         best_effort: bool = True,
-    ) -> list[c.StoredFrame]:  # fmt: skip
-        values = {"after": after, "until": _LAST if until is None else until, "limit": limit, "best_effort": int(best_effort)}
+    ) -> list[StoredFrame]:
+        values = {
+            "after": after,
+            "until": _LAST if until is None else until,
+            "limit": limit,
+            "best_effort": int(best_effort),
+        }
         if step is None:
             return self._listed(_frame, "frames", run_id=run_id, **values)
         return self._listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
 
-    def streams(self, run_id: str) -> list[Stream]:
+    def streams(self, run_id: str) -> list[StreamRecord]:
         found = self._listed(_stream, "streams", run_id=run_id)
         by_number = {stream.number: stream for stream in found}
         for stream in found:
@@ -33,18 +44,29 @@ class StreamReader(Asking):
 
     def progress(self, run_id: str) -> Progress | None:
         found = self._rows("progress", run_id=run_id)
-        return Progress(found[0]["percent"], found[0]["message"], found[0]["progress_at"]) if found else None
+        return (
+            Progress(found[0]["percent"], found[0]["message"], found[0]["progress_at"])
+            if found
+            else None
+        )
 
 
-def _frame(row: Any) -> c.StoredFrame:
-    return c.StoredFrame(
-        row["seq"], row["stream"], row["kind"], row["mode"], row["name"], bytes(row["data"]),
-        None if row["nulls"] is None else bytes(row["nulls"]), row["version"], row["at"],
-    )  # fmt: skip
+def _frame(row: Any) -> StoredFrame:
+    return StoredFrame(
+        row["seq"],
+        row["stream"],
+        row["kind"],
+        row["mode"],
+        row["name"],
+        bytes(row["data"]),
+        None if row["nulls"] is None else bytes(row["nulls"]),
+        row["version"],
+        row["at"],
+    )
 
 
-def _stream(row: Any) -> Stream:
+def _stream(row: Any) -> StreamRecord:
     values = dict(row)
-    kept = {mode.value: values.pop(f"kept_{mode.value}") for mode in Mode}
+    kept = {mode.value: values.pop(f"kept_{mode.value}") for mode in StreamMode}
     summary = values.pop("summary")
-    return Stream(**values, kept=kept, summary=None if summary is None else bytes(summary))
+    return StreamRecord(**values, kept=kept, summary=None if summary is None else bytes(summary))

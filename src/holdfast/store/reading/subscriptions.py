@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.core.subscriptions import BEGINNING, Letter, Place, RunEvent, Subscription, Which
+from holdfast.core.subscriptions import (
+    BEGINNING,
+    DeadLetter,
+    EventCursor,
+    EventFilter,
+    RunEvent,
+    Subscription,
+)
 from holdfast.errors import RowDamaged
-from holdfast.store.reading.asking import Asking
+from holdfast.store.reading.asking import Queries
 from holdfast.store.transitions.subscribing import page, subscription_from
 
 
-class EventReader(Asking):
+class EventQueries(Queries):
     """What can be asked about the events of all runs."""
 
     _installation = ""
@@ -20,18 +27,22 @@ class EventReader(Asking):
         if not self._installation:
             found = self._rows("setting", name="installation")
             if not found:
-                raise RowDamaged(table="setting", key="installation", column="name", why="the row is missing")
+                raise RowDamaged(
+                    table="setting", key="installation", column="name", why="the row is missing"
+                )
             self._installation = str(found[0]["value"])
         return self._installation
 
-    def place(self, start: Place | str) -> Place:
-        if isinstance(start, Place):
+    def place(self, start: EventCursor | str) -> EventCursor:
+        if isinstance(start, EventCursor):
             return start
         row = self._rows("first_place" if start == BEGINNING else "last_place")[0]
-        return Place(row["tx"], row["id"])
+        return EventCursor(row["tx"], row["id"])
 
-    def events(self, after: Place, which: Which, window: int = 500) -> tuple[list[RunEvent], Place]:
-        return page(_Asked(self), after, which, window, self.installation())
+    def events(
+        self, after: EventCursor, which: EventFilter, window: int = 500
+    ) -> tuple[list[RunEvent], EventCursor]:
+        return page(_QueryTransaction(self), after, which, window, self.installation())
 
     def subscription(self, name: str) -> Subscription | None:
         return self._one(subscription_from, "subscription", name=name)
@@ -39,19 +50,19 @@ class EventReader(Asking):
     def subscriptions(self) -> list[Subscription]:
         return self._listed(subscription_from, "subscriptions")
 
-    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[Letter]:
+    def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[DeadLetter]:
         return self._listed(_letter, "letters", name=name, again=int(again), limit=limit)
 
 
-def _letter(row: Any) -> Letter:
-    return Letter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])})
+def _letter(row: Any) -> DeadLetter:
+    return DeadLetter(**{**dict(row), "body": bytes(row["body"]), "again": bool(row["again"])})
 
 
-class _Asked:
-    """A reader, as the transitions see a transaction: everything up to the edge of a page is settled, so its parts may be read
-    one after another."""
+class _QueryTransaction:
+    """A reader, as the transitions see a transaction: everything up to the edge of a page is
+    settled, so its parts may be read one after another."""
 
-    def __init__(self, reader: EventReader) -> None:
+    def __init__(self, reader: EventQueries) -> None:
         self._reader = reader
 
     def rows(self, query: str, **values: object) -> list[Any]:

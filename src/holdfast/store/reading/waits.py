@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.records import Wait
-from holdfast.store.reading.asking import Asking
+from holdfast.core.waits import WaitRecord
+from holdfast.store.reading.asking import Queries
 
 
-class WaitReader(Asking):
+class WaitQueries(Queries):
     """What can be asked about waits."""
 
     def waits(
-        self, run_id: str | None = None, *, escalated: bool = False, limit: int = 100, namespace: str | None = None
-    ) -> list[Wait]:
+        self,
+        run_id: str | None = None,
+        *,
+        escalated: bool = False,
+        limit: int = 100,
+        namespace: str | None = None,
+    ) -> list[WaitRecord]:
         if run_id is not None:
             found = self._listed(_wait, "waits_of_run", run_id=run_id, limit=limit)
-            return [wait for wait in found if wait.escalated_at is not None and wait.closed_at is None] if escalated else found
+            return (
+                [wait for wait in found if wait.escalated_at is not None and wait.closed_at is None]
+                if escalated
+                else found
+            )
         query = "escalated_waits" if escalated else "open_waits"
         return self._listed(_wait, query, limit=limit, namespace=namespace)
 
-    def wait(self, wait_id: str) -> Wait | None:
+    def wait(self, wait_id: str) -> WaitRecord | None:
         return self._one(_wait, "wait_by_id", wait_id=wait_id)
 
 
-def _wait(row: Any) -> Wait:
-    return Wait(**dict(row))
+def _wait(row: Any) -> WaitRecord:
+    return WaitRecord(**dict(row))

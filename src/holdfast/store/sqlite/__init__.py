@@ -1,5 +1,5 @@
 """The store on a SQLite file."""
 
-from holdfast.store.sqlite.store import SqliteStore
+from holdfast.store.sqlite.adapter import SqliteStore
 
 __all__ = ["SqliteStore"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from holdfast.store.clear_values import CLEAR_VALUES, GUARDS, REFUSAL, TRACEBACK, Guard
-from holdfast.store.sqlite.driver import Connection
+from holdfast.store.sqlite.connection import Connection
 
 _REFUSED = "EXISTS (SELECT 1 FROM holdfast_setting WHERE name = 'encryption')"
 _ACCEPTED = f"EXISTS (SELECT 1 FROM holdfast_setting WHERE name = '{CLEAR_VALUES}')"
 _ALL = (*GUARDS, Guard("large_input", "input"))
-"""An input of more than some bytes is in a table of its own; in the row of its run there is none then."""
+"""An input of more than some bytes is in a table of its own; in the row of its run there is none
+then."""
 
 
 def refuse_clear_values(db: Connection) -> None:
@@ -17,14 +18,17 @@ def refuse_clear_values(db: Connection) -> None:
         name = f"holdfast_clear_{guard.table}_{guard.column}"
         event = f"UPDATE OF {guard.column}" if guard.updates else "INSERT"
         db.change(
-            f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {event} ON holdfast_{guard.table} WHEN {_condition(guard)} "
-            f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
+            f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {event} ON holdfast_{guard.table} WHEN"
+            f" {_condition(guard)} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
         )
 
 
 def _condition(guard: Guard) -> str:
     value = f"NEW.{guard.column}"
-    parts = [f"(substr({value}, 1, 1) <> x'00' OR substr({value}, 1, 2) = x'0000')", f"length({value}) > 0"]
+    parts = [
+        f"(substr({value}, 1, 1) <> x'00' OR substr({value}, 1, 2) = x'0000')",
+        f"length({value}) > 0",
+    ]
     if guard.kinds:
         names = ", ".join(f"'{kind}'" for kind in guard.kinds)
         parts.insert(0, f"NEW.kind IN ({names})")

@@ -1,4 +1,5 @@
-"""Opening a SQLite file: settings, numbered forward migrations with checksums, refusals in clear words."""
+"""Opening a SQLite file: settings, numbered forward migrations with checksums, refusals in clear
+words."""
 
 from __future__ import annotations
 
@@ -7,10 +8,17 @@ import os
 import time
 from collections.abc import Callable
 
-from holdfast.errors import CodecMismatch, StoreBusy, StoreCorrupt, StoreForeign, StoreTooNew, StoreUnavailable
-from holdfast.store import queries
-from holdfast.store.sqlite.driver import COMMIT, ROLLBACK, Busy, Connection, statements
-from holdfast.store.sqlite.sql import SQL, spelled
+from holdfast.errors import (
+    CodecMismatch,
+    StoreBusy,
+    StoreCorrupt,
+    StoreForeign,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from holdfast.store import sql_files
+from holdfast.store.sqlite.connection import COMMIT, ROLLBACK, Connection, WriteLockBusy, statements
+from holdfast.store.sqlite.dialect import SQL, spelled
 
 Begin = Callable[[Connection], None]
 PATIENCE = 30.0
@@ -19,12 +27,20 @@ PATIENCE = 30.0
 MODE = 0o600
 
 TABLE = """CREATE TABLE IF NOT EXISTS holdfast_migration (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL)"""
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT
+    NULL)"""
 
 
-def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, codec: str, *, create: bool = True) -> Connection:
-    """Open the one writing connection of this process, and bring the schema up to date. Unless it may *create*, a file that
-    is not there, or is somebody else's, stays as it is."""
+def open_writer(
+    connect: Callable[[str], Connection],
+    path: str,
+    begin: Begin,
+    codec: str,
+    *,
+    create: bool = True,
+) -> Connection:
+    """Open the one writing connection of this process, and bring the schema up to date. Unless it
+    may *create*, a file that is not there, or is somebody else's, stays as it is."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise StoreUnavailable(path=path, why=f"there is no folder {folder}")
@@ -48,18 +64,22 @@ def open_writer(connect: Callable[[str], Connection], path: str, begin: Begin, c
         if db.in_transaction():
             db.change(ROLLBACK)
         db.close()
-        if isinstance(error, Busy):
+        if isinstance(error, WriteLockBusy):
             raise StoreBusy(path=path) from error
         raise
     return db
 
 
 def _refuse_orphaned_wal(path: str) -> None:
-    """Refuse to open a missing or empty database beside a WAL that holds data: SQLite would delete the WAL, and with it commits
-    of the database that was moved or emptied. The WAL is looked at first: a database has data before its WAL has."""
+    """Refuse to open a missing or empty database beside a WAL that holds data: SQLite would delete
+    the WAL, and with it commits of the database that was moved or emptied. The WAL is looked at
+    first: a database has data before its WAL has."""
     wal = f"{os.path.realpath(path)}-wal"
     if _size(wal) > 0 and _size(path) == 0:
-        why = f"the database is missing or empty, but {wal} holds commits of it: put the database back, or delete that file"
+        why = (
+            f"the database is missing or empty, but {wal} holds commits of it: put the database"
+            " back, or delete that file"
+        )
         raise StoreUnavailable(path=path, why=why)
 
 
@@ -71,10 +91,17 @@ def _size(path: str) -> int:
 
 
 def _create_private(path: str) -> None:
-    """Create a new file that only its owner may read: it holds signing keys and values. SQLite gives its -wal and -shm the same
-    mode. A file that exists keeps its own. A link may lead to a file that is still to be created."""
+    """Create a new file that only its owner may read: it holds signing keys and values. SQLite
+    gives its -wal and -shm the same mode. A file that exists keeps its own. A link may lead to a
+    file that is still to be created."""
     try:
-        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), MODE))
+        os.close(
+            os.open(
+                os.path.realpath(path),
+                os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0),
+                MODE,
+            )
+        )
     except FileExistsError:
         pass
     except OSError as error:
@@ -82,14 +109,15 @@ def _create_private(path: str) -> None:
 
 
 def _settle(db: Connection) -> None:
-    """Choose durability first. A WAL that is checkpointed at its usual size is reused in place, which is fastest."""
+    """Choose durability first. A WAL that is checkpointed at its usual size is reused in place,
+    which is fastest."""
     db.rows("PRAGMA busy_timeout = 2000")
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             db.rows("PRAGMA journal_mode = WAL")
             break
-        except Busy:
+        except WriteLockBusy:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.001)  # another process is switching the same new file
@@ -100,12 +128,12 @@ def _settle(db: Connection) -> None:
 
 
 def _migrate(db: Connection, path: str, begin: Begin) -> None:
-    if _applied(db, path) == [number for number, _, _ in queries.migrations("sqlite")]:
+    if _applied(db, path) == [number for number, _, _ in sql_files.migrations("sqlite")]:
         return
     begin(db)
     db.change(TABLE)
     done = _applied(db, path)
-    for number, name, text in queries.migrations("sqlite"):
+    for number, name, text in sql_files.migrations("sqlite"):
         if number not in done:
             for statement in statements(spelled(text)):
                 db.change(statement)
@@ -115,12 +143,13 @@ def _migrate(db: Connection, path: str, begin: Begin) -> None:
 
 
 def _applied(db: Connection, path: str) -> list[int]:
-    """Return the numbers of the migrations that this file has had; refuse one that we cannot understand."""
+    """Return the numbers of the migrations that this file has had; refuse one that we cannot
+    understand."""
     if not _has_table(db, "holdfast_migration"):
         if _has_table(db, "holdfast_run"):
             raise StoreCorrupt(path=path, why="the table holdfast_migration is missing")
         return []
-    known = {number: checksum(text) for number, _, text in queries.migrations("sqlite")}
+    known = {number: checksum(text) for number, _, text in sql_files.migrations("sqlite")}
     rows = db.rows("SELECT number, name, checksum FROM holdfast_migration ORDER BY number")
     for row in rows:
         if row["number"] not in known:
@@ -132,7 +161,9 @@ def _applied(db: Connection, path: str) -> list[int]:
     numbers = [row["number"] for row in rows]
     missing = sorted(set(known) - set(numbers))
     if missing and numbers and missing[0] < numbers[-1]:
-        raise StoreCorrupt(path=path, why=f"migration {missing[0]} is not recorded, but later ones are")
+        raise StoreCorrupt(
+            path=path, why=f"migration {missing[0]} is not recorded, but later ones are"
+        )
     return numbers
 
 

@@ -1,4 +1,5 @@
-"""Looking into a SQLite file without disturbing whoever writes it: as many reading connections as there are readers at once."""
+"""Looking into a SQLite file without disturbing whoever writes it: as many reading connections as
+there are readers at once."""
 
 from __future__ import annotations
 
@@ -10,12 +11,19 @@ from typing import Any
 
 from holdfast.errors import EngineClosed, StoreBusy, StoreError, StoreGone
 from holdfast.store.clock import Clock
-from holdfast.store.contract import Checked
-from holdfast.store.reading import RowReader, values_of
+from holdfast.store.contract import CheckProgress
+from holdfast.store.reading import StoreQueries, values_of
 from holdfast.store.soundness import as_dict
-from holdfast.store.sqlite.driver import DRIVER_ERRORS, ApswConnection, Busy, Connection, StandardConnection, is_flawed
-from holdfast.store.sqlite.sql import SQL, as_list, spelled
-from holdfast.store.words import in_our_words
+from holdfast.store.sqlite.connection import (
+    DRIVER_ERRORS,
+    ApswConnection,
+    Connection,
+    StandardConnection,
+    WriteLockBusy,
+    is_flawed,
+)
+from holdfast.store.sqlite.dialect import SQL, as_list, spelled
+from holdfast.store.unstorable import translate_error
 
 WARNING = (
     "SQLite before 3.51.3 may damage a WAL that several processes share: "
@@ -23,13 +31,15 @@ WARNING = (
 )
 
 
-class SqliteReader(RowReader):
+class SqliteReader(StoreQueries):
     """What can be asked of a SQLite file, by any thread at any time."""
 
     _dialect = "sqlite"
     _garbled = DRIVER_ERRORS
 
-    def __init__(self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock) -> None:
+    def __init__(
+        self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock
+    ) -> None:
         self._reader_path, self._open, self.clock = path, connect, clock
         self.now = clock.now
         self._idle: list[Connection] = []
@@ -83,13 +93,13 @@ class SqliteReader(RowReader):
         db = self._borrow()
         try:
             return db.rows(sql, values)
-        except Busy as error:
+        except WriteLockBusy as error:
             raise StoreBusy(path=self._reader_path) from error
         except StoreError:
             self._refuse_when_gone()  # what SQLite says then is a consequence, not the cause
             raise
         except (UnicodeEncodeError, OverflowError, sqlite3.Error, TypeError) as error:
-            raise in_our_words(error) from error
+            raise translate_error(error) from error
         finally:
             self._give_back(db)
 
@@ -99,8 +109,10 @@ class SqliteReader(RowReader):
         try:
             db.change("BEGIN DEFERRED")
             try:
-                db.rows("SELECT number FROM holdfast_migration LIMIT 1")  # SQLite fixes the instant at the first read
-                yield _Snapshot(self, db)
+                db.rows(
+                    "SELECT number FROM holdfast_migration LIMIT 1"
+                )  # SQLite fixes the instant at the first read
+                yield _SqliteSnapshot(self, db)
             finally:
                 db.change("ROLLBACK TRANSACTION")
         finally:
@@ -112,39 +124,60 @@ class SqliteReader(RowReader):
     def _as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
 
-    def check(self, progress: Checked | None = None) -> list[str]:
+    def check(self, progress: CheckProgress | None = None) -> list[str]:
         found = [values_of(row)[0] for row in self._fetch("PRAGMA integrity_check")]
         damaged = [f"the file is damaged: {damage}" for damage in found if damage != "ok"]
-        damaged += [f"the file is damaged: index {name} has other entries than its table" for name in self._miscounted()]
+        damaged += [
+            f"the file is damaged: index {name} has other entries than its table"
+            for name in self._miscounted()
+        ]
         return damaged + self._damage_found() + self._broken_laws(progress)
 
     def _miscounted(self) -> Iterator[str]:
-        """Yield the partial indexes that have more or fewer entries than there are rows for them: not every version of SQLite
-        counts those in its own check."""
+        """Yield the partial indexes that have more or fewer entries than there are rows for them:
+        not every version of SQLite counts those in its own check."""
         partial = "type = 'index' AND sql LIKE '% WHERE %' AND name LIKE 'holdfast%'"
-        for index in map(as_dict, self._fetch(f"SELECT name, tbl_name, sql FROM sqlite_master WHERE {partial}")):
+        for index in map(
+            as_dict, self._fetch(f"SELECT name, tbl_name, sql FROM sqlite_master WHERE {partial}")
+        ):
             table = index["tbl_name"]
             condition = index["sql"].split(" WHERE ", 1)[1]
-            entries = f"SELECT COUNT(*) AS number FROM {table} INDEXED BY {index['name']} WHERE {condition}"
-            # Without a WHERE clause no partial index can answer, so the rows of the table itself are counted.
-            rows = f"SELECT COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0) AS number FROM {table}"
+            entries = (
+                f"SELECT COUNT(*) AS number FROM {table} INDEXED BY {index['name']} WHERE"
+                f" {condition}"
+            )
+            # Without a WHERE clause no partial index can answer, so the rows of the table itself
+            # are counted.
+            rows = (
+                f"SELECT COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0) AS number FROM"
+                f" {table}"
+            )
             if self._fetch(entries)[0]["number"] != self._fetch(rows)[0]["number"]:
                 yield index["name"]
 
     def facts(self) -> dict[str, object]:
         db = self._open
-        settings = {name: values_of(self._ask(f"PRAGMA {name}")[0])[0] for name in ("journal_mode", "page_size")}
+        settings = {
+            name: values_of(self._ask(f"PRAGMA {name}")[0])[0]
+            for name in ("journal_mode", "page_size")
+        }
         warnings = [WARNING] if is_flawed(db.version) else []
         if os.name == "posix" and os.stat(self._reader_path).st_mode & 0o007:
-            warnings.append(f"any user of this host can open the database file: chmod 600 {self._reader_path}")
+            warnings.append(
+                f"any user of this host can open the database file: chmod 600 {self._reader_path}"
+            )
         if os.stat(self._reader_path).st_nlink > 1:
-            warnings.append("the file has several names (hard links): opened under two of them, it is damaged")
+            warnings.append(
+                "the file has several names (hard links): opened under two of them, it is damaged"
+            )
         return {
             "database": self._reader_path,
             "driver": db.kind,
             "sqlite": db.version,
             **settings,
-            "schema": max(row["number"] for row in self._ask("SELECT number FROM holdfast_migration")),
+            "schema": max(
+                row["number"] for row in self._ask("SELECT number FROM holdfast_migration")
+            ),
             "bytes": os.path.getsize(self._reader_path),
             **({"warnings": warnings} if warnings else {}),
         }
@@ -154,7 +187,7 @@ class SqliteReader(RowReader):
         self._close_idle()
 
 
-class _Snapshot(SqliteReader):
+class _SqliteSnapshot(SqliteReader):
     """A reader that asks everything in one transaction of another reader."""
 
     def __init__(self, reader: SqliteReader, db: Connection) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from holdfast.store.sealing import WRITABLE
-from holdfast.store.sqlite.driver import Connection
+from holdfast.store.sqlite.connection import Connection
 
 _PREFIX = "holdfast_"
-_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'holdfast_*' ORDER BY name"
-_TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'holdfast_sealed_*'"
+_TABLES = (
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'holdfast_*' ORDER BY name"
+)
+_TRIGGERS = (
+    "SELECT name FROM sqlite_master WHERE type = 'trigger' AND name GLOB 'holdfast_sealed_*'"
+)
 
 
 def seal(db: Connection, text: str) -> None:
@@ -20,7 +24,10 @@ def seal(db: Connection, text: str) -> None:
             continue
         for event in ("INSERT", "UPDATE", "DELETE"):
             name = f"holdfast_sealed_{event.lower()}_{table.removeprefix(_PREFIX)}"
-            db.change(f"CREATE TRIGGER {name} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, '{words}'); END")
+            db.change(
+                f"CREATE TRIGGER {name} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT,"
+                f" '{words}'); END"
+            )
 
 
 def unseal(db: Connection) -> None:

@@ -1,7 +1,7 @@
 """Every transition, written once for both databases: load, let the core decide, save.
 
-They run inside a transaction that somebody else commits, many of them in one. A transition that must refuse does so before
-its first write and its first hint, or is run inside a savepoint.
+They run inside a transaction that somebody else commits, many of them in one. A transition that
+must refuse does so before its first write and its first hint, or is run inside a savepoint.
 """
 
 from __future__ import annotations
@@ -9,8 +9,112 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any
 
-from holdfast.core.records import Route
-from holdfast.store import contract as c
+from holdfast.core.runs import Route
+from holdfast.store.contract import Operation
+from holdfast.store.contract.budgets import (
+    RaiseBudget,
+    ReserveBudget,
+    ResetBudget,
+    SetBudget,
+    SpendBudget,
+    SpendRunBudget,
+)
+from holdfast.store.contract.flows import (
+    CreateFlow,
+    DeliverFlowEvent,
+    MoveFlow,
+    ObserveFlowStep,
+    PruneFlows,
+    WakeFlows,
+)
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.contract.graphs import (
+    CancelGraph,
+    ImportGraph,
+    PruneGraphs,
+    ReplayMember,
+    ResealMember,
+    ResolveGraphs,
+    StageGraphs,
+    SweepStages,
+    WriteStagePart,
+)
+from holdfast.store.contract.growing import AddMembers
+from holdfast.store.contract.keys import NeedKey, ResealKey, RotateKey
+from holdfast.store.contract.leases import (
+    ClaimLeases,
+    CompleteLeases,
+    ExpireAttempts,
+    OverrideRun,
+    RenewLeases,
+    RevokeLease,
+    SetPriority,
+)
+from holdfast.store.contract.payloads import (
+    CopyPayloads,
+    EncryptStore,
+    EndMaintenance,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeMaintenanceLock,
+)
+from holdfast.store.contract.runs import (
+    Advance,
+    BeginCopy,
+    BeginImport,
+    Claim,
+    CopyRuns,
+    DebounceStart,
+    EndCopy,
+    EndSession,
+    ExpireRuns,
+    Heartbeat,
+    ImportRun,
+    OpenSession,
+    Prune,
+    ReplayRun,
+    ReplayRuns,
+    RequestCancel,
+    ResumeRun,
+    SealStore,
+    SetAside,
+    SetLane,
+    SignalRun,
+    StageEvents,
+    StartRuns,
+    UnsealStore,
+)
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
+from holdfast.store.contract.streams import AppendFrames
+from holdfast.store.contract.subscriptions import (
+    AddSubscription,
+    ClaimWebhooks,
+    Consume,
+    MoveCursor,
+    RecordDelivery,
+    RedeliverDeadLetters,
+    RemoveSubscription,
+    ResealWebhook,
+)
+from holdfast.store.contract.waits import DeliverSignal, ReleaseWait
 from holdfast.store.transitions import budgets
 from holdfast.store.transitions.advancing import (
     advance,
@@ -52,7 +156,7 @@ from holdfast.store.transitions.gates import (
     update_gate,
     withdraw_gate,
 )
-from holdfast.store.transitions.gathering import gather_start
+from holdfast.store.transitions.gathering import debounce_start
 from holdfast.store.transitions.graphs import (
     cancel_graph,
     extend_graph,
@@ -61,7 +165,7 @@ from holdfast.store.transitions.graphs import (
     prune_graphs,
     replay_member,
     reseal_member,
-    settle_graphs,
+    resolve_graphs,
     stage_graphs,
     stage_part,
     sweep_stages,
@@ -96,7 +200,7 @@ from holdfast.store.transitions.schedules import (
     set_schedule,
     trigger_schedule,
 )
-from holdfast.store.transitions.sessions import beat, end_session, open_session
+from holdfast.store.transitions.sessions import end_session, heartbeat, open_session
 from holdfast.store.transitions.signalling import deliver_signal, release_wait, signal_run
 from holdfast.store.transitions.starting import start_runs
 from holdfast.store.transitions.stopping import expire_runs, request_cancel
@@ -111,121 +215,151 @@ from holdfast.store.transitions.subscribing import (
     subscribe,
     unsubscribe,
 )
-from holdfast.store.transitions.touching import leave_news
+from holdfast.store.transitions.touching import write_outbox
 from holdfast.store.transitions.transaction import Row, Transaction, run_from
 
 APPLY: dict[type, Callable[[Any, Any], Any]] = {
-    c.StartRuns: start_runs,
-    c.GatherStart: gather_start,
-    c.Advance: advance,
-    c.Claim: claim,
-    c.OpenSession: open_session,
-    c.Beat: beat,
-    c.EndSession: end_session,
-    c.ExpireRuns: expire_runs,
-    c.SignalRun: signal_run,
-    c.DeliverSignal: deliver_signal,
-    c.ReleaseWait: release_wait,
-    c.RequestCancel: request_cancel,
-    c.ResumeRun: resume_run,
-    c.ReplayRun: replay_run,
-    c.ReplayRuns: replay_runs,
-    c.Prune: prune,
-    c.SetLane: set_lane,
-    c.SetAside: set_aside,
-    c.StageEvents: stage_events,
-    c.ImportRun: import_run,
-    c.BeginCopy: begin_copy,
-    c.BeginImport: begin_import,
-    c.CopyRuns: copy_runs,
-    c.EndCopy: end_copy,
-    c.SealStore: seal_store,
-    c.EncryptStore: encrypt_store,
-    c.UnsealStore: unseal_store,
-    c.ClaimLeases: claim_leases,
-    c.RenewLeases: renew_leases,
-    c.CompleteLeases: complete_leases,
-    c.ExpireAttempts: expire_attempts,
-    c.RevokeLease: revoke_lease,
-    c.SetPriority: set_priority,
-    c.OverrideRun: override_run,
-    c.CreateFlow: create_flow,
-    c.MoveFlow: move_flow,
-    c.DeliverFlowEvent: deliver_flow_event,
-    c.ObserveFlowStep: observe_flow_step,
-    c.WakeFlows: wake_flows,
-    c.PruneFlows: prune_flows,
-    c.SetBudget: budgets.set_budget,
-    c.RaiseBudget: budgets.raise_budget,
-    c.ResetBudget: budgets.reset_budget,
-    c.SpendBudget: budgets.spend_budget,
-    c.Spend: budgets.spend,
-    c.Reserve: budgets.reserve,
-    c.DecideGate: decide_gate,
-    c.DelegateGate: delegate_gate,
-    c.ReassignGate: reassign_gate,
-    c.UpdateGate: update_gate,
-    c.WithdrawGate: withdraw_gate,
-    c.ExpireGates: expire_gates,
-    c.NeedKey: need_key,
-    c.RotateKey: rotate_key,
-    c.ResealKey: reseal_key,
-    c.SetSchedule: set_schedule,
-    c.PauseSchedule: pause_schedule,
-    c.ResumeSchedule: resume_schedule,
-    c.RemoveSchedule: remove_schedule,
-    c.FireSchedules: fire_schedules,
-    c.TriggerSchedule: trigger_schedule,
-    c.BackfillSchedule: backfill_schedule,
-    c.AppendFrames: append_frames,
-    c.Subscribe: subscribe,
-    c.Unsubscribe: unsubscribe,
-    c.MoveCursor: move_cursor,
-    c.Consume: consume,
-    c.ClaimWebhooks: claim_webhooks,
-    c.SettleDelivery: settle_delivery,
-    c.ReplayLetters: replay_letters,
-    c.ResealWebhook: reseal_webhook,
-    c.CopyPayloads: copy_payloads,
-    c.Reseal: reseal,
-    c.Forget: forget,
-    c.SaveRetention: save_retention,
-    c.RemoveRetention: remove_retention,
-    c.TakeUpkeep: take_upkeep,
-    c.EndUpkeep: end_upkeep,
-    c.SaveSetting: save_setting,
-    c.StagePart: stage_part,
-    c.SweepStages: sweep_stages,
-    c.StageGraphs: stage_graphs,
-    c.ExtendGraph: extend_graph,
-    c.SettleGraphs: settle_graphs,
-    c.CancelGraph: cancel_graph,
-    c.ReplayMember: replay_member,
-    c.PruneGraphs: prune_graphs,
-    c.ResealMember: reseal_member,
-    c.ImportGraph: import_graph,
+    StartRuns: start_runs,
+    DebounceStart: debounce_start,
+    Advance: advance,
+    Claim: claim,
+    OpenSession: open_session,
+    Heartbeat: heartbeat,
+    EndSession: end_session,
+    ExpireRuns: expire_runs,
+    SignalRun: signal_run,
+    DeliverSignal: deliver_signal,
+    ReleaseWait: release_wait,
+    RequestCancel: request_cancel,
+    ResumeRun: resume_run,
+    ReplayRun: replay_run,
+    ReplayRuns: replay_runs,
+    Prune: prune,
+    SetLane: set_lane,
+    SetAside: set_aside,
+    StageEvents: stage_events,
+    ImportRun: import_run,
+    BeginCopy: begin_copy,
+    BeginImport: begin_import,
+    CopyRuns: copy_runs,
+    EndCopy: end_copy,
+    SealStore: seal_store,
+    EncryptStore: encrypt_store,
+    UnsealStore: unseal_store,
+    ClaimLeases: claim_leases,
+    RenewLeases: renew_leases,
+    CompleteLeases: complete_leases,
+    ExpireAttempts: expire_attempts,
+    RevokeLease: revoke_lease,
+    SetPriority: set_priority,
+    OverrideRun: override_run,
+    CreateFlow: create_flow,
+    MoveFlow: move_flow,
+    DeliverFlowEvent: deliver_flow_event,
+    ObserveFlowStep: observe_flow_step,
+    WakeFlows: wake_flows,
+    PruneFlows: prune_flows,
+    SetBudget: budgets.set_budget,
+    RaiseBudget: budgets.raise_budget,
+    ResetBudget: budgets.reset_budget,
+    SpendBudget: budgets.spend_budget,
+    SpendRunBudget: budgets.spend,
+    ReserveBudget: budgets.reserve,
+    DecideGate: decide_gate,
+    DelegateGate: delegate_gate,
+    ReassignGate: reassign_gate,
+    UpdateGate: update_gate,
+    WithdrawGate: withdraw_gate,
+    ExpireGates: expire_gates,
+    NeedKey: need_key,
+    RotateKey: rotate_key,
+    ResealKey: reseal_key,
+    SetSchedule: set_schedule,
+    PauseSchedule: pause_schedule,
+    ResumeSchedule: resume_schedule,
+    RemoveSchedule: remove_schedule,
+    FireSchedules: fire_schedules,
+    TriggerSchedule: trigger_schedule,
+    BackfillSchedule: backfill_schedule,
+    AppendFrames: append_frames,
+    AddSubscription: subscribe,
+    RemoveSubscription: unsubscribe,
+    MoveCursor: move_cursor,
+    Consume: consume,
+    ClaimWebhooks: claim_webhooks,
+    RecordDelivery: settle_delivery,
+    RedeliverDeadLetters: replay_letters,
+    ResealWebhook: reseal_webhook,
+    CopyPayloads: copy_payloads,
+    Reseal: reseal,
+    Forget: forget,
+    SaveRetention: save_retention,
+    RemoveRetention: remove_retention,
+    TakeMaintenanceLock: take_upkeep,
+    EndMaintenance: end_upkeep,
+    SaveSetting: save_setting,
+    WriteStagePart: stage_part,
+    SweepStages: sweep_stages,
+    StageGraphs: stage_graphs,
+    AddMembers: extend_graph,
+    ResolveGraphs: resolve_graphs,
+    CancelGraph: cancel_graph,
+    ReplayMember: replay_member,
+    PruneGraphs: prune_graphs,
+    ResealMember: reseal_member,
+    ImportGraph: import_graph,
 }
 
 
 _LATE = frozenset(
     {
-        c.ImportRun, c.CopyRuns, c.GatherStart, c.RotateKey, c.Subscribe, c.Consume, c.Reseal, c.StagePart, c.StageGraphs,
-        c.ExtendGraph, c.ReplayMember, c.ReplayRun, c.ReplayRuns, c.SettleGraphs, c.ImportGraph, c.SealStore, c.UnsealStore,
-        c.EncryptStore, c.StageEvents,
+        ImportRun,
+        CopyRuns,
+        DebounceStart,
+        RotateKey,
+        AddSubscription,
+        Consume,
+        Reseal,
+        WriteStagePart,
+        StageGraphs,
+        AddMembers,
+        ReplayMember,
+        ReplayRun,
+        ReplayRuns,
+        ResolveGraphs,
+        ImportGraph,
+        SealStore,
+        UnsealStore,
+        EncryptStore,
+        StageEvents,
     }
-)  # fmt: skip
+)
 
 
-def may_refuse_late(op: c.Transition, routes: Container[Route]) -> bool:
-    """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes* are those that exist."""
-    if type(op) is c.Advance:
+def may_refuse_late(op: Operation, routes: Container[Route]) -> bool:
+    """Say whether *op* can be refused after its first write, so that it needs a savepoint. *routes*
+    are those that exist."""
+    if type(op) is Advance:
         return op.body is not None or bool(op.children) or bool(op.grows)
-    if type(op) is c.StartRuns:
+    if type(op) is StartRuns:
         return len(op.runs) != 1 or op.runs[0].route not in routes
     return type(op) in _LATE
 
 
 __all__ = [
-    "APPLY", "Row", "Transaction", "append_each", "end_each", "ended", "guarded", "is_end", "is_one_event", "leave_news", "line",
-    "may_refuse_late", "news_of", "run_from", "start_runs",
-]  # fmt: skip
+    "APPLY",
+    "Row",
+    "Transaction",
+    "append_each",
+    "end_each",
+    "ended",
+    "guarded",
+    "is_end",
+    "is_one_event",
+    "line",
+    "may_refuse_late",
+    "news_of",
+    "run_from",
+    "start_runs",
+    "write_outbox",
+]

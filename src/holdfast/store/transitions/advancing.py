@@ -5,28 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
-from holdfast.core import budgets, claims
-from holdfast.core.graphs.records import MARK
-from holdfast.core.records import Breach, Event, NewRun, Payload, Wait
-from holdfast.core.sealed import digests_of
+from holdfast.core import claiming
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.budgets.model import Breach
+from holdfast.core.envelope import digests_of
+from holdfast.core.events import Event
+from holdfast.core.graphs.model import MARK
+from holdfast.core.payload import Payload
+from holdfast.core.runs import NewRun
 from holdfast.core.status import FINAL, Move, Status, after
+from holdfast.core.waits import WaitRecord
 from holdfast.errors import BadGraph, LeaseLost, RunFinished, RunNotFound, TooManySignals
-from holdfast.store import contract as c
-from holdfast.store.transitions.budgets import count, is_blocked, settle, settle_run, take
+from holdfast.store.contract import Operation
+from holdfast.store.contract.budgets import BudgetRefused
+from holdfast.store.contract.reading import MemberOutcome
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    RequestCancel,
+    RevisionChanged,
+    SignalRun,
+    Started,
+    StartRuns,
+)
+from holdfast.store.transitions.budgets import (
+    is_blocked,
+    record_spend,
+    release_reservations,
+    release_reservations_of_run,
+    try_spend,
+)
 from holdfast.store.transitions.gates import move_gates
 from holdfast.store.transitions.graphs import extend_graph
 from holdfast.store.transitions.payloads import keep, sent
 from holdfast.store.transitions.signalling import signal_run
 from holdfast.store.transitions.starting import start_runs
-from holdfast.store.transitions.stopping import DEADLINE, PORTION, cancel_children, children_to_stop, request_cancel
+from holdfast.store.transitions.stopping import (
+    DEADLINE,
+    PORTION,
+    cancel_children,
+    children_to_stop,
+    request_cancel,
+)
 from holdfast.store.transitions.streaming import write as put_out
-from holdfast.store.transitions.touching import free_schedule, tell_parent
+from holdfast.store.transitions.touching import notify_parent, release_schedule
 from holdfast.store.transitions.transaction import Row, Transaction, append
 
 _AT_WORK = (Status.RUNNING, Status.WAITING, Status.BLOCKED, Status.PENDING)
 
 
-def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refused:
+def advance(tx: Transaction, op: Advance) -> Advanced | RevisionChanged | BudgetRefused:
     """Record what the holder of a run has to say."""
     data, below = None, None
     if op.had_children and op.status in FINAL:
@@ -36,7 +64,9 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refuse
     if (op.spends or op.demands) and (refused := _refused(tx, op)) is not None:
         return refused
     if op.body is not None:
-        changed = _changed(op, _lease(tx, op))  # before user code runs: what is refused must leave no trace
+        changed = _changed(
+            op, _lease(tx, op)
+        )  # before user code runs: what is refused must leave no trace
         if changed is not None:
             return changed
         data = tx.call(op.body)
@@ -49,7 +79,7 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refuse
             return changed
         append(tx, op.run_id, op.events)
     _write_beside(tx, op)
-    answer = c.Advanced(now=tx.now, data=data)
+    answer = Advanced(now=tx.now, data=data)
     _side_effects(tx, op, answer, below)
     if op.grows:
         answer.born = _grow(tx, op)
@@ -58,18 +88,19 @@ def advance(tx: Transaction, op: c.Advance) -> c.Advanced | c.Changed | c.Refuse
     return answer
 
 
-def _stop_first(tx: Transaction, op: c.Advance, below: Sequence[str]) -> c.Advanced:
-    """Ask a portion of the children to stop before their parent ends: an ended run cancels nothing after a crash."""
+def _stop_first(tx: Transaction, op: Advance, below: Sequence[str]) -> Advanced:
+    """Ask a portion of the children to stop before their parent ends: an ended run cancels nothing
+    after a crash."""
     _lease(tx, op)
     cancel_children(tx, op.run_id, _why_children_stop(op), below)
-    return c.Advanced(now=tx.now, unasked=True)
+    return Advanced(now=tx.now, unasked=True)
 
 
-def _why_children_stop(op: c.Advance) -> str:
+def _why_children_stop(op: Advance) -> str:
     return DEADLINE if op.status is Status.EXPIRED else "its parent ended"
 
 
-def _write_beside(tx: Transaction, op: c.Advance) -> None:
+def _write_beside(tx: Transaction, op: Advance) -> None:
     """Write what is kept apart from the history."""
     if op.output is not None or op.closes is not None:
         _show(tx, op)
@@ -77,151 +108,201 @@ def _write_beside(tx: Transaction, op: c.Advance) -> None:
         _keep(tx, op)
 
 
-def _grow(tx: Transaction, op: c.Advance) -> list[tuple[NewRun, int]]:
-    """Add to the graph of the run; return the members that were born leased. Raises BadGraph when the run only looks like one."""
+def _grow(tx: Transaction, op: Advance) -> list[tuple[NewRun, int]]:
+    """Add to the graph of the run; return the members that were born leased. Raises BadGraph when
+    the run only looks like one."""
     if not tx.rows("member", run_id=op.run_id):
         raise BadGraph(run=op.run_id, why="this run is no member of a graph")
     born = [one for grown in op.grows for one in extend_graph(tx, grown).born]
     return [(one.run, one.started.now) for one in born if one.started.leased]
 
 
-def _show(tx: Transaction, op: c.Advance) -> None:
+def _show(tx: Transaction, op: Advance) -> None:
     """Write what the run puts out, and close its streams."""
     if op.output is not None:
-        put_out(tx, [(op.run_id, op.output)])  # what comes too late for its stream must not hold up the run
+        put_out(
+            tx, [(op.run_id, op.output)]
+        )  # what comes too late for its stream must not hold up the run
     if op.closes is not None:
         tx.change("close_streams", run_id=op.run_id, now=tx.now, reason=op.closes, least=1)
 
 
-def _refused(tx: Transaction, op: c.Advance) -> c.Changed | c.Refused | None:
+def _refused(tx: Transaction, op: Advance) -> RevisionChanged | BudgetRefused | None:
     """Take what is spent; say what does not let the run go on like that."""
-    if op.spends and op.body is None and (breach := take(tx, op)) is not None:
-        return c.Refused(breach)
+    if op.spends and op.body is None and (breach := try_spend(tx, op)) is not None:
+        return BudgetRefused(breach)
     if op.demands:
         lease = _lease(tx, op)
         if not is_blocked(tx, op.budgets, op.demands):
-            return c.Changed(revision=lease["revision"])
+            return RevisionChanged(revision=lease["revision"])
     return None
 
 
-def _account(tx: Transaction, op: c.Advance) -> Breach | None:
-    """Count what was spent, and give back what was set aside for it. What a transactional body spends is known by now only."""
-    if op.body is not None and (refused := take(tx, op)) is not None:
-        raise budgets.exceeded(refused, budgets.added(one.amounts for one in op.spends if not one.fact))
-    breach = count(tx, op.run_id, op.budgets, [one for one in op.spends if one.fact])
-    settle(tx, op.run_id, op.settles)
+def _account(tx: Transaction, op: Advance) -> Breach | None:
+    """Count what was spent, and give back what was set aside for it. What a transactional body
+    spends is known by now only."""
+    if op.body is not None and (refused := try_spend(tx, op)) is not None:
+        raise budget_rules.exceeded(
+            refused, budget_rules.added(one.amounts for one in op.spends if not one.fact)
+        )
+    breach = record_spend(tx, op.run_id, op.budgets, [one for one in op.spends if one.fact])
+    release_reservations(tx, op.run_id, op.settles)
     if op.settles_all:
-        settle_run(tx, op.run_id)
+        release_reservations_of_run(tx, op.run_id)
     return breach
 
 
-def _sealed(seal: Callable[[bytes, list[Payload]], bytes], data: bytes) -> tuple[bytes, list[Payload]]:
+def _sealed(
+    seal: Callable[[bytes, list[Payload]], bytes], data: bytes
+) -> tuple[bytes, list[Payload]]:
     found: list[Payload] = []
     return seal(data, found), found
 
 
-def _keep(tx: Transaction, op: c.Advance) -> None:
-    """Keep what is kept apart of the run's own values; signals bring theirs to the runs that they are sent to."""
-    values = [op.result, op.error, *(value for event in op.events for value in (event.data, event.error))]
+def _keep(tx: Transaction, op: Advance) -> None:
+    """Keep what is kept apart of the run's own values; signals bring theirs to the runs that they
+    are sent to."""
+    values = [
+        op.result,
+        op.error,
+        *(value for event in op.events for value in (event.data, event.error)),
+    ]
     own = digests_of(*values)
     keep(tx, op.run_id, [payload for payload in op.payloads if payload.digest in own])
 
 
-def is_one_event(op: c.Transition) -> TypeGuard[c.Advance]:
-    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence, what happens most often."""
-    if type(op) is not c.Advance or len(op.events) != 1:
+def is_one_event(op: Operation) -> TypeGuard[Advance]:
+    """Say whether *op* writes one event of a held run and nothing else: that is a step in sequence,
+    what happens most often."""
+    if type(op) is not Advance or len(op.events) != 1:
         return False
-    return op == c.Advance(run_id=op.run_id, generation=op.generation, events=op.events, keep=op.keep, revision=op.revision)
+    return op == Advance(
+        run_id=op.run_id,
+        generation=op.generation,
+        events=op.events,
+        keep=op.keep,
+        revision=op.revision,
+    )
 
 
-def append_each(tx: Transaction, ops: Sequence[c.Advance]) -> list[c.Advanced | LeaseLost]:
+def append_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced | LeaseLost]:
     """Write one event for each of these; answer with a refusal where the lease was lost."""
     if tx.many("append_guarded", [guarded(op, op.events[0], tx.now) for op in ops]) == len(ops):
-        return [c.Advanced(now=tx.now) for _ in ops]
+        return [Advanced(now=tx.now) for _ in ops]
     return [_appended(tx, op) for op in ops]
 
 
-def _appended(tx: Transaction, op: c.Advance) -> c.Advanced | LeaseLost:
+def _appended(tx: Transaction, op: Advance) -> Advanced | LeaseLost:
     try:
         _lease(tx, op)
     except LeaseLost as lost:
         return lost
-    return c.Advanced(now=tx.now)
+    return Advanced(now=tx.now)
 
 
-def is_end(op: c.Transition) -> TypeGuard[c.Advance]:
-    """Say whether *op* ends a held run with a few lines of history, and nobody but a graph must hear of it."""
-    if type(op) is not c.Advance or op.status not in FINAL:
+def is_end(op: Operation) -> TypeGuard[Advance]:
+    """Say whether *op* ends a held run with a few lines of history, and nobody but a graph must
+    hear of it."""
+    if type(op) is not Advance or op.status not in FINAL:
         return False
-    return op == c.Advance(
-        run_id=op.run_id, generation=op.generation, events=op.events, status=op.status, result=op.result, error=op.error,
-        revision=op.revision, keep=op.keep, budgets=op.budgets,
-    )  # fmt: skip
+    return op == Advance(
+        run_id=op.run_id,
+        generation=op.generation,
+        events=op.events,
+        status=op.status,
+        result=op.result,
+        error=op.error,
+        revision=op.revision,
+        keep=op.keep,
+        budgets=op.budgets,
+    )
 
 
-def end_each(tx: Transaction, ops: Sequence[c.Advance]) -> list[c.Advanced] | None:
+def end_each(tx: Transaction, ops: Sequence[Advance]) -> list[Advanced] | None:
     """End these runs; None if one of them must not be: then nothing of it may stay."""
     if tx.many("finish_run", [ended(op, tx.now) for op in ops]) < len(ops):
         return None
     tx.many("append", [line(op, event, tx.now) for op in ops for event in op.events])
     tx.hints.finished.update(op.run_id for op in ops)
     tx.news += [news for op in ops if (news := news_of(op)) is not None]
-    return [c.Advanced(now=tx.now) for _ in ops]
+    return [Advanced(now=tx.now) for _ in ops]
 
 
-def ended(op: c.Advance, now: int) -> dict[str, object]:
+def ended(op: Advance, now: int) -> dict[str, object]:
     """Return the end of a run as what is written if the lease is still held."""
     return {
-        "run_id": op.run_id, "generation": op.generation, "status": op.status, "result": op.result, "error": op.error, "now": now,
-    }  # fmt: skip
+        "run_id": op.run_id,
+        "generation": op.generation,
+        "status": op.status,
+        "result": op.result,
+        "error": op.error,
+        "now": now,
+    }
 
 
-def line(op: c.Advance, event: Event, now: int) -> dict[str, object]:
+def line(op: Advance, event: Event, now: int) -> dict[str, object]:
     """Return an event as what is written when the lease is known to be held."""
     event.at = event.at or now
     return {
-        "run_id": op.run_id, "seq": event.seq, "kind": event.kind, "step": event.step, "attempt": event.attempt,
-        "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
-    }  # fmt: skip
+        "run_id": op.run_id,
+        "seq": event.seq,
+        "kind": event.kind,
+        "step": event.step,
+        "attempt": event.attempt,
+        "data": event.data,
+        "error": event.error,
+        "started_at": event.started_at,
+        "at": event.at,
+    }
 
 
-def news_of(op: c.Advance) -> c.News | None:
+def news_of(op: Advance) -> MemberOutcome | None:
     """Return what a graph will hear of the end of a run, if it is a member of one."""
     if MARK not in op.run_id or op.status is None:
         return None
-    return c.News(op.run_id, op.status.value, op.result if op.status is Status.COMPLETED else None)
+    return MemberOutcome(
+        op.run_id, op.status.value, op.result if op.status is Status.COMPLETED else None
+    )
 
 
-def guarded(op: c.Advance, event: Event, now: int) -> dict[str, object]:
+def guarded(op: Advance, event: Event, now: int) -> dict[str, object]:
     """Return an event as what is written if the lease is still held."""
     event.at = event.at or now
     return {
-        "run_id": op.run_id, "generation": op.generation, "seq": event.seq, "kind": event.kind, "step": event.step,
-        "attempt": event.attempt, "data": event.data, "error": event.error, "started_at": event.started_at, "at": event.at,
-    }  # fmt: skip
+        "run_id": op.run_id,
+        "generation": op.generation,
+        "seq": event.seq,
+        "kind": event.kind,
+        "step": event.step,
+        "attempt": event.attempt,
+        "data": event.data,
+        "error": event.error,
+        "started_at": event.started_at,
+        "at": event.at,
+    }
 
 
-def _append_guarded(tx: Transaction, op: c.Advance) -> None:
+def _append_guarded(tx: Transaction, op: Advance) -> None:
     first, *rest = op.events
     if not tx.change("append_guarded", **guarded(op, first, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
     append(tx, op.run_id, rest)
 
 
-def _lease(tx: Transaction, op: c.Advance) -> Row:
+def _lease(tx: Transaction, op: Advance) -> Row:
     found = tx.rows("lease_of", run_id=op.run_id)
     if not found or found[0]["generation"] != op.generation or found[0]["session_id"] is None:
         raise LeaseLost(run=op.run_id, generation=op.generation)
     return found[0]
 
 
-def _changed(op: c.Advance, lease: Row) -> c.Changed | None:
+def _changed(op: Advance, lease: Row) -> RevisionChanged | None:
     if op.revision is None or op.revision == lease["revision"]:
         return None
-    return c.Changed(revision=lease["revision"])
+    return RevisionChanged(revision=lease["revision"])
 
 
-def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
+def _move(tx: Transaction, op: Advance, status: Status) -> RevisionChanged | None:
     """Write where the run stands now; the lease is checked by the write itself."""
     if status in FINAL:
         _finish(tx, op)
@@ -231,18 +312,31 @@ def _move(tx: Transaction, op: c.Advance, status: Status) -> c.Changed | None:
     changed = _changed(op, _lease(tx, op))
     if changed is None:  # somebody asked the run to stop, and its holder has not heard of it yet
         _place(
-            tx, op, after(Status.CANCELLING, Move.PARK if status in (Status.WAITING, Status.BLOCKED) else Move.GO_ON), asked=True
+            tx,
+            op,
+            after(
+                Status.CANCELLING,
+                Move.PARK if status in (Status.WAITING, Status.BLOCKED) else Move.GO_ON,
+            ),
+            asked=True,
         )
     return changed
 
 
-def _finish(tx: Transaction, op: c.Advance) -> None:
+def _finish(tx: Transaction, op: Advance) -> None:
     if not tx.change("finish_run", **ended(op, tx.now)):
         raise LeaseLost(run=op.run_id, generation=op.generation)
     tx.hints.finished.add(op.run_id)
 
 
-def _place(tx: Transaction, op: c.Advance, status: Status, *, unless: Status | None = None, asked: bool = False) -> int:
+def _place(
+    tx: Transaction,
+    op: Advance,
+    status: Status,
+    *,
+    unless: Status | None = None,
+    asked: bool = False,
+) -> int:
     place: dict[str, Any] = {
         "run_id": op.run_id,
         "generation": op.generation,
@@ -260,13 +354,17 @@ def _place(tx: Transaction, op: c.Advance, status: Status, *, unless: Status | N
         place |= {"waits": None, "wake_at": None}
     sleeps = place["waits"] is not None or place["wake_at"] is not None or status is Status.STUCK
     ready_at = None if sleeps else tx.now
-    written = tx.change("release_run", **place, ready_at=ready_at, step=claims.PRIORITY_STEP, error=op.error)
+    written = tx.change(
+        "release_run", **place, ready_at=ready_at, step=claiming.PRIORITY_STEP, error=op.error
+    )
     if written and not sleeps:
         tx.hints.ready = True
     return written
 
 
-def _side_effects(tx: Transaction, op: c.Advance, answer: c.Advanced, below: Sequence[str] | None) -> None:
+def _side_effects(
+    tx: Transaction, op: Advance, answer: Advanced, below: Sequence[str] | None
+) -> None:
     if op.children or op.fanouts:
         answer.started = _start_children(tx, op)
     if op.taken:
@@ -274,7 +372,12 @@ def _side_effects(tx: Transaction, op: c.Advance, answer: c.Advanced, below: Seq
     if op.opened or op.closed or op.escalated or op.reopened or op.alarm is not None:
         _write_waits(tx, op)
     for run_id, name, payload, key in op.signals:
-        _send(tx, c.SignalRun(run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)))
+        _send(
+            tx,
+            SignalRun(
+                run_id, name, payload, key, source=op.run_id, payloads=sent(op.payloads, payload)
+            ),
+        )
     for run_id, reason in op.cancels:
         _cancel_if_live(tx, run_id, reason)
     for reason in op.child_cancels:
@@ -285,49 +388,70 @@ def _side_effects(tx: Transaction, op: c.Advance, answer: c.Advanced, below: Seq
         _tell_of_the_end(tx, op, op.status, below)
 
 
-def _tell_of_the_end(tx: Transaction, op: c.Advance, status: Status, below: Sequence[str] | None) -> None:
-    """Let all hear of it who wait for the end of this run; *below* are the runs below it that are known to live."""
+def _tell_of_the_end(
+    tx: Transaction, op: Advance, status: Status, below: Sequence[str] | None
+) -> None:
+    """Let all hear of it who wait for the end of this run; *below* are the runs below it that are
+    known to live."""
     if op.had_children:
         started = len(op.children)  # they are not known to live yet, and none may be left
         room = PORTION + started
-        cancel_children(tx, op.run_id, _why_children_stop(op), None if started else below, room=room)
+        cancel_children(
+            tx, op.run_id, _why_children_stop(op), None if started else below, room=room
+        )
     if op.parent is not None:
-        tell_parent(tx, op.parent, completed=status == Status.COMPLETED)
+        notify_parent(tx, op.parent, completed=status == Status.COMPLETED)
     if op.scheduled:
-        free_schedule(tx, op.run_id)
+        release_schedule(tx, op.run_id)
     if (news := news_of(op)) is not None:
         tx.news.append(news)
 
 
-def _start_children(tx: Transaction, op: c.Advance) -> list[c.Started]:
-    """Start children and count them; one that was there before, as after a replay, is not counted again."""
-    started = start_runs(tx, c.StartRuns(op.children))
-    old = [child.parent_step for child, answer in zip(op.children, started, strict=True) if not answer.created]
+def _start_children(tx: Transaction, op: Advance) -> list[Started]:
+    """Start children and count them; one that was there before, as after a replay, is not counted
+    again."""
+    started = start_runs(tx, StartRuns(op.children))
+    old = [
+        child.parent_step
+        for child, answer in zip(op.children, started, strict=True)
+        if not answer.created
+    ]
     for fanout in op.fanouts:
         remaining = fanout.remaining - old.count(fanout.step)
-        tx.change("insert_fanout", run_id=op.run_id, step=fanout.step, remaining=remaining, eager=int(fanout.eager))
+        tx.change(
+            "insert_fanout",
+            run_id=op.run_id,
+            step=fanout.step,
+            remaining=remaining,
+            eager=int(fanout.eager),
+        )
     return started
 
 
-def _write_waits(tx: Transaction, op: c.Advance) -> None:
+def _write_waits(tx: Transaction, op: Advance) -> None:
     mine = {"run_id": op.run_id}
     steps: dict[str, list[dict[str, object]]] = {
         "open_wait": [_new_wait(wait) for wait in op.opened],
         "reopen_wait": [{**mine, "step": step} for step in op.reopened],
         "escalate_wait": [{**mine, "step": step, "now": tx.now} for step in op.escalated],
         "close_wait": [{**mine, "step": step, "now": tx.now, "by": by} for step, by in op.closed],
-        "set_alarm": [] if op.alarm is None else [{**mine, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
+        "set_alarm": []
+        if op.alarm is None
+        else [{**mine, "until": op.alarm, "generation": op.generation, "policy": b"{}"}],
     }
     for query, values in steps.items():
         if values:
             tx.many(query, values)
 
 
-def _new_wait(wait: Wait) -> dict[str, object]:
-    return {name: getattr(wait, name) for name in ("run_id", "step", "id", "name", "kid", "opened_at", "until")}
+def _new_wait(wait: WaitRecord) -> dict[str, object]:
+    return {
+        name: getattr(wait, name)
+        for name in ("run_id", "step", "id", "name", "kid", "opened_at", "until")
+    }
 
 
-def _send(tx: Transaction, op: c.SignalRun) -> None:
+def _send(tx: Transaction, op: SignalRun) -> None:
     try:
         signal_run(tx, op)
     except (RunNotFound, RunFinished, TooManySignals):
@@ -336,6 +460,6 @@ def _send(tx: Transaction, op: c.SignalRun) -> None:
 
 def _cancel_if_live(tx: Transaction, run_id: str, reason: str) -> None:
     try:
-        request_cancel(tx, c.RequestCancel(run_id, reason))
+        request_cancel(tx, RequestCancel(run_id, reason))
     except (RunNotFound, RunFinished):
         return

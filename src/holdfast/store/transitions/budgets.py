@@ -1,4 +1,5 @@
-"""Budgets: what is spent is counted, what is wanted is set aside or refused, and room that appears wakes whoever waits for it."""
+"""Budgets: what is spent is counted, what is wanted is set aside or refused, and room that appears
+wakes whoever waits for it."""
 
 from __future__ import annotations
 
@@ -6,11 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import budgets, claims
-from holdfast.core.records import Allowance, Breach, Budget, NewRun, Spending
+from holdfast.core import claiming
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.budgets.model import Breach, Budget, BudgetLine, SpendEntry
+from holdfast.core.runs import NewRun
 from holdfast.errors import BudgetNotFound, LeaseLost
-from holdfast.store import contract as c
-from holdfast.store.transitions.touching import touch
+from holdfast.store.contract.budgets import (
+    BudgetRefused,
+    BudgetSpent,
+    RaiseBudget,
+    ReserveBudget,
+    ResetBudget,
+    SetBudget,
+    SpendBudget,
+    SpendRunBudget,
+)
+from holdfast.store.contract.runs import Advance
+from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import Row, Transaction, append, load
 
 REMEMBERED = 30 * 86_400 * 1_000_000
@@ -20,11 +33,16 @@ REMEMBERED = 30 * 86_400 * 1_000_000
 # What runs do
 
 
-def count(tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[Spending]) -> Breach | None:
-    """Count what was spent, whatever the limits say. Answers the first hard limit that it passed."""
+def record_spend(
+    tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterable[SpendEntry]
+) -> Breach | None:
+    """Count what was spent, whatever the limits say. Answers the first hard limit that it
+    passed."""
     breach: Breach | None = None
     for spending in spendings:
-        if spending.key is not None and not _is_new(tx, f"{budgets.RUN}{run_id}", spending.key, run_id):
+        if spending.key is not None and not _is_new(
+            tx, f"{budget_rules.RUN}{run_id}", spending.key, run_id
+        ):
             continue
         found = _count(tx, run_id, names, spending.amounts)
         if spending.under is not None:
@@ -33,59 +51,81 @@ def count(tx: Transaction, run_id: str, names: Sequence[str], spendings: Iterabl
     return breach
 
 
-def _count(tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[str, int]) -> Breach | None:
+def _count(
+    tx: Transaction, run_id: str, names: Sequence[str], amounts: Mapping[str, int]
+) -> Breach | None:
     rows = tx.rows(
-        "count_spending", run_id=run_id, budgets=tx.as_list(names), dimensions=tx.as_list(amounts),
+        "count_spending",
+        run_id=run_id,
+        budgets=tx.as_list(names),
+        dimensions=tx.as_list(amounts),
         amounts=tx.as_list(amounts.values()),
-    )  # fmt: skip
-    lines = [Allowance(**dict(row)) for row in rows]
-    due = sorted({line.budget for line in lines if budgets.is_due(line, tx.now)})
+    )
+    lines = [BudgetLine(**dict(row)) for row in rows]
+    due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     if due:
         lines = _begin_anew(tx, due, lines, amounts)
-    soft = budgets.crossed(lines, amounts)
+    soft = budget_rules.crossed(lines, amounts)
     passed = [line for line in lines if line.hard is not None and line.used > line.hard]
     if not (soft or passed):
         return None
     _note(tx, soft, hard=0)
     _note(tx, passed, hard=1)
-    return budgets.excess(passed, _load(tx, [line.budget for line in passed]), tx.now) if passed else None
+    return (
+        budget_rules.excess(passed, _load(tx, [line.budget for line in passed]), tx.now)
+        if passed
+        else None
+    )
 
 
-def _begin_anew(tx: Transaction, due: Sequence[str], lines: list[Allowance], amounts: Mapping[str, int]) -> list[Allowance]:
-    """Reset budgets whose time has come, and count for them what was just counted. Returns all lines as they stand then."""
+def _begin_anew(
+    tx: Transaction, due: Sequence[str], lines: list[BudgetLine], amounts: Mapping[str, int]
+) -> list[BudgetLine]:
+    """Reset budgets whose time has come, and count for them what was just counted. Returns all
+    lines as they stand then."""
     for name in due:
         _reset(tx, _load(tx, [name])[name])
-        tx.many("add_used", [_amount(line, amounts[line.dimension]) for line in lines if line.budget == name])
+        tx.many(
+            "add_used",
+            [_amount(line, amounts[line.dimension]) for line in lines if line.budget == name],
+        )
     return [line for line in lines if line.budget not in due] + _lines(tx, due, amounts)
 
 
-def take(tx: Transaction, op: c.Advance) -> Breach | None:
-    """Take what a step spends that is no fact yet, all of it or nothing. Answers the limit that does not allow it. Raises
-    LeaseLost."""
+def try_spend(tx: Transaction, op: Advance) -> Breach | None:
+    """Take what a step spends that is no fact yet, all of it or nothing. Answers the limit that
+    does not allow it. Raises LeaseLost."""
     asked = [spending for spending in op.spends if not spending.fact]
     if not asked:
         return None
     if len(asked) == 1 and asked[0].key is None and asked[0].under is None and not op.settles:
         amounts = asked[0].amounts
         rows = tx.rows(
-            "take_spending", run_id=op.run_id, generation=op.generation, budgets=tx.as_list(op.budgets),
-            dimensions=tx.as_list(amounts), amounts=tx.as_list(amounts.values()), now=tx.now,
-        )  # fmt: skip
+            "take_spending",
+            run_id=op.run_id,
+            generation=op.generation,
+            budgets=tx.as_list(op.budgets),
+            dimensions=tx.as_list(amounts),
+            amounts=tx.as_list(amounts.values()),
+            now=tx.now,
+        )
         if rows:
-            _note(tx, budgets.crossed([Allowance(**dict(row)) for row in rows], amounts), hard=0)
+            _note(
+                tx, budget_rules.crossed([BudgetLine(**dict(row)) for row in rows], amounts), hard=0
+            )
             return None
     return _take(tx, op, asked)
 
 
-def _take(tx: Transaction, op: c.Advance, asked: Sequence[Spending]) -> Breach | None:
+def _take(tx: Transaction, op: Advance, asked: Sequence[SpendEntry]) -> Breach | None:
     """The same, step by step: with keys, with what was set aside for it, or to find out why not."""
     _check_lease(tx, op.run_id, op.generation)
-    account = f"{budgets.RUN}{op.run_id}"
+    account = f"{budget_rules.RUN}{op.run_id}"
     new = [one for one in asked if one.key is None or _is_new(tx, account, one.key, op.run_id)]
-    wanted = budgets.added(one.amounts for one in new)
+    wanted = budget_rules.added(one.amounts for one in new)
     keys = dict.fromkeys([*op.settles, *(one.under for one in new if one.under is not None)])
-    facts = budgets.added(one.amounts for one in op.spends if one.fact)
-    aside = budgets.added(_credit(tx, op.run_id, key) for key in keys)
+    facts = budget_rules.added(one.amounts for one in op.spends if one.fact)
+    aside = budget_rules.added(_credit(tx, op.run_id, key) for key in keys)
     credit = {name: max(amount - facts.get(name, 0), 0) for name, amount in aside.items()}
     breach = _gate(tx, op.budgets, wanted, credit)
     if breach is not None:
@@ -93,47 +133,55 @@ def _take(tx: Transaction, op: c.Advance, asked: Sequence[Spending]) -> Breach |
             if one.key is not None:
                 tx.change("delete_receipt_of_key", budget=account, key=one.key)
         return breach
-    count(tx, op.run_id, op.budgets, [Spending(one.amounts, None, one.under) for one in new])
+    record_spend(
+        tx, op.run_id, op.budgets, [SpendEntry(one.amounts, None, one.under) for one in new]
+    )
     return None
 
 
-def spend(tx: Transaction, op: c.Spend) -> c.Spent | c.Refused:
+def spend(tx: Transaction, op: SpendRunBudget) -> BudgetSpent | BudgetRefused:
     """Take from the budgets of a run, or refuse."""
     _check_lease(tx, op.run_id, op.generation)
-    if op.key is not None and not _is_new(tx, f"{budgets.RUN}{op.run_id}", op.key, op.run_id):
+    if op.key is not None and not _is_new(tx, f"{budget_rules.RUN}{op.run_id}", op.key, op.run_id):
         append(tx, op.run_id, [op.event])
-        return c.Spent(tx.now, counted=False)
+        return BudgetSpent(tx.now, counted=False)
     credit = _credit(tx, op.run_id, op.under)
     breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
     if breach is not None:
         if op.key is not None:
-            tx.change("delete_receipt_of_key", budget=f"{budgets.RUN}{op.run_id}", key=op.key)
-        return c.Refused(breach)
-    passed = count(tx, op.run_id, op.budgets, [Spending(op.amounts, None, op.under)])
+            tx.change("delete_receipt_of_key", budget=f"{budget_rules.RUN}{op.run_id}", key=op.key)
+        return BudgetRefused(breach)
+    passed = record_spend(tx, op.run_id, op.budgets, [SpendEntry(op.amounts, None, op.under)])
     append(tx, op.run_id, [op.event])
-    return c.Spent(tx.now, breach=passed)
+    return BudgetSpent(tx.now, breach=passed)
 
 
-def reserve(tx: Transaction, op: c.Reserve) -> c.Spent | c.Refused:
+def reserve(tx: Transaction, op: ReserveBudget) -> BudgetSpent | BudgetRefused:
     """Have so much set aside under a key, or refuse and leave what is."""
     _check_lease(tx, op.run_id, op.generation)
-    old = {(row["budget"], row["dimension"]): row["amount"] for row in tx.rows("reservation", run_id=op.run_id, key=op.key)}
+    old = {
+        (row["budget"], row["dimension"]): row["amount"]
+        for row in tx.rows("reservation", run_id=op.run_id, key=op.key)
+    }
     credit = {dimension: amount for (_, dimension), amount in old.items()}
     for dimension, amount in _credit(tx, op.run_id, op.under).items():
         credit[dimension] = credit.get(dimension, 0) + amount
     breach = None if op.force else _gate(tx, op.budgets, op.amounts, credit)
     if breach is not None:
-        return c.Refused(breach)
+        return BudgetRefused(breach)
     lines = [line for line in _lines(tx, op.budgets) if line.dimension in op.amounts]
     tx.many("save_reservation", [_reservation(tx, op, line) for line in lines])
-    more = [(line, op.amounts[line.dimension] - old.get((line.budget, line.dimension), 0)) for line in lines]
+    more = [
+        (line, op.amounts[line.dimension] - old.get((line.budget, line.dimension), 0))
+        for line in lines
+    ]
     tx.many("add_reserved", [_amount(line, amount) for line, amount in more if amount])
     if op.event is not None:
         append(tx, op.run_id, [op.event])
-    return c.Spent(tx.now)
+    return BudgetSpent(tx.now)
 
 
-def _reservation(tx: Transaction, op: c.Reserve, line: Allowance) -> Row:
+def _reservation(tx: Transaction, op: ReserveBudget, line: BudgetLine) -> Row:
     return {
         "run_id": op.run_id,
         "key": op.key,
@@ -149,19 +197,25 @@ def _credit(tx: Transaction, run_id: str, under: str | None) -> dict[str, int]:
     """Return what is left of what was set aside for this, in any one budget."""
     if under is None:
         return {}
-    return {row["dimension"]: row["amount"] for row in tx.rows("reservation", run_id=run_id, key=under)}
+    return {
+        row["dimension"]: row["amount"] for row in tx.rows("reservation", run_id=run_id, key=under)
+    }
 
 
 def _draw(tx: Transaction, run_id: str, key: str, amounts: Mapping[str, int]) -> None:
     """What was spent of what was set aside is set aside no more."""
     found = tx.rows("reservation", run_id=run_id, key=key)
     taken = [(row, min(row["amount"], amounts.get(row["dimension"], 0))) for row in found]
-    drawn = [{"budget": row["budget"], "dimension": row["dimension"], "amount": -amount} for row, amount in taken if amount]
+    drawn = [
+        {"budget": row["budget"], "dimension": row["dimension"], "amount": -amount}
+        for row, amount in taken
+        if amount
+    ]
     tx.many("draw_reservation", [{"run_id": run_id, "key": key, **one} for one in drawn])
     tx.many("add_reserved", drawn)
 
 
-def settle(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
+def release_reservations(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
     """Give back what is set aside under these keys."""
     for key in keys:
         found = tx.rows("reservation", run_id=run_id, key=key)
@@ -169,18 +223,21 @@ def settle(tx: Transaction, run_id: str, keys: Iterable[str]) -> None:
         tx.change("delete_one_reservation", run_id=run_id, key=key)
 
 
-def settle_run(tx: Transaction, run_id: str) -> None:
+def release_reservations_of_run(tx: Transaction, run_id: str) -> None:
     """Give back all that a run has set aside: it has ended."""
     _give_back(tx, tx.rows("reservations_of_run", run_id=run_id))
 
 
-def settle_held(tx: Transaction, run_id: str) -> None:
+def release_reservations_of_holder(tx: Transaction, run_id: str) -> None:
     """Give back what the steps of a run have set aside: it is taken from its holder."""
-    _give_back(tx, [row for row in tx.rows("reservations_of_run", run_id=run_id) if not row["lasting"]])
+    _give_back(
+        tx, [row for row in tx.rows("reservations_of_run", run_id=run_id) if not row["lasting"]]
+    )
 
 
-def settle_session(tx: Transaction, session_id: str) -> None:
-    """Give back what the steps have set aside that a session was at work on: they will be done again, or not."""
+def release_reservations_of_session(tx: Transaction, session_id: str) -> None:
+    """Give back what the steps have set aside that a session was at work on: they will be done
+    again, or not."""
     _give_back(tx, tx.rows("reservations_of_session", session_id=session_id))
 
 
@@ -196,14 +253,21 @@ def _given_back(row: Row) -> Row:
 
 
 def is_blocked(tx: Transaction, names: Sequence[str], demands: Sequence[Mapping[str, int]]) -> bool:
-    """Say whether there is still no room for one of these demands; an empty one only asks that no limit be passed."""
+    """Say whether there is still no room for one of these demands; an empty one only asks that no
+    limit be passed."""
     lines = _fresh(tx, names)
     known = _load(tx, names)
     return any(_stops(lines, known, demand, tx.now) for demand in demands)
 
 
-def _stops(lines: Sequence[Allowance], known: Mapping[str, Budget], demand: Mapping[str, int], now: int) -> bool:
-    found = budgets.refusal(lines, demand, known) if demand else budgets.excess(lines, known, now)
+def _stops(
+    lines: Sequence[BudgetLine], known: Mapping[str, Budget], demand: Mapping[str, int], now: int
+) -> bool:
+    found = (
+        budget_rules.refusal(lines, demand, known)
+        if demand
+        else budget_rules.excess(lines, known, now)
+    )
     return found is not None
 
 
@@ -216,8 +280,9 @@ def check_names(tx: Transaction, runs: Sequence[NewRun]) -> None:
 
 
 def check_budgets(tx: Transaction, names: Iterable[str]) -> None:
-    """Refuse the names of budgets that are not there; those of trees come with their runs. Raises BudgetNotFound."""
-    wanted = {name for name in names if not name.startswith(budgets.TREE)}
+    """Refuse the names of budgets that are not there; those of trees come with their runs. Raises
+    BudgetNotFound."""
+    wanted = {name for name in names if not name.startswith(budget_rules.TREE)}
     missing = sorted(wanted - set(_load(tx, sorted(wanted)))) if wanted else []
     if missing:
         raise BudgetNotFound(budget=missing[0])
@@ -227,13 +292,20 @@ def open_trees(tx: Transaction, runs: Sequence[NewRun]) -> None:
     """Make the budgets of new runs that came with limits of their own."""
     for run in runs:
         if run.limits is not None:
-            _save(tx, f"{budgets.TREE}{run.id}", run.id, c.SetBudget(name="", limits=run.limits), None, {})
+            _save(
+                tx,
+                f"{budget_rules.TREE}{run.id}",
+                run.id,
+                SetBudget(name="", limits=run.limits),
+                None,
+                {},
+            )
 
 
 # What people do
 
 
-def set_budget(tx: Transaction, op: c.SetBudget) -> None:
+def set_budget(tx: Transaction, op: SetBudget) -> None:
     """Create a budget or change it."""
     old = _load(tx, [op.name]).get(op.name)
     if old is None and op.only_limits:
@@ -241,136 +313,206 @@ def set_budget(tx: Transaction, op: c.SetBudget) -> None:
     lines = {line.dimension: line for line in _lines(tx, [op.name])}
     _save(tx, op.name, None if old is None else old.run_id, op, old, lines)
     before = {name: line.hard for name, line in lines.items()}
-    if old is not None and budgets.is_raised(before, op.limits.hard):
+    if old is not None and budget_rules.is_raised(before, op.limits.hard):
         _wake(tx, op.name)
 
 
 def _save(
-    tx: Transaction, name: str, run_id: str | None, op: c.SetBudget, old: Budget | None, lines: Mapping[str, Allowance]
+    tx: Transaction,
+    name: str,
+    run_id: str | None,
+    op: SetBudget,
+    old: Budget | None,
+    lines: Mapping[str, BudgetLine],
 ) -> None:
     resets, zone, at = op.resets, op.zone, None
     if op.only_limits and old is not None:
         resets, zone, at = old.resets, old.zone, old.reset_at
     elif resets is not None:
         at = old.reset_at if old is not None and (old.resets, old.zone) == (resets, zone) else None
-        at = at or budgets.next_reset(resets, zone, tx.now, tx.now)
+        at = at or budget_rules.next_reset(resets, zone, tx.now, tx.now)
     on_breach = old.on_breach if op.only_limits and old is not None else op.limits.on_breach
-    values = {"name": name, "run_id": run_id, "on_breach": on_breach, "resets": resets, "zone": zone, "reset_at": at}
+    values = {
+        "name": name,
+        "run_id": run_id,
+        "on_breach": on_breach,
+        "resets": resets,
+        "zone": zone,
+        "reset_at": at,
+    }
     tx.change("save_budget", **values, created_at=tx.now)
     tx.change("set_rhythm", name=name, reset_at=at)
     for dimension, hard in op.limits.hard.items():
         known = lines.get(dimension)
         soft = op.limits.soft.get(dimension, None if known is None else known.soft)
         soft = None if soft is None or (hard is not None and soft > hard) else soft
-        tx.change("save_allowance", budget=name, dimension=dimension, run_id=run_id, hard=hard, soft=soft, reset_at=at)
+        tx.change(
+            "save_allowance",
+            budget=name,
+            dimension=dimension,
+            run_id=run_id,
+            hard=hard,
+            soft=soft,
+            reset_at=at,
+        )
 
 
-def raise_budget(tx: Transaction, op: c.RaiseBudget) -> bool:
+def raise_budget(tx: Transaction, op: RaiseBudget) -> bool:
     """Add to hard limits."""
     lines = {line.dimension: line for line in _known(tx, op.name)}
-    budgets.check_dimensions(op.amounts, lines)
-    if op.key is not None and not _is_new(tx, op.name, f"raise {op.key}", _load(tx, [op.name])[op.name].run_id):
+    budget_rules.check_dimensions(op.amounts, lines)
+    if op.key is not None and not _is_new(
+        tx, op.name, f"raise {op.key}", _load(tx, [op.name])[op.name].run_id
+    ):
         return False
     for dimension, amount in op.amounts.items():
         line = lines[dimension]
-        values = {"budget": op.name, "dimension": dimension, "run_id": line.run_id, "soft": line.soft, "reset_at": line.reset_at}
-        tx.change("save_allowance", **values, hard=None if line.hard is None else line.hard + amount)
+        values = {
+            "budget": op.name,
+            "dimension": dimension,
+            "run_id": line.run_id,
+            "soft": line.soft,
+            "reset_at": line.reset_at,
+        }
+        tx.change(
+            "save_allowance", **values, hard=None if line.hard is None else line.hard + amount
+        )
     _wake(tx, op.name)
     return True
 
 
-def reset_budget(tx: Transaction, op: c.ResetBudget) -> None:
+def reset_budget(tx: Transaction, op: ResetBudget) -> None:
     """Begin anew."""
     _known(tx, op.name)
     _reset(tx, _load(tx, [op.name])[op.name])
     _wake(tx, op.name)
 
 
-def spend_budget(tx: Transaction, op: c.SpendBudget) -> c.Spent | c.Refused:
+def spend_budget(tx: Transaction, op: SpendBudget) -> BudgetSpent | BudgetRefused:
     """Count what somebody outside any run has spent."""
     lines = _known(tx, op.name)
-    budgets.check_dimensions(op.amounts, [line.dimension for line in lines])
+    budget_rules.check_dimensions(op.amounts, [line.dimension for line in lines])
     breach = _gate(tx, [op.name], op.amounts, {}, noted=False)
     if op.key is not None and not _is_new(tx, op.name, op.key, lines[0].run_id):
-        return c.Spent(tx.now, counted=False)
+        return BudgetSpent(tx.now, counted=False)
     if breach is not None:
         _note(tx, [line for line in lines if line.dimension == breach.dimension], hard=1)
         if op.key is not None:
             tx.change("delete_receipt_of_key", budget=op.name, key=op.key)
-        return c.Refused(breach)
+        return BudgetRefused(breach)
     counted = [line for line in _lines(tx, [op.name]) if line.dimension in op.amounts]
     tx.many("add_used", [_amount(line, op.amounts[line.dimension]) for line in counted])
-    _note(tx, budgets.crossed(_lines(tx, [op.name], op.amounts), op.amounts), hard=0)
-    return c.Spent(tx.now)
+    _note(tx, budget_rules.crossed(_lines(tx, [op.name], op.amounts), op.amounts), hard=0)
+    return BudgetSpent(tx.now)
 
 
 def _wake(tx: Transaction, name: str) -> None:
     """Whoever waits for room in this budget looks again."""
     waiting = [
-        row["id"] for row in tx.rows("blocked_runs") if name in budgets.names(msgspec.json.decode(bytes(row["waits"] or b"[]")))
+        row["id"]
+        for row in tx.rows("blocked_runs")
+        if name in budget_rules.names(msgspec.json.decode(bytes(row["waits"] or b"[]")))
     ]
     for run_id in waiting:
         state = load(tx, run_id)
-        if claims.is_parked(state):
-            touch(tx, state)
+        if claiming.is_parked(state):
+            notify_or_wake(tx, state)
 
 
 # Lines
 
 
 def _gate(
-    tx: Transaction, names: Sequence[str], amounts: Mapping[str, int], credit: Mapping[str, int], *, noted: bool = True
+    tx: Transaction,
+    names: Sequence[str],
+    amounts: Mapping[str, int],
+    credit: Mapping[str, int],
+    *,
+    noted: bool = True,
 ) -> Breach | None:
     """Say which limit does not let so much be taken, and count that it did not."""
     lines = _fresh(tx, names)
-    breach = budgets.refusal(lines, amounts, _load(tx, names), credit) or budgets.excess(lines, _load(tx, names), tx.now)
+    breach = budget_rules.refusal(lines, amounts, _load(tx, names), credit) or budget_rules.excess(
+        lines, _load(tx, names), tx.now
+    )
     if breach is not None and noted:
-        _note(tx, [line for line in lines if (line.budget, line.dimension) == (breach.budget, breach.dimension)], hard=1)
+        _note(
+            tx,
+            [
+                line
+                for line in lines
+                if (line.budget, line.dimension) == (breach.budget, breach.dimension)
+            ],
+            hard=1,
+        )
     return breach
 
 
-def _fresh(tx: Transaction, names: Sequence[str]) -> list[Allowance]:
+def _fresh(tx: Transaction, names: Sequence[str]) -> list[BudgetLine]:
     """Return the lines of budgets, locked; those whose time has come are reset first."""
     lines = _lines(tx, names)
-    due = sorted({line.budget for line in lines if budgets.is_due(line, tx.now)})
+    due = sorted({line.budget for line in lines if budget_rules.is_due(line, tx.now)})
     for name in due:
         _reset(tx, _load(tx, [name])[name])
     return _lines(tx, names) if due else lines
 
 
 def _reset(tx: Transaction, budget: Budget) -> None:
-    at = budgets.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
+    at = budget_rules.next_reset(budget.resets, budget.zone, tx.now, budget.created_at)
     tx.change("reset_budget", name=budget.name, reset_at=at)
     tx.change("reset_allowances", name=budget.name, reset_at=at)
     tx.change("forget_receipts", budget=budget.name, before=tx.now - REMEMBERED)
 
 
-def _note(tx: Transaction, lines: Sequence[Allowance], *, hard: int) -> None:
+def _note(tx: Transaction, lines: Sequence[BudgetLine], *, hard: int) -> None:
     noted = [
-        {"name": line.budget, "dimension": line.dimension, "hard": hard, "soft": 1 - hard, "now": tx.now}
+        {
+            "name": line.budget,
+            "dimension": line.dimension,
+            "hard": hard,
+            "soft": 1 - hard,
+            "now": tx.now,
+        }
         for line in lines
-        if not line.budget.startswith(budgets.RUN)
+        if not line.budget.startswith(budget_rules.RUN)
     ]
     tx.many("note_breach", noted)
 
 
-def _lines(tx: Transaction, names: Sequence[str], dimensions: Iterable[str] | None = None) -> list[Allowance]:
-    found = [Allowance(**dict(row)) for row in tx.rows("lock_allowances", budgets=tx.as_list(names))] if names else []
-    return found if dimensions is None else [line for line in found if line.dimension in set(dimensions)]
+def _lines(
+    tx: Transaction, names: Sequence[str], dimensions: Iterable[str] | None = None
+) -> list[BudgetLine]:
+    found = (
+        [BudgetLine(**dict(row)) for row in tx.rows("lock_allowances", budgets=tx.as_list(names))]
+        if names
+        else []
+    )
+    return (
+        found
+        if dimensions is None
+        else [line for line in found if line.dimension in set(dimensions)]
+    )
 
 
-def _known(tx: Transaction, name: str) -> list[Allowance]:
+def _known(tx: Transaction, name: str) -> list[BudgetLine]:
     lines = _lines(tx, [name])
-    if not lines or name.startswith(budgets.RUN):
+    if not lines or name.startswith(budget_rules.RUN):
         raise BudgetNotFound(budget=name)
     return lines
 
 
 def _load(tx: Transaction, names: Sequence[str]) -> dict[str, Budget]:
-    return {row["name"]: Budget(**dict(row)) for row in tx.rows("budgets_named", names=tx.as_list(names))} if names else {}
+    return (
+        {
+            row["name"]: Budget(**dict(row))
+            for row in tx.rows("budgets_named", names=tx.as_list(names))
+        }
+        if names
+        else {}
+    )
 
 
-def _amount(line: Allowance, amount: int) -> Row:
+def _amount(line: BudgetLine, amount: int) -> Row:
     return {"budget": line.budget, "dimension": line.dimension, "amount": amount}
 
 

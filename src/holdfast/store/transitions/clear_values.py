@@ -6,22 +6,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast.errors import RunExists
-from holdfast.store import contract as c
 from holdfast.store.clear_values import CLEAR_VALUES, GUARDED
+from holdfast.store.contract.payloads import ENCRYPTION, EncryptStore
 from holdfast.store.transitions.transaction import Transaction
 
 
-def encrypt_store(tx: Transaction, op: c.EncryptStore) -> bool:
-    """Note that the database is encrypted, and let it refuse values in clear, if this role may create triggers."""
+def encrypt_store(tx: Transaction, op: EncryptStore) -> bool:
+    """Note that the database is encrypted, and let it refuse values in clear, if this role may
+    create triggers."""
     guarded = tx.refuse_clear_values()
-    tx.change("save_setting", name=c.ENCRYPTION, value=GUARDED if guarded else "on")
+    tx.change("save_setting", name=ENCRYPTION, value=GUARDED if guarded else "on")
     return guarded
 
 
 @contextmanager
 def clear_values_accepted(tx: Transaction) -> Iterator[None]:
     """Accept values in clear in this transaction. No other one sees the setting that says so."""
-    found = tx.rows("setting", name=c.ENCRYPTION)
+    found = tx.rows("setting", name=ENCRYPTION)
     if not found or found[0]["value"] != GUARDED:
         yield
         return

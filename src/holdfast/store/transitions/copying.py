@@ -6,13 +6,26 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from holdfast.core import claims
-from holdfast.core.records import Cell, Dossier, Route, Run, Seal
-from holdfast.core.sealed import digests_of
+from holdfast.core import claiming
+from holdfast.core.envelope import digests_of
+from holdfast.core.payload import Seal
+from holdfast.core.runs import Cell, Route, RunRecord, RunSnapshot
 from holdfast.core.status import CLAIMABLE, Move, Status, after
 from holdfast.errors import RunExists, RunNotFound, StageGone, StoreInUse, StoreNotEmpty
-from holdfast.store import contract as c
-from holdfast.store.tables import BELOW_RUNS, STANDING, Table
+from holdfast.store.contract.payloads import HALF_COPIED, SEALED
+from holdfast.store.contract.runs import (
+    BeginCopy,
+    BeginImport,
+    CopyRuns,
+    EndCopy,
+    ImportRun,
+    SealStore,
+    SetLane,
+    StagedEvents,
+    StageEvents,
+    UnsealStore,
+)
+from holdfast.store.tables import BELOW_RUNS, STANDING, StoredTable
 from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.graphs.sweeping import STALE
 from holdfast.store.transitions.operating import set_lane
@@ -21,23 +34,34 @@ from holdfast.store.transitions.starting import stored_key
 from holdfast.store.transitions.transaction import Row, Transaction, append_each, last_seq
 
 _EMPTY = (
-    "empty_events", "empty_numbers", "empty_signals", "empty_tags", "empty_fanouts", "empty_runs", "empty_lanes",
-    "empty_payloads", "empty_payload_parts", *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
-)  # fmt: skip
+    "empty_events",
+    "empty_numbers",
+    "empty_signals",
+    "empty_tags",
+    "empty_fanouts",
+    "empty_runs",
+    "empty_lanes",
+    "empty_payloads",
+    "empty_payload_parts",
+    *(f"empty_{table.name}" for table in (*BELOW_RUNS, *STANDING)),
+)
 _EVENT = ("seq", "kind", "step", "attempt", "data", "error", "started_at", "at")
 _SIGNAL = ("name", "payload", "key", "at", "number", "wait_id", "source", "step", "effect")
 
 
-def import_run(tx: Transaction, op: c.ImportRun) -> None:
-    """Write a run and its history as they were elsewhere. One that was at work there is claimable here."""
+def import_run(tx: Transaction, op: ImportRun) -> None:
+    """Write a run and its history as they were elsewhere. One that was at work there is claimable
+    here."""
     run = _woken(op.run) if op.touched else op.run
     below = {table: rows for table, rows in op.below.items() if table != "payload_use"}
     events = [msgspec.structs.replace(event, id=0) for event in op.events]
-    one = Dossier(run, op.tags, events, list(op.signals), below=below)
+    one = RunSnapshot(run, op.tags, events, list(op.signals), below=below)
     staged = op.staged
     with clear_values_accepted(tx):
         if staged is not None:
-            _take_staged(tx, run.id, staged)  # before the other events: they are read in the order in which they are written
+            _take_staged(
+                tx, run.id, staged
+            )  # before the other events: they are read in the order in which they are written
         _write(tx, [one])
     for payload in op.payloads:
         insert_payload(tx, payload)
@@ -45,7 +69,7 @@ def import_run(tx: Transaction, op: c.ImportRun) -> None:
         raise RunNotFound(run=op.run.forked_from or op.run.id, why="it was deleted meanwhile")
 
 
-def stage_events(tx: Transaction, op: c.StageEvents) -> None:
+def stage_events(tx: Transaction, op: StageEvents) -> None:
     """Write events that belong to no run yet."""
     tx.change("insert_stage", id=op.stage_id, due_at=tx.now + STALE)
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
@@ -57,76 +81,89 @@ def stage_events(tx: Transaction, op: c.StageEvents) -> None:
     tx.change("move_stage", id=op.stage_id, written=0, due_at=tx.now + STALE)
 
 
-def _take_staged(tx: Transaction, run_id: str, staged: c.StagedEvents) -> None:
+def _take_staged(tx: Transaction, run_id: str, staged: StagedEvents) -> None:
     """Copy the events of a stage to a run, and give the stage up."""
     stages = tx.rows("stage_to_change", stage_id=staged.stage_id)
-    if not stages or stages[0]["discarded"] or tx.change("take_events", run_id=run_id, stage_id=staged.stage_id) != staged.count:
+    if (
+        not stages
+        or stages[0]["discarded"]
+        or tx.change("take_events", run_id=run_id, stage_id=staged.stage_id) != staged.count
+    ):
         raise StageGone(stage=staged.stage_id)
     tx.change("discard_stage", id=staged.stage_id)
 
 
-def _woken(run: Run) -> Run:
+def _woken(run: RunRecord) -> RunRecord:
     """Return a parked run as it stands after something has reached it."""
-    if not claims.is_parked({"status": run.status, "waits": run.waits}):
+    if not claiming.is_parked({"status": run.status, "waits": run.waits}):
         return run
-    return msgspec.structs.replace(run, status=after(run.status, Move.WAKE), waits=None, wake_at=None)
+    return msgspec.structs.replace(
+        run, status=after(run.status, Move.WAKE), waits=None, wake_at=None
+    )
 
 
-def _referred(one: Dossier) -> set[bytes]:
+def _referred(one: RunSnapshot) -> set[bytes]:
     """Return the digests of all values of a run that are kept apart."""
     run = one.run
     events = [value for event in one.events for value in (event.data, event.error)]
-    return digests_of(run.input, run.result, run.error, *events, *(signal.payload for signal in one.signals))
+    return digests_of(
+        run.input, run.result, run.error, *events, *(signal.payload for signal in one.signals)
+    )
 
 
-def copy_runs(tx: Transaction, op: c.CopyRuns) -> None:
+def copy_runs(tx: Transaction, op: CopyRuns) -> None:
     """Write runs as they stand elsewhere."""
     with clear_values_accepted(tx):
         _write(tx, op.runs)
 
 
-def begin_copy(tx: Transaction, op: c.BeginCopy) -> None:
-    """Empty the store of what an interrupted copy has left, and mark it until this one has ended."""
+def begin_copy(tx: Transaction, op: BeginCopy) -> None:
+    """Empty the store of what an interrupted copy has left, and mark it until this one has
+    ended."""
     _refuse_workers(tx)
-    if not tx.rows("setting", name=c.HALF_COPIED) and tx.rows("any_run"):
+    if not tx.rows("setting", name=HALF_COPIED) and tx.rows("any_run"):
         raise StoreNotEmpty()
     for query in _EMPTY:
         tx.change(query)
-    tx.change("delete_setting", name=c.HALF_COPIED)
-    tx.change("save_setting", name=c.HALF_COPIED, value=op.copy_id or str(tx.now))
+    tx.change("delete_setting", name=HALF_COPIED)
+    tx.change("save_setting", name=HALF_COPIED, value=op.copy_id or str(tx.now))
     for lane in op.lanes:
-        set_lane(tx, c.SetLane(lane))
+        set_lane(tx, SetLane(lane))
         tx.change("spend_rate", name=lane.name, free_at=lane.free_at)
     for table in STANDING:
-        tx.many(f"copy_{table.name}", [_row(table, cells) for cells in op.standing.get(table.name, ())])
+        tx.many(
+            f"copy_{table.name}", [_row(table, cells) for cells in op.standing.get(table.name, ())]
+        )
 
 
-def begin_import(tx: Transaction, op: c.BeginImport) -> None:
+def begin_import(tx: Transaction, op: BeginImport) -> None:
     """Mark the store until all runs are there."""
     _refuse_workers(tx)
     if tx.rows("any_run"):
         raise StoreNotEmpty()
-    tx.change("save_setting", name=c.HALF_COPIED, value=str(tx.now))
+    tx.change("save_setting", name=HALF_COPIED, value=str(tx.now))
 
 
 def _refuse_workers(tx: Transaction) -> None:
-    """Refuse to bring runs while a session is open, which could claim them. None is opened before the copy ends."""
+    """Refuse to bring runs while a session is open, which could claim them. None is opened before
+    the copy ends."""
     tx.lock_tables()
     if tx.rows("any_session"):
         raise StoreInUse()
 
 
-def end_copy(tx: Transaction, op: c.EndCopy) -> None:
+def end_copy(tx: Transaction, op: EndCopy) -> None:
     """Take the mark off."""
-    tx.change("delete_setting", name=c.HALF_COPIED)
+    tx.change("delete_setting", name=HALF_COPIED)
     tx.rows("settle_numbers")
     tx.hints.ready = True
     if op.seal is not None:
         _seal(tx, op.seal)
 
 
-def seal_store(tx: Transaction, op: c.SealStore) -> bool:
-    """Refuse all writes from now on, if nothing speaks against it while no other transaction can write."""
+def seal_store(tx: Transaction, op: SealStore) -> bool:
+    """Refuse all writes from now on, if nothing speaks against it while no other transaction can
+    write."""
     tx.lock_tables()
     if not op.check():
         return False
@@ -135,43 +172,55 @@ def seal_store(tx: Transaction, op: c.SealStore) -> bool:
 
 
 def _seal(tx: Transaction, seal: Seal) -> None:
-    tx.change("save_setting", name=c.SEALED, value=msgspec.json.encode(seal).decode())
+    tx.change("save_setting", name=SEALED, value=msgspec.json.encode(seal).decode())
     tx.seal(seal)
 
 
-def unseal_store(tx: Transaction, op: c.UnsealStore) -> Seal | None:
+def unseal_store(tx: Transaction, op: UnsealStore) -> Seal | None:
     """Accept writes again."""
-    rows = tx.rows("setting", name=c.SEALED)
+    rows = tx.rows("setting", name=SEALED)
     if not rows:
         return None
     tx.unseal()
-    tx.change("delete_setting", name=c.SEALED)
+    tx.change("delete_setting", name=SEALED)
     tx.hints.ready = True
     return msgspec.json.decode(rows[0]["value"], type=Seal)
 
 
-def _write(tx: Transaction, runs: Sequence[Dossier]) -> None:
+def _write(tx: Transaction, runs: Sequence[RunSnapshot]) -> None:
     if tx.many("import_run", [_columns(tx, one) for one in runs]) < len(runs):
-        raise RunExists(run=runs[0].run.id if len(runs) == 1 else f"one of {runs[0].run.id} to {runs[-1].run.id}")
+        raise RunExists(
+            run=runs[0].run.id
+            if len(runs) == 1
+            else f"one of {runs[0].run.id} to {runs[-1].run.id}"
+        )
     below: dict[str, list[Row]] = {
-        "insert_tag": [], "append": [], "copy_event": [], "import_signal": [], "insert_fanout": [],
-    }  # fmt: skip
+        "insert_tag": [],
+        "append": [],
+        "copy_event": [],
+        "import_signal": [],
+        "insert_fanout": [],
+    }
     for one in runs:
         for query, row in _belongings(one):
             below[query].append({"run_id": one.run.id, **row})
     for query, rows in below.items():
         tx.many(query, rows)
     for table in BELOW_RUNS:
-        rows = [{"run_id": one.run.id, **_row(table, cells)} for one in runs for cells in one.below.get(table.name, ())]
+        rows = [
+            {"run_id": one.run.id, **_row(table, cells)}
+            for one in runs
+            for cells in one.below.get(table.name, ())
+        ]
         tx.many(f"copy_{table.name}", rows)
     tx.hints.ready = True
 
 
-def _row(table: Table, cells: list[Cell]) -> dict[str, object]:
+def _row(table: StoredTable, cells: list[Cell]) -> dict[str, object]:
     return dict(zip(table.columns, cells, strict=True))
 
 
-def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:
+def _belongings(one: RunSnapshot) -> Iterator[tuple[str, Row]]:
     """Say of all that belongs to a run by which query it is written, and with what values."""
     for name, value in one.tags.items():
         yield "insert_tag", {"name": name, "value": value}
@@ -179,12 +228,18 @@ def _belongings(one: Dossier) -> Iterator[tuple[str, Row]]:
         row = {name: getattr(event, name) for name in _EVENT}
         yield ("copy_event", {**row, "id": event.id}) if event.id else ("append", row)
     for signal in one.signals:
-        yield "import_signal", {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)}
+        yield (
+            "import_signal",
+            {**{name: getattr(signal, name) for name in _SIGNAL}, "taken": int(signal.taken)},
+        )
     for fanout in one.fanouts:
-        yield "insert_fanout", {"step": fanout.step, "remaining": fanout.remaining, "eager": int(fanout.eager)}
+        yield (
+            "insert_fanout",
+            {"step": fanout.step, "remaining": fanout.remaining, "eager": int(fanout.eager)},
+        )
 
 
-def _columns(tx: Transaction, one: Dossier) -> dict[str, object]:
+def _columns(tx: Transaction, one: RunSnapshot) -> dict[str, object]:
     run = one.run
     route = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
     values = msgspec.structs.asdict(run)
@@ -195,8 +250,12 @@ def _columns(tx: Transaction, one: Dossier) -> dict[str, object]:
     if values["status"] is Status.PENDING:
         values["waits"] = None
     sleeps = values["waits"] is not None or values["wake_at"] is not None
-    ready = claims.rank(tx.now, run.priority) if one.rank is None else one.rank
+    ready = claiming.rank(tx.now, run.priority) if one.rank is None else one.rank
     values["rank"] = ready if values["status"] in CLAIMABLE and not sleeps else None
     values["budgets"] = "\n".join(run.budgets) or None
     values["on_parent_end"] = run.on_parent_end if run.parent_id else None
-    return values | {"route_id": tx.route_id(route), "key": stored_key(route, run.key), "crash_seq": one.crash_seq}
+    return values | {
+        "route_id": tx.route_id(route),
+        "key": stored_key(route, run.key),
+        "crash_seq": one.crash_seq,
+    }

@@ -1,6 +1,8 @@
-"""Setting damaged rows aside, so that they hold nothing else up: a run becomes stuck, a schedule is paused, a flow sleeps on.
+"""Setting damaged rows aside, so that they hold nothing else up: a run becomes stuck, a schedule is
+paused, a flow sleeps on.
 
-What is damaged stays as it is, for the one who repairs it; only what makes others look at the row is taken away.
+What is damaged stays as it is, for the one who repairs it; only what makes others look at the row
+is taken away.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ from collections.abc import Callable
 import msgspec
 
 from holdfast.core import duration
-from holdfast.core.records import Event, Kind
+from holdfast.core.events import Event, EventKind
 from holdfast.errors import RowDamaged
-from holdfast.store import contract as c
+from holdfast.store.contract.runs import SetAside
 from holdfast.store.transitions.transaction import Transaction, append_from_outside, last_seq
 
 log = logging.getLogger("holdfast")
 
 
-def set_aside(tx: Transaction, op: c.SetAside) -> int:
+def set_aside(tx: Transaction, op: SetAside) -> int:
     """Set damaged rows aside and return how many were not aside before."""
     return sum(_set_aside(tx, damage) for damage in op.damages)
 
@@ -43,12 +45,14 @@ def _run(tx: Transaction, damage: RowDamaged) -> bool:
 
 def _stick(tx: Transaction, run_id: object, damage: RowDamaged) -> bool:
     """Make a run stuck, unless it has ended or is stuck already."""
-    error = msgspec.json.encode({"type": "RowDamaged", "message": str(damage), "facts": _told(damage)})
+    error = msgspec.json.encode(
+        {"type": "RowDamaged", "message": str(damage), "facts": _told(damage)}
+    )
     if not tx.change("set_run_aside", run_id=run_id, error=error):
         return False
     try:
         seq = last_seq(tx, run_id) + 1  # type: ignore[arg-type]
-        append_from_outside(tx, [(run_id, Event(kind=Kind.RUN_STUCK, seq=seq, error=error))])  # type: ignore[list-item]
+        append_from_outside(tx, [(run_id, Event(kind=EventKind.RUN_STUCK, seq=seq, error=error))])  # type: ignore[list-item]
     except RowDamaged:
         log.warning("the history of run %s is damaged and was not added to", run_id)
     return True
@@ -59,17 +63,24 @@ def _told(damage: RowDamaged) -> dict[str, str]:
 
 
 def _schedule(tx: Transaction, damage: RowDamaged) -> bool:
-    return bool(tx.change("set_schedule_aside", reason=f"its row is damaged: {damage.facts.get('why')}", **damage.place))
+    return bool(
+        tx.change(
+            "set_schedule_aside",
+            reason=f"its row is damaged: {damage.facts.get('why')}",
+            **damage.place,
+        )
+    )
 
 
 def _flow(tx: Transaction, damage: RowDamaged) -> bool:
-    """Let a flow sleep on. What is damaged may be a line about it, which the next line would be numbered after."""
+    """Let a flow sleep on. What is damaged may be a line about it, which the next line would be
+    numbered after."""
     return bool(tx.change("set_flow_aside", id=damage.place.get("id", damage.place.get("flow_id"))))
 
 
 def _stage(tx: Transaction, damage: RowDamaged) -> bool:
-    """Let a stage never become due: the sweep would meet it first, every time. Its time is one that no row may hold, so that
-    `db check` names the stage until it is repaired."""
+    """Let a stage never become due: the sweep would meet it first, every time. Its time is one that
+    no row may hold, so that `db check` names the stage until it is repaired."""
     return bool(tx.change("set_stage_aside", never=duration.LAST_INSTANT + 1, **damage.place))
 
 

@@ -1,4 +1,5 @@
-"""Managed flows: each change and the line of the audit trail that tells of it, in one transaction."""
+"""Managed flows: each change and the line of the audit trail that tells of it, in one
+transaction."""
 
 from __future__ import annotations
 
@@ -6,24 +7,39 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.core import flows
-from holdfast.core.flows import Flow, FlowAction, FlowStatus, FlowStep, StepStatus
+from holdfast.core.flows import model as flow_model
+from holdfast.core.flows import rules as flow_rules
+from holdfast.core.flows.model import (
+    FlowAction,
+    FlowRecord,
+    FlowStatus,
+    FlowStepRecord,
+    FlowStepStatus,
+)
 from holdfast.errors import FlowChanged, FlowExists, FlowNotFound, FlowNotYours
-from holdfast.store.contract import flows as c
+from holdfast.store.contract.flows import (
+    CreateFlow,
+    DeliverFlowEvent,
+    FlowsWoken,
+    MoveFlow,
+    ObserveFlowStep,
+    PruneFlows,
+    WakeFlows,
+)
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
-def create_flow(tx: Transaction, op: c.CreateFlow) -> Flow:
+def create_flow(tx: Transaction, op: CreateFlow) -> FlowRecord:
     """Create a flow with the first line of its audit trail."""
     flow = msgspec.structs.replace(op.flow, created_at=tx.now, updated_at=tx.now)
     if not tx.change("insert_flow", **_columns(flow)):
         raise FlowExists(flow=flow.id)
     told = {"controller": flow.controller, "goal": flow.goal, "current_step": flow.current_step}
     _tell(tx, flow.id, "created", told)
-    return _act(tx, flow, flows.StartFlow()) if op.start else flow
+    return _act(tx, flow, flow_model.StartFlow()) if op.start else flow
 
 
-def move_flow(tx: Transaction, op: c.MoveFlow) -> Flow:
+def move_flow(tx: Transaction, op: MoveFlow) -> FlowRecord:
     """Do something to a flow. Nobody can overtake whoever does."""
     flow = _load(tx, op.flow_id, op.namespace, op.owner)
     if op.revision is not None and op.revision != flow.revision:
@@ -31,37 +47,59 @@ def move_flow(tx: Transaction, op: c.MoveFlow) -> Flow:
     return _act(tx, flow, op.action)
 
 
-def deliver_flow_event(tx: Transaction, op: c.DeliverFlowEvent) -> Flow | None:
+def deliver_flow_event(tx: Transaction, op: DeliverFlowEvent) -> FlowRecord | None:
     """Resume a flow that waits for exactly this event."""
     found = tx.rows("flow_to_move", flow_id=op.flow_id)
     flow = flow_from(found[0]) if found else None
-    if flow is None or flow.namespace != op.namespace or not flows.answers(flow, op.topic, op.correlation):
+    if (
+        flow is None
+        or flow.namespace != op.namespace
+        or not flow_rules.answers(flow, op.topic, op.correlation)
+    ):
         return None
-    patch = None if op.payload is None else msgspec.json.encode({"resume_event": msgspec.Raw(op.payload)})
-    return _act(tx, flow, flows.ResumeFlow(patch))
+    patch = (
+        None
+        if op.payload is None
+        else msgspec.json.encode({"resume_event": msgspec.Raw(op.payload)})
+    )
+    return _act(tx, flow, flow_model.ResumeFlow(patch))
 
 
-def observe_flow_step(tx: Transaction, op: c.ObserveFlowStep) -> FlowStep:
+def observe_flow_step(tx: Transaction, op: ObserveFlowStep) -> FlowStepRecord:
     """Note how a piece of work stands; the flow itself stays as it is."""
     step = op.step
     _load(tx, step.flow_id, op.namespace, op.owner)
     tx.change(
-        "observe_flow_step", flow_id=step.flow_id, run_id=step.run_id, task=step.task, status=step.status, runtime=step.runtime,
-        child_session=step.child_session, result=step.result, now=tx.now,
-    )  # fmt: skip
+        "observe_flow_step",
+        flow_id=step.flow_id,
+        run_id=step.run_id,
+        task=step.task,
+        status=step.status,
+        runtime=step.runtime,
+        child_session=step.child_session,
+        result=step.result,
+        now=tx.now,
+    )
     stored = step_from(tx.rows("flow_step", flow_id=step.flow_id, run_id=step.run_id)[0])
-    _tell(tx, step.flow_id, "step_observed", {"run_id": step.run_id, "status": step.status, "runtime": stored.runtime})
+    _tell(
+        tx,
+        step.flow_id,
+        "step_observed",
+        {"run_id": step.run_id, "status": step.status, "runtime": stored.runtime},
+    )
     return stored
 
 
-def wake_flows(tx: Transaction, op: c.WakeFlows) -> c.FlowsWoken:
+def wake_flows(tx: Transaction, op: WakeFlows) -> FlowsWoken:
     """Let time do what it does to waiting flows."""
     due = tx.rows("due_flows", now=tx.now, limit=op.limit, namespace=op.namespace)
-    woken = c.FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
+    woken = FlowsWoken(resumed=0, cancelled=0, more=len(due) == op.limit)
     for row in due:
-        found = tx.rows("flow_to_move", flow_id=row["id"])  # somebody else may have moved it meanwhile, and even pruned it
+        found = tx.rows(
+            "flow_to_move", flow_id=row["id"]
+        )  # somebody else may have moved it meanwhile, and even pruned it
         flow = flow_from(found[0]) if found else None
-        action = None if flow is None else flows.due(flow, tx.now)
+        action = None if flow is None else flow_rules.due(flow, tx.now)
         if flow is not None and action is not None:
             after = _act(tx, flow, action)
             woken.cancelled += after.status is FlowStatus.CANCELLED
@@ -69,15 +107,18 @@ def wake_flows(tx: Transaction, op: c.WakeFlows) -> c.FlowsWoken:
     return woken
 
 
-def prune_flows(tx: Transaction, op: c.PruneFlows) -> int:
+def prune_flows(tx: Transaction, op: PruneFlows) -> int:
     """Delete flows that ended long ago, and all about them."""
-    gone = [{"flow_id": row["id"]} for row in tx.rows("old_flows", before=op.before, namespace=op.namespace, limit=op.limit)]
+    gone = [
+        {"flow_id": row["id"]}
+        for row in tx.rows("old_flows", before=op.before, namespace=op.namespace, limit=op.limit)
+    ]
     for query in ("delete_flow_events", "delete_flow_steps", "delete_flow"):
         tx.many(query, gone)
     return len(gone)
 
 
-def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> Flow:
+def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> FlowRecord:
     found = tx.rows("flow_to_move", flow_id=flow_id)
     flow = flow_from(found[0]) if found else None
     if flow is None or flow.namespace != namespace:
@@ -87,41 +128,70 @@ def _load(tx: Transaction, flow_id: str, namespace: str, owner: str | None) -> F
     return flow
 
 
-def _act(tx: Transaction, flow: Flow, action: FlowAction) -> Flow:
+def _act(tx: Transaction, flow: FlowRecord, action: FlowAction) -> FlowRecord:
     """Write what an action makes of a flow, and tell of it."""
-    acted = flows.act(flow, action, tx.now)
+    acted = flow_rules.act(flow, action, tx.now)
     if acted is None:
         return flow
     after = _columns(acted.flow)
     tx.change("move_flow", flow_id=flow.id, **{name: after[name] for name in _CHANGING})
     _tell(tx, flow.id, acted.kind, acted.payload)
     if after["wake_at"] is not None:
-        tx.hints.ready = True  # time will do something to it: whoever works must know until when to sleep
+        tx.hints.ready = (
+            True  # time will do something to it: whoever works must know until when to sleep
+        )
     return acted.flow
 
 
-_CHANGING = ("current_step", "state", "wait", "wake_at", "status", "cancel_requested", "revision", "updated_at")
+_CHANGING = (
+    "current_step",
+    "state",
+    "wait",
+    "wake_at",
+    "status",
+    "cancel_requested",
+    "revision",
+    "updated_at",
+)
 
 
-def _columns(flow: Flow) -> dict[str, object]:
+def _columns(flow: FlowRecord) -> dict[str, object]:
     values = msgspec.structs.asdict(flow)
-    return {**values, "cancel_requested": int(flow.cancel_requested), "wake_at": flows.wake_at(flow)}
+    return {
+        **values,
+        "cancel_requested": int(flow.cancel_requested),
+        "wake_at": flow_rules.wake_at(flow),
+    }
 
 
 def _tell(tx: Transaction, flow_id: str, kind: str, payload: Mapping[str, object]) -> None:
-    tx.change("append_flow_event", flow_id=flow_id, kind=kind, payload=msgspec.json.encode(payload), at=tx.now)
+    tx.change(
+        "append_flow_event",
+        flow_id=flow_id,
+        kind=kind,
+        payload=msgspec.json.encode(payload),
+        at=tx.now,
+    )
 
 
-def flow_from(row: Row) -> Flow:
+def flow_from(row: Row) -> FlowRecord:
     """Return the flow that a row holds."""
     values = dict(row)
-    values |= {"status": FlowStatus(values["status"]), "cancel_requested": bool(values["cancel_requested"])}
-    values |= {name: None if values[name] is None else bytes(values[name]) for name in ("state", "wait")}
-    return Flow(**values)
+    values |= {
+        "status": FlowStatus(values["status"]),
+        "cancel_requested": bool(values["cancel_requested"]),
+    }
+    values |= {
+        name: None if values[name] is None else bytes(values[name]) for name in ("state", "wait")
+    }
+    return FlowRecord(**values)
 
 
-def step_from(row: Row) -> FlowStep:
+def step_from(row: Row) -> FlowStepRecord:
     """Return the step that a row holds."""
     values = dict(row)
-    values |= {"status": StepStatus(values["status"]), "result": None if values["result"] is None else bytes(values["result"])}
-    return FlowStep(**values)
+    values |= {
+        "status": FlowStepStatus(values["status"]),
+        "result": None if values["result"] is None else bytes(values["result"]),
+    }
+    return FlowStepRecord(**values)

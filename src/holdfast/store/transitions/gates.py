@@ -1,4 +1,5 @@
-"""Gates: opened by the holder of a run, decided by people. When one closes its run is touched like by a signal.
+"""Gates: opened by the holder of a run, decided by people. When one closes its run is touched like
+by a signal.
 
 The run is locked before its gates, always, so that no two wait for each other.
 """
@@ -10,13 +11,31 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.gates import rules
-from holdfast.core.gates.records import OPEN, Act, Entry, Gate, Terms, entry_detail, entry_of, hash_of
-from holdfast.core.gates.rules import Verdict
-from holdfast.core.records import Event, Kind
+from holdfast.core.events import Event, EventKind
+from holdfast.core.gates import rules as gate_rules
+from holdfast.core.gates.model import (
+    OPEN,
+    Gate,
+    GateAction,
+    GateEntry,
+    GateTerms,
+    entry_detail,
+    entry_of,
+    hash_of,
+)
+from holdfast.core.gates.rules import GateVerdict
 from holdfast.errors import GateNotFound
-from holdfast.store import contract as c
-from holdfast.store.transitions.touching import touch
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    GateChange,
+    GateMove,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.transitions.touching import notify_or_wake
 from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside
 
 _BLOBS = ("assignees", "roles")
@@ -25,63 +44,78 @@ _BLOBS = ("assignees", "roles")
 # What people do
 
 
-def decide_gate(tx: Transaction, op: c.DecideGate) -> Gate:
+def decide_gate(tx: Transaction, op: DecideGate) -> Gate:
     """Write down what somebody has decided, and close the gate when that is enough."""
     state, gate, entries = _load(tx, op)
-    entry, verdict = rules.decide(gate, entries, op.decision, now=tx.now)
+    entry, verdict = gate_rules.decide(gate, entries, op.decision, now=tx.now)
     _add(tx, gate, entry)
     return gate if verdict is None else _close(tx, state, gate, verdict)
 
 
-def delegate_gate(tx: Transaction, op: c.DelegateGate) -> Gate:
+def delegate_gate(tx: Transaction, op: DelegateGate) -> Gate:
     """Let somebody else decide."""
     _, gate, entries = _load(tx, op)
-    changed = rules.delegated(gate, entries, op.by, op.to, op.roles, now=tx.now)
-    entry = Entry(kind=Act.DELEGATED, at=tx.now, person=op.by, names=(op.to,), reason=op.reason)
+    changed = gate_rules.delegated(gate, entries, op.by, op.to, op.roles, now=tx.now)
+    entry = GateEntry(
+        kind=GateAction.DELEGATED, at=tx.now, person=op.by, names=(op.to,), reason=op.reason
+    )
     return _save(tx, changed, entries, entry)
 
 
-def reassign_gate(tx: Transaction, op: c.ReassignGate) -> Gate:
+def reassign_gate(tx: Transaction, op: ReassignGate) -> Gate:
     """Name others who may decide."""
     _, gate, entries = _load(tx, op)
-    rules.refuse_if_closed(gate, entries, tx.now)
+    gate_rules.refuse_if_closed(gate, entries, tx.now)
     changed = msgspec.structs.replace(gate, assignees=op.assignees, roles=op.roles)
-    rules.check_quorum(changed, entries)
-    entry = Entry(kind=Act.REASSIGNED, at=tx.now, person=op.by, names=op.assignees, roles=op.roles, reason=op.reason)
+    gate_rules.check_quorum(changed, entries)
+    entry = GateEntry(
+        kind=GateAction.REASSIGNED,
+        at=tx.now,
+        person=op.by,
+        names=op.assignees,
+        roles=op.roles,
+        reason=op.reason,
+    )
     return _save(tx, changed, entries, entry)
 
 
-def update_gate(tx: Transaction, op: c.UpdateGate) -> Gate:
+def update_gate(tx: Transaction, op: UpdateGate) -> Gate:
     """Change what is to be decided on; whoever has decided may, and must, do so again."""
     _, gate, entries = _load(tx, op)
-    rules.refuse_if_closed(gate, entries, tx.now)
+    gate_rules.refuse_if_closed(gate, entries, tx.now)
     found = hash_of(op.data)
     if found == gate.hash:
         return gate
     tx.change("lapse_decisions", gate_id=gate.id)
-    entry = Entry(kind=Act.UPDATED, at=tx.now, person=op.by, reason=op.reason, hash=found)
+    entry = GateEntry(
+        kind=GateAction.UPDATED, at=tx.now, person=op.by, reason=op.reason, hash=found
+    )
     return _save(tx, msgspec.structs.replace(gate, data=op.data, hash=found), entries, entry)
 
 
-def withdraw_gate(tx: Transaction, op: c.WithdrawGate) -> Gate:
+def withdraw_gate(tx: Transaction, op: WithdrawGate) -> Gate:
     """Close a gate undecided; its workflow is told."""
     state, gate, entries = _load(tx, op)
     if gate.status != OPEN:
-        rules.refuse_if_closed(gate, entries, tx.now)
-    _add(tx, gate, Entry(kind=Act.WITHDRAWN, at=tx.now, person=op.by, reason=op.reason))
-    return _close(tx, state, gate, rules.withdrawn(op.reason or "by request"))
+        gate_rules.refuse_if_closed(gate, entries, tx.now)
+    _add(tx, gate, GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, person=op.by, reason=op.reason))
+    return _close(tx, state, gate, gate_rules.withdrawn(op.reason or "by request"))
 
 
-def _load(tx: Transaction, op: Any) -> tuple[Row, Gate, list[Entry]]:
+def _load(tx: Transaction, op: Any) -> tuple[Row, Gate, list[GateEntry]]:
     """Return a run, locked, one of its gates, and what was done to it. Raises GateNotFound."""
     state = tx.rows("load_state", run_id=op.run_id)
     found = tx.rows("gate", gate_id=op.gate_id)
     if not state or not found or found[0]["run_id"] != op.run_id:
         raise GateNotFound(gate=op.gate_id)
-    return state[0], gate_from(found[0]), [entry_of(row) for row in tx.rows("gate_entries", gate_id=op.gate_id)]
+    return (
+        state[0],
+        gate_from(found[0]),
+        [entry_of(row) for row in tx.rows("gate_entries", gate_id=op.gate_id)],
+    )
 
 
-def _save(tx: Transaction, gate: Gate, entries: Sequence[Entry], entry: Entry) -> Gate:
+def _save(tx: Transaction, gate: Gate, entries: Sequence[GateEntry], entry: GateEntry) -> Gate:
     """Write a gate that stays open, with what was done to it."""
     tx.change("save_gate", **{name: values(gate)[name] for name in _CHANGING})
     _add(tx, gate, entry)
@@ -92,30 +126,43 @@ def _save(tx: Transaction, gate: Gate, entries: Sequence[Entry], entry: Entry) -
 _CHANGING = ("id", "assignees", "roles", "data", "hash", "reminded", "reminded_at", "escalated")
 
 
-def _add(tx: Transaction, gate: Gate, entry: Entry) -> None:
+def _add(tx: Transaction, gate: Gate, entry: GateEntry) -> None:
     tx.change(
-        "insert_gate_entry", gate_id=gate.id, run_id=gate.run_id, kind=entry.kind, person=entry.person, at=entry.at,
+        "insert_gate_entry",
+        gate_id=gate.id,
+        run_id=gate.run_id,
+        kind=entry.kind,
+        person=entry.person,
+        at=entry.at,
         detail=entry_detail(entry),
-    )  # fmt: skip
+    )
 
 
-def _seat(tx: Transaction, gate: Gate, entries: Sequence[Entry]) -> None:
+def _seat(tx: Transaction, gate: Gate, entries: Sequence[GateEntry]) -> None:
     tx.change("delete_seats", gate_id=gate.id)
     rows: list[dict[str, object]] = [
-        {"kind": seat.kind, "name": seat.name, "gate_id": gate.id, "run_id": gate.run_id} for seat in rules.seats(gate, entries)
+        {"kind": seat.kind, "name": seat.name, "gate_id": gate.id, "run_id": gate.run_id}
+        for seat in gate_rules.seats(gate, entries)
     ]
     tx.many("insert_seat", rows)
 
 
-def _close(tx: Transaction, state: Row, gate: Gate, verdict: Verdict) -> Gate:
+def _close(tx: Transaction, state: Row, gate: Gate, verdict: GateVerdict) -> Gate:
     _shut(tx, gate.id, verdict)
-    touch(tx, state)
-    return msgspec.structs.replace(gate, status=verdict.status, closed_at=tx.now, choice=verdict.choice, reason=verdict.reason)
+    notify_or_wake(tx, state)
+    return msgspec.structs.replace(
+        gate, status=verdict.status, closed_at=tx.now, choice=verdict.choice, reason=verdict.reason
+    )
 
 
-def _shut(tx: Transaction, gate_id: str, verdict: Verdict) -> int:
+def _shut(tx: Transaction, gate_id: str, verdict: GateVerdict) -> int:
     written = tx.change(
-        "close_gate", gate_id=gate_id, status=verdict.status, choice=verdict.choice, reason=verdict.reason, now=tx.now
+        "close_gate",
+        gate_id=gate_id,
+        status=verdict.status,
+        choice=verdict.choice,
+        reason=verdict.reason,
+        now=tx.now,
     )
     tx.change("delete_seats", gate_id=gate_id)
     return written
@@ -124,16 +171,18 @@ def _shut(tx: Transaction, gate_id: str, verdict: Verdict) -> int:
 # What time does
 
 
-def expire_gates(tx: Transaction, op: c.ExpireGates) -> int:
+def expire_gates(tx: Transaction, op: ExpireGates) -> int:
     """Close those whose time is over."""
     state = tx.rows("load_state", run_id=op.run_id)
-    overdue = [row["id"] for row in tx.rows("open_gates", run_id=op.run_id) if _is_over(row, tx.now)]
+    overdue = [
+        row["id"] for row in tx.rows("open_gates", run_id=op.run_id) if _is_over(row, tx.now)
+    ]
     for gate_id in overdue:
         gate = gate_from(tx.rows("gate", gate_id=gate_id)[0])
-        _add(tx, gate, Entry(kind=Act.EXPIRED, at=tx.now))
-        _shut(tx, gate_id, rules.expired(gate))
+        _add(tx, gate, GateEntry(kind=GateAction.EXPIRED, at=tx.now))
+        _shut(tx, gate_id, gate_rules.expired(gate))
     if overdue:
-        touch(tx, state[0])
+        notify_or_wake(tx, state[0])
     return len(overdue)
 
 
@@ -144,49 +193,79 @@ def _is_over(row: Row, now: int) -> bool:
 # What the holder of a run does
 
 
-def move_gates(tx: Transaction, moves: Sequence[c.GateMove]) -> None:
-    """Open gates, and write down what became of others, as part of what the holder of their run has to say."""
+def move_gates(tx: Transaction, moves: Sequence[GateMove]) -> None:
+    """Open gates, and write down what became of others, as part of what the holder of their run has
+    to say."""
     for move in moves:
         if isinstance(move, Gate):
-            tx.change("insert_gate", **{name: value for name, value in values(move).items() if name in _OPENING})
+            tx.change(
+                "insert_gate",
+                **{name: value for name, value in values(move).items() if name in _OPENING},
+            )
             _seat(tx, move, [])
-        elif move.kind == Act.WITHDRAWN:
+        elif move.kind == GateAction.WITHDRAWN:
             _withdraw(tx, move.gate_id, move.reason)
         else:
             _change(tx, move)
 
 
 _OPENING = (
-    "id", "run_id", "step", "status", "prompt", "terms", "assignees", "roles", "data", "hash", "opened_at", "deadline",
-)  # fmt: skip
+    "id",
+    "run_id",
+    "step",
+    "status",
+    "prompt",
+    "terms",
+    "assignees",
+    "roles",
+    "data",
+    "hash",
+    "opened_at",
+    "deadline",
+)
 
 
-def _change(tx: Transaction, move: c.GateChange) -> None:
+def _change(tx: Transaction, move: GateChange) -> None:
     found = tx.rows("gate", gate_id=move.gate_id)
     if not found or found[0]["closed_at"] is not None:
         return
     gate = gate_from(found[0])
     entries = [entry_of(row) for row in tx.rows("gate_entries", gate_id=gate.id)]
-    if move.kind == Act.REMINDED:
-        _save(tx, rules.reminded(gate, tx.now), entries, Entry(kind=Act.REMINDED, at=tx.now))
-    elif move.kind == Act.ESCALATED and gate.escalated < len(gate.terms.escalate):
+    if move.kind == GateAction.REMINDED:
+        _save(
+            tx,
+            gate_rules.reminded(gate, tx.now),
+            entries,
+            GateEntry(kind=GateAction.REMINDED, at=tx.now),
+        )
+    elif move.kind == GateAction.ESCALATED and gate.escalated < len(gate.terms.escalate):
         step = gate.terms.escalate[gate.escalated]
-        _save(tx, rules.escalated(gate), entries, Entry(kind=Act.ESCALATED, at=tx.now, names=step.assignees, roles=step.roles))
+        _save(
+            tx,
+            gate_rules.escalated(gate),
+            entries,
+            GateEntry(kind=GateAction.ESCALATED, at=tx.now, names=step.assignees, roles=step.roles),
+        )
 
 
 def _withdraw(tx: Transaction, gate_id: str, reason: str) -> None:
     found = tx.rows("gate", gate_id=gate_id)
     if found and found[0]["closed_at"] is None:
-        _add(tx, gate_from(found[0]), Entry(kind=Act.WITHDRAWN, at=tx.now, reason=reason))
-        _shut(tx, gate_id, rules.withdrawn(reason))
+        _add(
+            tx, gate_from(found[0]), GateEntry(kind=GateAction.WITHDRAWN, at=tx.now, reason=reason)
+        )
+        _shut(tx, gate_id, gate_rules.withdrawn(reason))
 
 
 def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
-    """Close all open gates of a run that ends without its holder, and say so in its history from *seq* on; return the next."""
+    """Close all open gates of a run that ends without its holder, and say so in its history from
+    *seq* on; return the next."""
     for row in tx.rows("open_gates", run_id=run_id):
         _withdraw(tx, row["id"], reason)
         data = msgspec.json.encode({"gate": row["id"], "reason": reason})
-        append_from_outside(tx, [(run_id, Event(Kind.GATE_WITHDRAWN, row["step"], data, seq=seq))])
+        append_from_outside(
+            tx, [(run_id, Event(EventKind.GATE_WITHDRAWN, row["step"], data, seq=seq))]
+        )
         seq += 1
     return seq
 
@@ -197,7 +276,7 @@ def withdraw_all(tx: Transaction, run_id: str, reason: str, seq: int) -> int:
 def gate_from(row: Row) -> Gate:
     """Return the gate that a row holds."""
     found = dict(row)
-    found["terms"] = msgspec.json.decode(bytes(found["terms"]), type=Terms)
+    found["terms"] = msgspec.json.decode(bytes(found["terms"]), type=GateTerms)
     for name in _BLOBS:
         found[name] = msgspec.json.decode(bytes(found[name]), type=tuple[str, ...])
     found["data"] = None if found["data"] is None else bytes(found["data"])

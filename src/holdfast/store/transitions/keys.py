@@ -1,29 +1,30 @@
-"""The keys that sign tokens: the first makes itself, the next ones replace each other with a time of grace."""
+"""The keys that sign tokens: the first makes itself, the next ones replace each other with a time
+of grace."""
 
 from __future__ import annotations
 
 from holdfast.core import tokens
-from holdfast.core.tokens import Key
-from holdfast.store import contract as c
+from holdfast.core.tokens import SigningKey
+from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
-def need_key(tx: Transaction, op: c.NeedKey) -> Key:
+def need_key(tx: Transaction, op: NeedKey) -> SigningKey:
     """Return the key that signs."""
     return current_key(tx, op.offered)
 
 
-def current_key(tx: Transaction, offered: c.OfferedKey) -> Key:
+def current_key(tx: Transaction, offered: OfferedKey) -> SigningKey:
     """Return the key that signs; the offered one, from now on, if there is none yet."""
     found = tokens.current(_keys(tx))
     if found is None:
-        _insert(tx, Key(offered.kid, offered.secret, tx.now))
+        _insert(tx, SigningKey(offered.kid, offered.secret, tx.now))
         found = tokens.current(_keys(tx))  # somebody else may have been quicker
     assert found is not None
     return found
 
 
-def rotate_key(tx: Transaction, op: c.RotateKey) -> c.Rotated:
+def rotate_key(tx: Transaction, op: RotateKey) -> RotatedKey:
     """Let a new key sign. Tried again when somebody made the very first one at the same time."""
     while True:
         tx.rows("lock_keys")
@@ -32,26 +33,36 @@ def rotate_key(tx: Transaction, op: c.RotateKey) -> c.Rotated:
         previous = tokens.current(known)
         tx.many("delete_one_key", [{"kid": kid} for kid in plan.dropped])
         if plan.added is None:
-            return c.Rotated(kid=previous.kid if previous else op.key.kid, changed=False, dropped=plan.dropped)
+            return RotatedKey(
+                kid=previous.kid if previous else op.key.kid, changed=False, dropped=plan.dropped
+            )
         tx.change("retire_key", expires_at=tx.now + op.grace)
         if _insert(tx, plan.added):
             until = None if previous is None else tx.now + op.grace
-            return c.Rotated(plan.added.kid, True, previous.kid if previous else None, until, plan.dropped)
+            return RotatedKey(
+                plan.added.kid, True, previous.kid if previous else None, until, plan.dropped
+            )
 
 
-def reseal_key(tx: Transaction, op: c.ResealKey) -> bool:
+def reseal_key(tx: Transaction, op: ResealKey) -> bool:
     """Put the secret of a signing key into another seal."""
     return bool(tx.change("reseal_key", kid=op.kid, old=op.old, new=op.new))
 
 
-def key_from(row: Row) -> Key:
+def key_from(row: Row) -> SigningKey:
     """Return the key that a row holds."""
-    return Key(row["kid"], bytes(row["secret"]), row["created_at"], row["expires_at"])
+    return SigningKey(row["kid"], bytes(row["secret"]), row["created_at"], row["expires_at"])
 
 
-def _keys(tx: Transaction) -> list[Key]:
+def _keys(tx: Transaction) -> list[SigningKey]:
     return [key_from(row) for row in tx.rows("keys")]
 
 
-def _insert(tx: Transaction, key: Key) -> int:
-    return tx.change("insert_key", kid=key.kid, secret=key.secret, created_at=key.created_at, expires_at=key.expires_at)
+def _insert(tx: Transaction, key: SigningKey) -> int:
+    return tx.change(
+        "insert_key",
+        kid=key.kid,
+        secret=key.secret,
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+    )

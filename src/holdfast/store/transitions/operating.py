@@ -7,11 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import claims, leases
-from holdfast.core.records import Event, Kind
+from holdfast.core import claiming
+from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Move, Status, after
-from holdfast.errors import IllegalMove, NotReclaimable, RunChanged, RunFinished, RunNotFinished, RunNotFound
-from holdfast.store import contract as c
+from holdfast.core.tasks import policy as task_policy
+from holdfast.errors import (
+    IllegalMove,
+    NotReclaimable,
+    RunChanged,
+    RunFinished,
+    RunNotFinished,
+    RunNotFound,
+)
+from holdfast.store.contract.runs import Prune, Pruned, ReplayRun, ReplayRuns, ResumeRun, SetLane
 from holdfast.store.tables import BELOW_RUNS
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.admitting import apply_new_rate
@@ -28,7 +36,7 @@ from holdfast.store.transitions.transaction import (
 from holdfast.store.transitions.trees import cut, sizes_of
 
 
-def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
+def resume_run(tx: Transaction, op: ResumeRun) -> Status:
     """Put a stuck run back to work; one that was being cancelled goes on with that."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
@@ -39,14 +47,17 @@ def resume_run(tx: Transaction, op: c.ResumeRun) -> Status:
         raise IllegalMove(run=op.run_id, status=state["status"], move="resume") from None
     if state["cancel_reason"] is not None:
         status = after(status, Move.CANCEL)
-    _note(tx, op.run_id, Kind.RUN_RESUMED)
-    tx.change("resume_run", run_id=op.run_id, status=status, rank=claims.rank(tx.now, state["priority"]))
+    _note(tx, op.run_id, EventKind.RUN_RESUMED)
+    tx.change(
+        "resume_run", run_id=op.run_id, status=status, rank=claiming.rank(tx.now, state["priority"])
+    )
     tx.hints.ready = True
     return status
 
 
-def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
-    """Put a finished run back to work, without the events that no longer count, and its failed children with it."""
+def replay_run(tx: Transaction, op: ReplayRun) -> Status:
+    """Put a finished run back to work, without the events that no longer count, and its failed
+    children with it."""
     state = load(tx, op.run_id)
     if state["finished_at"] is None:
         raise RunNotFinished(run=op.run_id, status=state["status"])
@@ -54,8 +65,9 @@ def replay_run(tx: Transaction, op: c.ReplayRun) -> Status:
     return after(Status(state["status"]), Move.REPLAY)
 
 
-def replay_each(tx: Transaction, ops: Sequence[c.ReplayRun]) -> None:
-    """Put finished runs back to work, each with its failed children. Raises what `replay_run` raises."""
+def replay_each(tx: Transaction, ops: Sequence[ReplayRun]) -> None:
+    """Put finished runs back to work, each with its failed children. Raises what `replay_run`
+    raises."""
     states = _states(tx, ops)
     for op in ops:
         if states[op.run_id]["finished_at"] is None:
@@ -63,16 +75,16 @@ def replay_each(tx: Transaction, ops: Sequence[c.ReplayRun]) -> None:
     _put_back(tx, ops, states)
 
 
-def replay_runs(tx: Transaction, op: c.ReplayRuns) -> None:
+def replay_runs(tx: Transaction, op: ReplayRuns) -> None:
     """Put finished runs back to work before the run that they are below."""
     _replay_children(tx, op.replays)
 
 
-def _replay_children(tx: Transaction, ops: Sequence[c.ReplayRun]) -> list[str]:
-    """Replay children with their parent, unless they are at work already; return those that are replayed. One that is stopping
-    would fail its parent once more."""
+def _replay_children(tx: Transaction, ops: Sequence[ReplayRun]) -> list[str]:
+    """Replay children with their parent, unless they are at work already; return those that are
+    replayed. One that is stopping would fail its parent once more."""
     states = _states(tx, ops)
-    ended: list[c.ReplayRun] = []
+    ended: list[ReplayRun] = []
     for op in ops:
         state = states[op.run_id]
         if state["finished_at"] is not None:
@@ -83,7 +95,7 @@ def _replay_children(tx: Transaction, ops: Sequence[c.ReplayRun]) -> list[str]:
     return [op.run_id for op in ended]
 
 
-def _states(tx: Transaction, ops: Sequence[c.ReplayRun]) -> dict[str, Row]:
+def _states(tx: Transaction, ops: Sequence[ReplayRun]) -> dict[str, Row]:
     """Lock runs and return their states. Raises RunNotFound."""
     found = tx.rows("states_by_id", ids=tx.as_list(sorted(op.run_id for op in ops))) if ops else []
     states = {state["id"]: state for state in found}
@@ -93,8 +105,9 @@ def _states(tx: Transaction, ops: Sequence[c.ReplayRun]) -> dict[str, Row]:
     return states
 
 
-def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, Row]) -> None:
-    """Put finished runs back to work, whose states are locked: with few statements, however many they are."""
+def _put_back(tx: Transaction, ops: Sequence[ReplayRun], states: Mapping[str, Row]) -> None:
+    """Put finished runs back to work, whose states are locked: with few statements, however many
+    they are."""
     if not ops:
         return
     lasts = last_seqs(tx, [op.run_id for op in ops])
@@ -112,9 +125,17 @@ def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, 
         again = [*op.replayed, *_replay_children(tx, op.children)]
         if again:
             data["children"] = again
-        lines.append((op.run_id, Event(kind=Kind.RUN_REPLAYED, seq=seq, data=msgspec.json.encode(data))))
+        lines.append(
+            (op.run_id, Event(kind=EventKind.RUN_REPLAYED, seq=seq, data=msgspec.json.encode(data)))
+        )
         status = after(Status(state["status"]), Move.REPLAY)
-        rows.append({"run_id": op.run_id, "status": status, "rank": claims.rank(tx.now, state["priority"])})
+        rows.append(
+            {
+                "run_id": op.run_id,
+                "status": status,
+                "rank": claiming.rank(tx.now, state["priority"]),
+            }
+        )
     append_each(tx, lines)
     tx.many("replay_run", rows)
     tx.many("reopen_waits", [{"run_id": op.run_id} for op in ops])
@@ -124,7 +145,11 @@ def _put_back(tx: Transaction, ops: Sequence[c.ReplayRun], states: Mapping[str, 
 
 def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
     """Count children of maps that are at work again."""
-    maps = Counter((state["parent_id"], state["parent_step"]) for state in states if state["parent_index"] is not None)
+    maps = Counter(
+        (state["parent_id"], state["parent_step"])
+        for state in states
+        if state["parent_index"] is not None
+    )
     for (parent_id, step), more in sorted(maps.items()):
         tx.change("count_up", run_id=parent_id, step=step, more=more)
 
@@ -132,8 +157,8 @@ def _count_up(tx: Transaction, states: Sequence[Row]) -> None:
 def _detach(tx: Transaction, run_id: str, step: str, seq: int) -> None:
     """Separate the children of a start that is void from those that the same step starts next.
 
-    Those that are at work keep their parent's step in the memory of their worker. This matters where children are counted, so
-    a map is not started again before all of its children have ended.
+    Those that are at work keep their parent's step in the memory of their worker. This matters
+    where children are counted, so a map is not started again before all of its children have ended.
     """
     for child in tx.rows("live_child_of_map", run_id=run_id, step=step):
         raise RunNotFinished(run=child["id"], status=child["status"])
@@ -146,9 +171,11 @@ def _check_replays(tx: Transaction, run_ids: Sequence[str]) -> None:
     for facts in tx.rows("lease_facts", ids=tx.as_list(run_ids)):
         if facts["policy"] is None:
             continue
-        limit = msgspec.json.decode(bytes(facts["policy"]), type=leases.TaskPolicy).replays
-        history = [Event(kind=row["kind"]) for row in tx.rows("history", run_id=facts["run_id"], after=0)]
-        if leases.replays_in(history) >= limit:
+        limit = msgspec.json.decode(bytes(facts["policy"]), type=task_policy.TaskPolicy).replays
+        history = [
+            Event(kind=row["kind"]) for row in tx.rows("history", run_id=facts["run_id"], after=0)
+        ]
+        if task_policy.replays_in(history) >= limit:
             why = f"it was replayed {limit} times, and no more was agreed: start it anew"
             raise NotReclaimable(run=facts["run_id"], why=why)
 
@@ -159,37 +186,58 @@ def _note(tx: Transaction, run_id: str, kind: str, data: object = None) -> None:
 
 
 _BELOW = (
-    "delete_events", "delete_signals", "delete_tags", "delete_fanouts", *(f"delete_{table.name}" for table in BELOW_RUNS),
+    "delete_events",
+    "delete_signals",
+    "delete_tags",
+    "delete_fanouts",
+    *(f"delete_{table.name}" for table in BELOW_RUNS),
     "delete_run",
-)  # fmt: skip
+)
 
 
-def prune(tx: Transaction, op: c.Prune) -> c.Pruned:
+def prune(tx: Transaction, op: Prune) -> Pruned:
     """Delete finished trees, roots first found first gone; a tree with a live branch stays."""
     found = tx.rows(
-        "prunable", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
-        after=op.after, limit=op.limit,
-    )  # fmt: skip
+        "prunable",
+        before=op.before,
+        statuses=tx.as_list(op.statuses),
+        namespace=op.namespace,
+        workflow=op.workflow,
+        after=op.after,
+        limit=op.limit,
+    )
     roots = [row["id"] for row in found]
     chosen = cut(roots, sizes_of(tx, "tree_sizes", roots, op.before), op)
-    doomed = [row["id"] for root in chosen.whole for row in tx.rows("descendants", run_id=root)] + chosen.whole
+    doomed = [
+        row["id"] for root in chosen.whole for row in tx.rows("descendants", run_id=root)
+    ] + chosen.whole
     if chosen.part is not None:
         forget_history(tx, chosen.part)  # what is left of the tree must not be replayed
-        doomed = [row["id"] for row in tx.rows("last_descendants", run_id=chosen.part, limit=trees.RUNS)]
+        doomed = [
+            row["id"] for row in tx.rows("last_descendants", run_id=chosen.part, limit=trees.RUNS)
+        ]
     payloads = [digest for run_id in doomed for digest in digests_used(tx, run_id)]
     for query in _BELOW:
         tx.many(query, [{"run_id": run_id} for run_id in doomed])
     collect(tx, payloads)
-    return c.Pruned(runs=len(doomed), last=chosen.last)
+    return Pruned(runs=len(doomed), last=chosen.last)
 
 
-def set_lane(tx: Transaction, op: c.SetLane) -> None:
+def set_lane(tx: Transaction, op: SetLane) -> None:
     """Create a lane or change its limits."""
     lane = op.lane
     tx.change(
-        "save_lane", name=lane.name, concurrency=lane.concurrency, rate_limit=lane.rate_limit, rate_per=lane.rate_per,
-        paused=int(lane.paused), per_share=lane.per_share, share_rate_limit=lane.share_rate_limit,
-        share_rate_per=lane.share_rate_per, weights=lane.weights, draining=int(lane.draining),
-    )  # fmt: skip
+        "save_lane",
+        name=lane.name,
+        concurrency=lane.concurrency,
+        rate_limit=lane.rate_limit,
+        rate_per=lane.rate_per,
+        paused=int(lane.paused),
+        per_share=lane.per_share,
+        share_rate_limit=lane.share_rate_limit,
+        share_rate_per=lane.share_rate_per,
+        weights=lane.weights,
+        draining=int(lane.draining),
+    )
     apply_new_rate(tx, lane)
     tx.hints.ready = tx.hints.routes = True

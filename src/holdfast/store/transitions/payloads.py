@@ -1,4 +1,5 @@
-"""Values that are kept apart: kept with the row that refers to them, gone with the last that did."""
+"""Values that are kept apart: kept with the row that refers to them, gone with the last that
+did."""
 
 from __future__ import annotations
 
@@ -7,10 +8,21 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import Event, Kind, Payload
-from holdfast.core.sealed import digest_of, digests_of
+from holdfast.core.envelope import digest_of, digests_of
+from holdfast.core.events import Event, EventKind
+from holdfast.core.payload import Payload
 from holdfast.errors import BadOption, RetentionNotFound
-from holdfast.store import contract as c
+from holdfast.store.contract.payloads import (
+    CopyPayloads,
+    EndMaintenance,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeMaintenanceLock,
+)
+from holdfast.store.contract.runs import Pruned
 from holdfast.store.tables import FORGETTABLE
 from holdfast.store.transitions import trees
 from holdfast.store.transitions.transaction import Row, Transaction, append
@@ -21,8 +33,11 @@ Ask = Callable[..., list[Row]]
 
 
 def keep(tx: Transaction, run_id: str, payloads: Iterable[Payload]) -> None:
-    """Keep payloads that a run refers to from now on; what is there already is not written again."""
-    for payload in sorted(payloads, key=lambda one: one.digest):  # in the same order for all, so that two never wait in a ring
+    """Keep payloads that a run refers to from now on; what is there already is not written
+    again."""
+    for payload in sorted(
+        payloads, key=lambda one: one.digest
+    ):  # in the same order for all, so that two never wait in a ring
         insert_payload(tx, payload)
         tx.change("use_payload", run_id=run_id, digest=payload.digest)
 
@@ -30,11 +45,20 @@ def keep(tx: Transaction, run_id: str, payloads: Iterable[Payload]) -> None:
 def insert_payload(tx: Transaction, payload: Payload) -> None:
     """Keep a payload; one that is there already is only held on to."""
     made = tx.rows(
-        "keep_payload", digest=payload.digest, key=payload.key, form=payload.form, size=payload.size, stored=payload.stored,
-        parts=len(payload.parts), now=tx.now,
-    )  # fmt: skip
+        "keep_payload",
+        digest=payload.digest,
+        key=payload.key,
+        form=payload.form,
+        size=payload.size,
+        stored=payload.stored,
+        parts=len(payload.parts),
+        now=tx.now,
+    )
     if made and made[0]["created"]:
-        parts: list[Row] = [{"digest": payload.digest, "part": number, "data": part} for number, part in enumerate(payload.parts)]
+        parts: list[Row] = [
+            {"digest": payload.digest, "part": number, "data": part}
+            for number, part in enumerate(payload.parts)
+        ]
         tx.many("insert_payload_part", parts)
 
 
@@ -51,7 +75,9 @@ def collect(tx: Transaction, digests: Iterable[bytes]) -> None:
     """Delete those payloads that nobody refers to any more."""
     for digest in sorted(set(digests)):
         tx.rows("lock_payload", digest=digest)
-        if not tx.rows("payload_in_use", digest=digest):  # asked after the lock: who came before it is seen
+        if not tx.rows(
+            "payload_in_use", digest=digest
+        ):  # asked after the lock: who came before it is seen
             tx.change("delete_payload_parts", digest=digest)
             tx.change("delete_payload", digest=digest)
 
@@ -63,12 +89,20 @@ def digests_used(tx: Transaction, run_id: str) -> list[bytes]:
 
 def fetch(ask: Ask, digest: bytes) -> Payload | None:
     """Return a payload with all its parts."""
-    parts = ask("payload_parts", digest=digest)  # first: if it is deleted before the next query, all of it is gone
+    parts = ask(
+        "payload_parts", digest=digest
+    )  # first: if it is deleted before the next query, all of it is gone
     found = ask("payload", digest=digest)
     if not found:
         return None
     row = found[0]
-    return Payload(bytes(row["digest"]), row["key"], row["form"], row["size"], [bytes(part["data"]) for part in parts])
+    return Payload(
+        bytes(row["digest"]),
+        row["key"],
+        row["form"],
+        row["size"],
+        [bytes(part["data"]) for part in parts],
+    )
 
 
 def sent(payloads: Sequence[Payload], value: bytes) -> list[Payload]:
@@ -78,17 +112,21 @@ def sent(payloads: Sequence[Payload], value: bytes) -> list[Payload]:
 
 
 def _settle_uses(tx: Transaction, run_id: str) -> None:
-    """Let what is noted be what a run refers to, after its values have changed; what nobody refers to any more goes."""
+    """Let what is noted be what a run refers to, after its values have changed; what nobody refers
+    to any more goes."""
     now = digests_of(*(bytes(row["head"]) for row in tx.rows("sealed_of_run", run_id=run_id)))
     gone = [digest for digest in digests_used(tx, run_id) if digest not in now]
     tx.many("drop_use", [{"run_id": run_id, "digest": digest} for digest in gone])
     collect(tx, gone)
 
 
-def copy_payloads(tx: Transaction, op: c.CopyPayloads) -> None:
+def copy_payloads(tx: Transaction, op: CopyPayloads) -> None:
     """Take in payloads before the runs that refer to them."""
     if not tx.rows("setting", name=_HALF_COPIED):
-        raise BadOption(option="payloads", why="nobody refers to them: only a store that is being copied into takes them")
+        raise BadOption(
+            option="payloads",
+            why="nobody refers to them: only a store that is being copied into takes them",
+        )
     for payload in op.payloads:
         insert_payload(tx, payload)
 
@@ -109,7 +147,7 @@ _RESEAL = frozenset(
 )
 
 
-def reseal(tx: Transaction, op: c.Reseal) -> int:
+def reseal(tx: Transaction, op: Reseal) -> int:
     """Put values into another seal, if they are what they were."""
     if not tx.rows("load_state", run_id=op.run_id):
         return 0
@@ -129,25 +167,33 @@ def reseal(tx: Transaction, op: c.Reseal) -> int:
     return done
 
 
-def forget(tx: Transaction, op: c.Forget) -> c.Pruned:
+def forget(tx: Transaction, op: Forget) -> Pruned:
     """Delete a part of the history of finished trees; a tree with a live branch stays as it is."""
     if op.what not in FORGETTABLE:
         raise BadOption(option="what", value=op.what, known=", ".join(FORGETTABLE))
     found = tx.rows(
-        f"prunable_{op.what}", before=op.before, statuses=tx.as_list(op.statuses), namespace=op.namespace, workflow=op.workflow,
-        after=op.after, limit=op.limit,
-    )  # fmt: skip
+        f"prunable_{op.what}",
+        before=op.before,
+        statuses=tx.as_list(op.statuses),
+        namespace=op.namespace,
+        workflow=op.workflow,
+        after=op.after,
+        limit=op.limit,
+    )
     roots = [row["id"] for row in found]
     chosen = cut(roots, sizes_of(tx, f"tree_sizes_{op.what}", roots, op.before), op)
     runs = [run_id for root in chosen.whole for run_id in (*_below(tx, op.what, root), root)]
     if chosen.part is not None:
         runs = _below(tx, op.what, chosen.part)
     done = sum(_forget(tx, op.what, run_id) for run_id in runs)
-    return c.Pruned(runs=done, last=chosen.part if chosen.part is not None and not done else chosen.last)
+    return Pruned(
+        runs=done, last=chosen.part if chosen.part is not None and not done else chosen.last
+    )
 
 
 def _below(tx: Transaction, what: str, root: str) -> list[str]:
-    """Return runs below a root that still have this part of their history, as many as one transaction trims."""
+    """Return runs below a root that still have this part of their history, as many as one
+    transaction trims."""
     return [row["id"] for row in tx.rows(f"descendants_{what}", run_id=root, limit=trees.RUNS)]
 
 
@@ -162,39 +208,60 @@ def _forget(tx: Transaction, what: str, run_id: str) -> bool:
 
 
 def forget_history(tx: Transaction, run_id: str) -> bool:
-    """Delete the events of a run, which leave one line behind that says so: the run cannot be replayed any more."""
+    """Delete the events of a run, which leave one line behind that says so: the run cannot be
+    replayed any more."""
     (events,) = tx.rows("count_events", run_id=run_id)
     if events["deleted"] or not events["events"]:
         return False
     tx.change("delete_events", run_id=run_id)
-    append(tx, run_id, [Event(kind=Kind.HISTORY_DELETED, seq=1, data=msgspec.json.encode({"events": events["events"]}))])
+    append(
+        tx,
+        run_id,
+        [
+            Event(
+                kind=EventKind.HISTORY_DELETED,
+                seq=1,
+                data=msgspec.json.encode({"events": events["events"]}),
+            )
+        ],
+    )
     _settle_uses(tx, run_id)
     return True
 
 
-def save_retention(tx: Transaction, op: c.SaveRetention) -> None:
+def save_retention(tx: Transaction, op: SaveRetention) -> None:
     """Make a rule, or another one of it."""
     values: dict[str, Any] = msgspec.structs.asdict(op.rule)
     tx.change("save_retention", **{**values, "statuses": ",".join(op.rule.statuses)})
 
 
-def remove_retention(tx: Transaction, op: c.RemoveRetention) -> None:
+def remove_retention(tx: Transaction, op: RemoveRetention) -> None:
     """Remove a rule."""
     if not tx.change("delete_retention", name=op.name):
         raise RetentionNotFound(name=op.name)
 
 
-def take_upkeep(tx: Transaction, op: c.TakeUpkeep) -> bool:
+def take_upkeep(tx: Transaction, op: TakeMaintenanceLock) -> bool:
     """Take a duty, if it is due and free."""
     tx.change("begin_upkeep", name=op.name)
-    return bool(tx.change("take_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.lease))
+    return bool(
+        tx.change(
+            "take_upkeep",
+            name=op.name,
+            session_id=op.session_id,
+            now=tx.now,
+            until=tx.now + op.lease,
+        )
+    )
 
 
-def end_upkeep(tx: Transaction, op: c.EndUpkeep) -> None:
+def end_upkeep(tx: Transaction, op: EndMaintenance) -> None:
     """Give a duty back until it is due again."""
-    tx.change("end_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.pause)
+    tx.change(
+        "end_upkeep", name=op.name, session_id=op.session_id, now=tx.now, until=tx.now + op.pause
+    )
 
 
-def save_setting(tx: Transaction, op: c.SaveSetting) -> None:
+def save_setting(tx: Transaction, op: SaveSetting) -> None:
     """Note something about the installation."""
     tx.change("save_setting", name=op.name, value=op.value)

@@ -1,4 +1,5 @@
-"""Schedules: they are made, paused and removed; and when they tick, the runs and the next tick are written together."""
+"""Schedules: they are made, paused and removed; and when they tick, the runs and the next tick are
+written together."""
 
 from __future__ import annotations
 
@@ -10,11 +11,27 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.records import NewRun
+from holdfast.core.runs import NewRun
 from holdfast.core.schedules import plan, rules
-from holdfast.core.schedules.record import CALL, CODE, GONE, Schedule, Tick, key_of
-from holdfast.errors import BadSchedule, RunExists, RunFinished, RunNotFound, ScheduleBusy, ScheduleNotFound
-from holdfast.store import contract as c
+from holdfast.core.schedules.model import CALL, CODE, GONE, Schedule, Tick, key_of
+from holdfast.errors import (
+    BadSchedule,
+    RunExists,
+    RunFinished,
+    RunNotFound,
+    ScheduleBusy,
+    ScheduleNotFound,
+)
+from holdfast.store.contract.runs import RequestCancel, StartRuns
+from holdfast.store.contract.schedules import (
+    BackfillSchedule,
+    FireSchedules,
+    PauseSchedule,
+    RemoveSchedule,
+    ResumeSchedule,
+    SetSchedule,
+    TriggerSchedule,
+)
 from holdfast.store.soundness import damaged
 from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.starting import start_runs
@@ -26,17 +43,32 @@ log = logging.getLogger("holdfast")
 _WAITS = ("queue", "cancel")
 """The overlaps with which a tick waits for the end of a run."""
 
-_KEPT = ("paused", "anchor", "next_at", "last_at", "queued", "started", "skipped", "note", "created_at")
+_KEPT = (
+    "paused",
+    "anchor",
+    "next_at",
+    "last_at",
+    "queued",
+    "started",
+    "skipped",
+    "note",
+    "created_at",
+)
 """What a schedule keeps when it is made anew under its name."""
 
 
 def schedule_from(row: Row) -> Schedule:
-    """Return the schedule that a row holds. Raises RowDamaged when no schedule can follow its rule."""
+    """Return the schedule that a row holds. Raises RowDamaged when no schedule can follow its
+    rule."""
     values = dict(row)
     fault = rules.fault(values["rule"])
     if fault is not None:
-        raise damaged("schedule", {"namespace": values["namespace"], "name": values["name"]}, "rule", fault)
-    values["capabilities"] = tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
+        raise damaged(
+            "schedule", {"namespace": values["namespace"], "name": values["name"]}, "rule", fault
+        )
+    values["capabilities"] = (
+        tuple(values["capabilities"].split(",")) if values["capabilities"] else ()
+    )
     values["tags"] = msgspec.json.decode(values["tags"], type=dict[str, str])
     values["queued"] = msgspec.json.decode(values["queued"] or "[]", type=list[int])
     values["input"] = bytes(values["input"])
@@ -61,7 +93,7 @@ def _load(tx: Transaction, namespace: str, name: str) -> Schedule:
 # Making and changing
 
 
-def set_schedule(tx: Transaction, op: c.SetSchedule) -> str:
+def set_schedule(tx: Transaction, op: SetSchedule) -> str:
     """Create a schedule, or change it and keep what was done about its ticks."""
     found = tx.rows("load_schedule", namespace=op.schedule.namespace, name=op.schedule.name)
     old = schedule_from(found[0]) if found else None
@@ -82,7 +114,9 @@ def _fresh(tx: Transaction, wanted: Schedule) -> Schedule:
 def _from_now_on(tx: Transaction, schedule: Schedule) -> Schedule:
     schedule.next_at = plan.rule_of(schedule).after(tx.now)
     if schedule.next_at is None:
-        raise BadSchedule(schedule=schedule.name, rule=schedule.rule, why="it never ticks from now on")
+        raise BadSchedule(
+            schedule=schedule.name, rule=schedule.rule, why="it never ticks from now on"
+        )
     return schedule
 
 
@@ -98,17 +132,21 @@ def _changed(tx: Transaction, old: Schedule, wanted: Schedule) -> Schedule:
     if (old.rule, old.zone) != (new.rule, new.zone):
         new.anchor, new.queued = tx.now, []
         return _from_now_on(tx, new)
-    return _from_now_on(tx, new) if old.paused is not None and new.paused is None and old.next_at is not None else new
+    return (
+        _from_now_on(tx, new)
+        if old.paused is not None and new.paused is None and old.next_at is not None
+        else new
+    )
 
 
-def pause_schedule(tx: Transaction, op: c.PauseSchedule) -> None:
+def pause_schedule(tx: Transaction, op: PauseSchedule) -> None:
     """Let it start nothing."""
     schedule = _load(tx, op.namespace, op.name)
     schedule.paused, schedule.wake_at = op.reason, None
     _save(tx, schedule)
 
 
-def resume_schedule(tx: Transaction, op: c.ResumeSchedule) -> None:
+def resume_schedule(tx: Transaction, op: ResumeSchedule) -> None:
     """Let it go on from now on."""
     schedule = _load(tx, op.namespace, op.name)
     if schedule.paused is None:
@@ -120,17 +158,21 @@ def resume_schedule(tx: Transaction, op: c.ResumeSchedule) -> None:
     tx.hints.ready = True
 
 
-def remove_schedule(tx: Transaction, op: c.RemoveSchedule) -> None:
+def remove_schedule(tx: Transaction, op: RemoveSchedule) -> None:
     """Forget it."""
     schedule = _load(tx, op.namespace, op.name)
     if schedule.origin == CODE and schedule.paused != GONE:
-        why = "a decorator in the code would bring it back: remove the decorator, or pause the schedule"
+        why = (
+            "a decorator in the code would bring it back: remove the decorator, or pause the"
+            " schedule"
+        )
         raise BadSchedule(schedule=op.name, why=why)
     tx.change("delete_schedule", namespace=op.namespace, name=op.name)
 
 
 def _wake(tx: Transaction, schedule: Schedule) -> int | None:
-    """When somebody must see to it: at its next tick, or now when one waits and nothing holds it up."""
+    """When somebody must see to it: at its next tick, or now when one waits and nothing holds it
+    up."""
     if schedule.paused is None and schedule.queued and not _live(tx, schedule):
         return tx.now
     return plan.wake_at(schedule)
@@ -139,14 +181,16 @@ def _wake(tx: Transaction, schedule: Schedule) -> int | None:
 # Ticking
 
 
-def fire_schedules(tx: Transaction, op: c.FireSchedules) -> list[str]:
+def fire_schedules(tx: Transaction, op: FireSchedules) -> list[str]:
     """See to all ticks that are due."""
     started: list[str] = []
     for row in tx.rows("due_schedules", now=tx.now, limit=op.limit):
         schedule = schedule_from(row)
         try:
             plan.rule_of(schedule)
-        except BadSchedule as error:  # this machine does not know its zone: the others tick all the same
+        except (
+            BadSchedule
+        ) as error:  # this machine does not know its zone: the others tick all the same
             _report(schedule.namespace, schedule.name, str(error))
             continue
         started += _fire(tx, schedule, op)
@@ -161,7 +205,7 @@ def _report(namespace: str, name: str, why: str) -> None:
     log.warning("schedule %s of namespace %s does not tick: %s", name, namespace, why)
 
 
-def _fire(tx: Transaction, schedule: Schedule, op: c.FireSchedules) -> list[str]:
+def _fire(tx: Transaction, schedule: Schedule, op: FireSchedules) -> list[str]:
     due = plan.due(schedule, tx.now)
     schedule.next_at = plan.seen_to(schedule, tx.now)
     if due.missed is not None:
@@ -169,7 +213,11 @@ def _fire(tx: Transaction, schedule: Schedule, op: c.FireSchedules) -> list[str]
         span = _moment(first) if first == last else f"{_moment(first)} to {_moment(last)}"
         schedule.note = f"missed {span}: nobody was at work (misfire is {schedule.misfire})"
     if schedule.overlap == "allow":
-        return [run for tick in due.ticks if (run := _start(tx, schedule, tick, op.new_id())) is not None]
+        return [
+            run
+            for tick in due.ticks
+            if (run := _start(tx, schedule, tick, op.new_id())) is not None
+        ]
     live = _live(tx, schedule)
     if schedule.overlap in _WAITS:
         return _fire_waiting(tx, schedule, due.ticks, live, op)
@@ -183,7 +231,9 @@ def _fire(tx: Transaction, schedule: Schedule, op: c.FireSchedules) -> list[str]
     return started
 
 
-def _fire_waiting(tx: Transaction, schedule: Schedule, ticks: list[int], live: list[str], op: c.FireSchedules) -> list[str]:
+def _fire_waiting(
+    tx: Transaction, schedule: Schedule, ticks: list[int], live: list[str], op: FireSchedules
+) -> list[str]:
     schedule.queued = [*schedule.queued, *ticks]
     if schedule.overlap == "cancel":
         for late in schedule.queued[:-1]:
@@ -205,13 +255,16 @@ def _fire_waiting(tx: Transaction, schedule: Schedule, ticks: list[int], live: l
 def _stop_others(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> None:
     for run_id in live:
         try:
-            request_cancel(tx, c.RequestCancel(run_id, f"the next tick of schedule {schedule.name} came"))
+            request_cancel(
+                tx, RequestCancel(run_id, f"the next tick of schedule {schedule.name} came")
+            )
         except (RunNotFound, RunFinished):
             continue
 
 
 def _live(tx: Transaction, schedule: Schedule) -> list[str]:
-    """Return the runs for whose end others may have to wait; those that have ended are struck off first."""
+    """Return the runs for whose end others may have to wait; those that have ended are struck off
+    first."""
     which = {"namespace": schedule.namespace, "schedule": schedule.name}
     tx.change("settle_ticks", **which)
     return [row["run_id"] for row in tx.rows("live_ticks", **which)]
@@ -222,32 +275,45 @@ def _skip(schedule: Schedule, tick: int, why: str) -> None:
     schedule.note = f"skipped {_moment(tick)}: {why}"
 
 
-def _start(tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind: str = "tick") -> str | None:
+def _start(
+    tx: Transaction, schedule: Schedule, tick: int, run_id: str, *, kind: str = "tick"
+) -> str | None:
     """Start the run of a tick; None when the tick has one already, as after a backfill."""
     key = key_of(schedule.name, tick, trigger=run_id if kind == "trigger" else None)
     new = NewRun(
-        id=run_id, route=schedule.route, input=schedule.input, priority=schedule.priority, key=key, tags=schedule.tags,
+        id=run_id,
+        route=schedule.route,
+        input=schedule.input,
+        priority=schedule.priority,
+        key=key,
+        tags=schedule.tags,
         deadline=None if schedule.deadline is None else tx.now + schedule.deadline,
-    )  # fmt: skip
+    )
     if kind != "backfill":
         schedule.last_at = tick if schedule.last_at is None else max(tick, schedule.last_at)
     try:
         with clear_values_accepted(tx):  # the arguments of a schedule are stored in clear
-            (answer,) = start_runs(tx, c.StartRuns([new]))
+            (answer,) = start_runs(tx, StartRuns([new]))
     except RunExists:  # it was started with other input; the schedule has changed since
         return None
     if not answer.created:
         return None
     counts, solo = kind != "backfill", kind != "backfill" and schedule.overlap != "allow"
     tx.change(
-        "insert_tick", run_id=run_id, namespace=schedule.namespace, schedule=schedule.name, at=tick, kind=kind,
-        live=int(counts), solo=int(solo),
-    )  # fmt: skip
+        "insert_tick",
+        run_id=run_id,
+        namespace=schedule.namespace,
+        schedule=schedule.name,
+        at=tick,
+        kind=kind,
+        live=int(counts),
+        solo=int(solo),
+    )
     schedule.started += 1
     return run_id
 
 
-def trigger_schedule(tx: Transaction, op: c.TriggerSchedule) -> Tick:
+def trigger_schedule(tx: Transaction, op: TriggerSchedule) -> Tick:
     """Start a run now, as if it ticked."""
     schedule = _load(tx, op.namespace, op.name)
     live = [] if schedule.overlap == "allow" else _live(tx, schedule)
@@ -276,10 +342,13 @@ def _wait_in_line(tx: Transaction, schedule: Schedule, live: Sequence[str]) -> N
         tx.hints.ready = True
 
 
-def backfill_schedule(tx: Transaction, op: c.BackfillSchedule) -> list[Tick]:
+def backfill_schedule(tx: Transaction, op: BackfillSchedule) -> list[Tick]:
     """Start what was not started in its time."""
     schedule = _load(tx, op.namespace, op.name)
-    runs = [_start(tx, schedule, at, run_id, kind="backfill") for at, run_id in zip(op.ticks, op.ids, strict=True)]
+    runs = [
+        _start(tx, schedule, at, run_id, kind="backfill")
+        for at, run_id in zip(op.ticks, op.ids, strict=True)
+    ]
     _save(tx, schedule)
     return [Tick(at, run, run is not None) for at, run in zip(op.ticks, runs, strict=True)]
 

@@ -7,13 +7,20 @@ from contextlib import suppress
 
 import msgspec
 
-from holdfast.core import claims
-from holdfast.core.records import Event, Kind
-from holdfast.core.streams import Reason
+from holdfast.core import claiming
+from holdfast.core.events import Event, EventKind
+from holdfast.core.streams.model import CloseReason
 from holdfast.errors import StoreHalfCopied
-from holdfast.store import contract as c
-from holdfast.store.transitions.budgets import settle_session
-from holdfast.store.transitions.transaction import Row, Transaction, append_from_outside, last_progress, last_seqs
+from holdfast.store.contract.payloads import HALF_COPIED
+from holdfast.store.contract.runs import EndSession, FreedRuns, Heartbeat, OpenSession
+from holdfast.store.transitions.budgets import release_reservations_of_session
+from holdfast.store.transitions.transaction import (
+    Row,
+    Transaction,
+    append_from_outside,
+    last_progress,
+    last_seqs,
+)
 
 PORTION = 1000
 """How many runs one transaction frees at most: other writers wait meanwhile."""
@@ -25,27 +32,39 @@ STAND_IN = " (ended)"
 class _Limited(msgspec.Struct):
     """The part of a session's offer that matters when the session ends."""
 
-    crash_limit: int = claims.CRASH_LIMIT
+    crash_limit: int = claiming.CRASH_LIMIT
 
 
-def open_session(tx: Transaction, op: c.OpenSession) -> None:
+def open_session(tx: Transaction, op: OpenSession) -> None:
     """Register a worker, or what it serves by now. Raises StoreHalfCopied."""
     tx.change("insert_session", **msgspec.structs.asdict(op.session))
-    if tx.rows("setting", name=c.HALF_COPIED):  # after the insert, which waits for a copy that begins at the same time
-        raise StoreHalfCopied(why="its runs still continue in the database that they are copied from")
+    if tx.rows(
+        "setting", name=HALF_COPIED
+    ):  # after the insert, which waits for a copy that begins at the same time
+        raise StoreHalfCopied(
+            why="its runs still continue in the database that they are copied from"
+        )
 
 
-def beat(tx: Transaction, op: c.Beat) -> bool:
+def heartbeat(tx: Transaction, op: Heartbeat) -> bool:
     """Prolong a session and forget the knocks it has answered."""
     if op.seen_knock:
         tx.change("delete_knocks", session_id=op.session_id, seen=op.seen_knock)
-    return tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime) == 1
+    return (
+        tx.change("beat", session_id=op.session_id, now=tx.now, expires_at=tx.now + op.lifetime)
+        == 1
+    )
 
 
-def end_session(tx: Transaction, op: c.EndSession) -> c.Freed:
-    """Free all that a session held. Those who crash it again and again without any progress are stuck."""
-    worker = tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []  # of a damaged row nothing is needed
-    tx.change("delete_session", session_id=op.session_id)  # before the runs are read: who claims for it has it locked
+def end_session(tx: Transaction, op: EndSession) -> FreedRuns:
+    """Free all that a session held. Those who crash it again and again without any progress are
+    stuck."""
+    worker = (
+        tx.sifted("worker_of", session_id=op.session_id)[0] if op.crashed else []
+    )  # of a damaged row nothing is needed
+    tx.change(
+        "delete_session", session_id=op.session_id
+    )  # before the runs are read: who claims for it has it locked
     if not op.crashed:
         tx.change("free_webhooks", session_id=op.session_id)
     tx.change("forget_knocks", session_id=op.session_id)
@@ -55,33 +74,56 @@ def end_session(tx: Transaction, op: c.EndSession) -> c.Freed:
         held = held[:PORTION]
         op, rest = _leave_rest(tx, op, held[-1]["id"], worker)
     if held:
-        settle_session(tx, op.session_id)
-        reason = Reason.TAKEN_OVER if op.crashed else Reason.RELEASED
+        release_reservations_of_session(tx, op.session_id)
+        reason = CloseReason.TAKEN_OVER if op.crashed else CloseReason.RELEASED
         tx.change("close_streams_of_session", session_id=op.session_id, now=tx.now, reason=reason)
         lines: list[tuple[str, Event]] = []
-        told = msgspec.json.encode({"session": op.session_id, "worker": worker[0]["worker"] if worker else None})
+        told = msgspec.json.encode(
+            {"session": op.session_id, "worker": worker[0]["worker"] if worker else None}
+        )
         seqs = last_seqs(tx, [state["id"] for state in held])
         limit = op.limit if op.limit is not None else _crash_limit(worker)
         fates = _fates(tx, held, seqs, crashed=op.crashed, limit=limit)
-        freed = [_freed(op, state, fates[state["id"]], seqs[state["id"]], told, lines) for state in held]
+        freed = [
+            _freed(op, state, fates[state["id"]], seqs[state["id"]], told, lines) for state in held
+        ]
         tx.many("free_run", freed)
         append_from_outside(tx, lines)
         tx.hints.ready = True
-    return c.Freed([state["id"] for state in held], rest=rest)
+    return FreedRuns([state["id"] for state in held], rest=rest)
 
 
-def _leave_rest(tx: Transaction, op: c.EndSession, last: str, worker: Sequence[Row]) -> tuple[c.EndSession, str]:
-    """Leave what the session holds after the run *last* to a stand-in, a session without a process that has expired: its worker
-    cannot prolong it, and after a crash it is ended like any other. Return what ends now, and the id of the stand-in."""
+def _leave_rest(
+    tx: Transaction, op: EndSession, last: str, worker: Sequence[Row]
+) -> tuple[EndSession, str]:
+    """Leave what the session holds after the run *last* to a stand-in, a session without a process
+    that has expired: its worker cannot prolong it, and after a crash it is ended like any other.
+    Return what ends now, and the id of the stand-in."""
     own = op.session_id
     first = own.removesuffix(STAND_IN)
     rest = first + STAND_IN
-    told = {"worker": worker[0]["worker"], "serves": bytes(worker[0]["serves"])} if worker else {"worker": own, "serves": b"{}"}
-    tx.change("insert_session", id=rest, host="", pid=0, slot=-1, started_at=tx.now, beat_at=tx.now, expires_at=0, **told)
+    told = (
+        {"worker": worker[0]["worker"], "serves": bytes(worker[0]["serves"])}
+        if worker
+        else {"worker": own, "serves": b"{}"}
+    )
+    tx.change(
+        "insert_session",
+        id=rest,
+        host="",
+        pid=0,
+        slot=-1,
+        started_at=tx.now,
+        beat_at=tx.now,
+        expires_at=0,
+        **told,
+    )
     if own != rest:
         tx.change("move_held_after", session_id=own, target=rest, last=last)
         return op, rest
-    tx.change("move_held_until", session_id=rest, target=first, last=last)  # only these move from now on
+    tx.change(
+        "move_held_until", session_id=rest, target=first, last=last
+    )  # only these move from now on
     return msgspec.structs.replace(op, session_id=first), rest
 
 
@@ -90,15 +132,23 @@ def _crash_limit(sessions: Sequence[Row]) -> int:
     for row in sessions:
         with suppress(msgspec.DecodeError, TypeError):  # a damaged row must not keep its runs
             return msgspec.json.decode(bytes(row["serves"]), type=_Limited).crash_limit
-    return claims.CRASH_LIMIT
+    return claiming.CRASH_LIMIT
 
 
-def _fates(tx: Transaction, held: Sequence[Row], seqs: Mapping[str, int], *, crashed: bool, limit: int) -> dict[str, claims.Fate]:
-    """Decide what becomes of each run; *seqs* are the numbers of the last lines of their histories."""
+def _fates(
+    tx: Transaction, held: Sequence[Row], seqs: Mapping[str, int], *, crashed: bool, limit: int
+) -> dict[str, claiming.RecoveryDecision]:
+    """Decide what becomes of each run; *seqs* are the numbers of the last lines of their
+    histories."""
     progress = last_progress(tx, seqs) if crashed else dict.fromkeys(seqs, 0)
     return {
-        run_id: claims.fate(
-            state, last_seq=seqs[run_id], last_progress=progress[run_id], crashed=crashed, limit=limit, now=tx.now
+        run_id: claiming.recovery_decision(
+            state,
+            last_seq=seqs[run_id],
+            last_progress=progress[run_id],
+            crashed=crashed,
+            limit=limit,
+            now=tx.now,
         )
         for state in held
         for run_id in [state["id"]]
@@ -106,13 +156,18 @@ def _fates(tx: Transaction, held: Sequence[Row], seqs: Mapping[str, int], *, cra
 
 
 def _freed(
-    op: c.EndSession, state: Row, fate: claims.Fate, seq: int, told: bytes, lines: list[tuple[str, Event]]
+    op: EndSession,
+    state: Row,
+    fate: claiming.RecoveryDecision,
+    seq: int,
+    told: bytes,
+    lines: list[tuple[str, Event]],
 ) -> dict[str, object]:
     crash_seq = 0
     if fate.stuck is not None:
-        lines.append((state["id"], Event(kind=Kind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
-    elif op.crashed and not claims.is_parked(state):
-        lines.append((state["id"], Event(kind=Kind.LEASE_LOST, seq=seq + 1, data=told)))
+        lines.append((state["id"], Event(kind=EventKind.RUN_STUCK, seq=seq + 1, error=fate.stuck)))
+    elif op.crashed and not claiming.is_parked(state):
+        lines.append((state["id"], Event(kind=EventKind.LEASE_LOST, seq=seq + 1, data=told)))
         crash_seq = seq + 1  # that line is no progress
     sleeps = fate.rank is None and fate.stuck is None
     return {

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.core import claims
-from holdfast.core.records import NewRun, Route
+from holdfast.core import claiming
+from holdfast.core.runs import NewRun, Route
 from holdfast.errors import LaneDraining, RunExists
-from holdfast.store import contract as c
+from holdfast.store.contract.runs import Started, StartRuns
 from holdfast.store.soundness import without_route
-from holdfast.store.transitions.births import Births
+from holdfast.store.transitions.births import StartLeases
 from holdfast.store.transitions.budgets import check_names, open_trees
 from holdfast.store.transitions.payloads import fetch, keep
 from holdfast.store.transitions.sharing import rank_fairly, set_clocks
 from holdfast.store.transitions.transaction import Row, Transaction
 
 
-def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
+def start_runs(tx: Transaction, op: StartRuns) -> list[Started]:
     """Create the runs that are new and recognise the others."""
     if any(run.budgets for run in op.runs):
         check_names(tx, op.runs)
-    births = Births(tx)
+    births = StartLeases(tx)
     leased = births.leased(op.runs)
     rows = [_row(tx, run, leased=place in leased) for place, run in enumerate(op.runs)]
-    clocks, idle = rank_fairly(tx, op.runs, rows) if any(run.share is not None for run in op.runs) else ({}, set())
+    clocks, idle = (
+        rank_fairly(tx, op.runs, rows)
+        if any(run.share is not None for run in op.runs)
+        else ({}, set())
+    )
     new = tx.insert_runs(rows)
     births.note(new)
     if clocks and new:
@@ -42,7 +46,9 @@ def start_runs(tx: Transaction, op: c.StartRuns) -> list[c.Started]:
 def _tag(tx: Transaction, runs: Sequence[NewRun]) -> None:
     first = {run.id: run for run in reversed(runs)}
     tags: list[Row] = [
-        {"name": name, "value": value, "run_id": run.id} for run in first.values() for name, value in run.tags.items()
+        {"name": name, "value": value, "run_id": run.id}
+        for run in first.values()
+        for name, value in run.tags.items()
     ]
     if tags:
         tx.many("insert_tag", tags)
@@ -52,14 +58,14 @@ def _is_delayed(tx: Transaction, run: NewRun) -> bool:
     return run.available_at is not None and run.available_at > tx.now
 
 
-def _answer(tx: Transaction, run: NewRun, row: Row, new: set[str]) -> c.Started:
+def _answer(tx: Transaction, run: NewRun, row: Row, new: set[str]) -> Started:
     if run.id not in new:
         return _recognised(tx, run, row["key"])
     new.discard(run.id)  # whoever comes with the same id after it is recognised
     leased = row["session_id"] is not None
     if not leased:
         tx.hints.ready = True
-    return c.Started(id=run.id, created=True, leased=leased, now=tx.now)
+    return Started(id=run.id, created=True, leased=leased, now=tx.now)
 
 
 def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
@@ -71,7 +77,7 @@ def _row(tx: Transaction, run: NewRun, *, leased: bool) -> dict[str, object]:
         "priority": run.priority,
         "generation": 1 if leased else 0,
         "session_id": run.session_id if leased else None,
-        "rank": None if leased or delayed else claims.rank(tx.now, run.priority),
+        "rank": None if leased or delayed else claiming.rank(tx.now, run.priority),
         "wake_at": run.available_at if delayed else None,
         "deadline": run.deadline,
         "input": run.input,
@@ -94,7 +100,7 @@ def stored_key(route: Route, key: str | None) -> str | None:
     return None if key is None else f"{route.namespace}\n{route.workflow}\n{key}"
 
 
-def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
+def _recognised(tx: Transaction, run: NewRun, key: object) -> Started:
     found = tx.rows("run_by_key", key=key) if key is not None else []
     found = found or tx.rows("run_identity", id=run.id)
     if not found:
@@ -104,12 +110,18 @@ def _recognised(tx: Transaction, run: NewRun, key: object) -> c.Started:
     if not routes:
         raise without_route(old["id"], old["route_id"])
     route = routes[0]
-    same_workflow = (route["namespace"], route["workflow"]) == (run.route.namespace, run.route.workflow)
+    same_workflow = (route["namespace"], route["workflow"]) == (
+        run.route.namespace,
+        run.route.workflow,
+    )
     if not same_workflow or not _is_same(tx, run, old["id"], bytes(old["input"])):
         raise RunExists(run=old["id"], **({"key": run.key} if run.key is not None else {}))
-    return c.Started(id=old["id"], created=False, leased=False, now=tx.now)
+    return Started(id=old["id"], created=False, leased=False, now=tx.now)
 
 
 def _is_same(tx: Transaction, run: NewRun, old_id: str, old: bytes) -> bool:
-    """Say whether a run that is there was started with the same input, whatever seal each of them is in."""
-    return old == run.input or (run.same is not None and run.same(run, old_id, old, lambda digest: fetch(tx.rows, digest)))
+    """Say whether a run that is there was started with the same input, whatever seal each of them
+    is in."""
+    return old == run.input or (
+        run.same is not None and run.same(run, old_id, old, lambda digest: fetch(tx.rows, digest))
+    )

@@ -1,9 +1,9 @@
 """Stopping runs from outside: cancelled by somebody, or past their deadline.
 
-One transaction stops at most PORTION runs below a run, because other writers wait for it. The rest is stopped by further
-transactions: by the caller, who applies the same transition again, or by the program of the run itself, which cancels its
-children when it stops. A run that ends without its program ends in the last of these transactions, so that after a crash the
-next call finds it again.
+One transaction stops at most PORTION runs below a run, because other writers wait for it. The rest
+is stopped by further transactions: by the caller, who applies the same transition again, or by the
+program of the run itself, which cancels its children when it stops. A run that ends without its
+program ends in the last of these transactions, so that after a crash the next call finds it again.
 """
 
 from __future__ import annotations
@@ -12,16 +12,30 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.core import claims
-from holdfast.core.records import Event, Kind
+from holdfast.core import claiming
+from holdfast.core.events import Event, EventKind
 from holdfast.core.status import Move, Status, after
 from holdfast.errors import RowDamaged, RunFinished
-from holdfast.store import contract as c
-from holdfast.store.transitions.budgets import settle_run
+from holdfast.store.contract.runs import ExpireRuns, PartlyCancelled, RequestCancel, SetAside
+from holdfast.store.transitions.budgets import release_reservations_of_run
 from holdfast.store.transitions.damage import set_aside
 from holdfast.store.transitions.gates import withdraw_all
-from holdfast.store.transitions.touching import free_schedule, knock, tell_graph, tell_parent, touch_parent
-from holdfast.store.transitions.transaction import Row, Transaction, append_each, append_from_outside, last_seq, last_seqs, load
+from holdfast.store.transitions.touching import (
+    note_member_outcome,
+    notify_holder,
+    notify_parent,
+    release_schedule,
+    wake_parent,
+)
+from holdfast.store.transitions.transaction import (
+    Row,
+    Transaction,
+    append_each,
+    append_from_outside,
+    last_seq,
+    last_seqs,
+    load,
+)
 
 DEADLINE = "deadline"
 
@@ -29,51 +43,66 @@ PORTION = 500
 """How many runs one transaction stops at most."""
 
 
-def request_cancel(tx: Transaction, op: c.RequestCancel) -> Status | c.PartlyCancelled:
-    """Ask a run to stop, and its children; end it at once when nothing of it was ever done, or when forced."""
+def request_cancel(tx: Transaction, op: RequestCancel) -> Status | PartlyCancelled:
+    """Ask a run to stop, and its children; end it at once when nothing of it was ever done, or when
+    forced."""
     state = load(tx, op.run_id)
     if state["finished_at"] is not None:
         raise RunFinished(run=op.run_id, status=state["status"])
     below = children_to_stop(tx, op.run_id)
     if len(below) > PORTION:
-        status = _ask_to_stop(tx, state, op.reason)  # not ended yet: after a crash, an ended run would not be cancelled again
+        status = _ask_to_stop(
+            tx, state, op.reason
+        )  # not ended yet: after a crash, an ended run would not be cancelled again
         cancel_children(tx, op.run_id, op.reason, below)
-        return c.PartlyCancelled(status)
+        return PartlyCancelled(status)
     status = _stop(tx, state, op.reason, force=op.force)
     cancel_children(tx, op.run_id, op.reason, below)
     return status
 
 
 def children_to_stop(tx: Transaction, run_id: str, room: int = PORTION) -> list[str]:
-    """Return the runs below a run that were not asked to stop yet, parents first, without those that may outlive their parent.
-    One more than *room* says that there are more."""
+    """Return the runs below a run that were not asked to stop yet, parents first, without those
+    that may outlive their parent. One more than *room* says that there are more."""
     return [row["id"] for row in tx.rows("children_to_stop", run_id=run_id, limit=room + 1)]
 
 
 def cancel_children(
-    tx: Transaction, run_id: str, reason: str, below: Sequence[str] | None = None, *, at: int | None = None, room: int = PORTION
-) -> int:  # fmt: skip
-    """Ask the runs below a run to stop, at most *room* of them, and return how many more there is room for: 0 when some may be
-    left. *below* are those that are known, *at* is the instant of the request."""
+    tx: Transaction,
+    run_id: str,
+    reason: str,
+    below: Sequence[str] | None = None,
+    *,
+    at: int | None = None,
+    room: int = PORTION,
+) -> int:
+    """Ask the runs below a run to stop, at most *room* of them, and return how many more there is
+    room for: 0 when some may be left. *below* are those that are known, *at* is the instant of the
+    request."""
     met: set[str] = set()
     found = children_to_stop(tx, run_id, room) if below is None else below
-    while room and (new := [child for child in found if child not in met]):  # a damaged run is found again
+    while room and (
+        new := [child for child in found if child not in met]
+    ):  # a damaged run is found again
         part = new[:room]
         room -= len(part)
         met.update(part)
         states, damaged = tx.sifted("states_by_id", ids=tx.as_list(sorted(part)))
-        set_aside(tx, c.SetAside(damaged))
+        set_aside(tx, SetAside(damaged))
         _stop_all(tx, [state for state in states if state["finished_at"] is None], reason, at)
         # A child may have started others before it was asked, or locked.
         found = children_to_stop(tx, run_id, room + len(met)) if room else ()
     return room
 
 
-def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
-    """End what is past its deadline: at once if it never ran, else through its own undoing. A damaged run stays, and is stuck."""
+def expire_runs(tx: Transaction, op: ExpireRuns) -> int:
+    """End what is past its deadline: at once if it never ran, else through its own undoing. A
+    damaged run stays, and is stuck."""
     rows, damaged = tx.sifted("overdue", now=tx.now, limit=op.limit)
-    set_aside(tx, c.SetAside(damaged))
-    overdue = [(state, row["deadline"]) for row in rows if (state := _sound(tx, row["id"])) is not None]
+    set_aside(tx, SetAside(damaged))
+    overdue = [
+        (state, row["deadline"]) for row in rows if (state := _sound(tx, row["id"])) is not None
+    ]
     room = max(PORTION, len(overdue))
     for expired, (state, deadline) in enumerate(overdue):
         if room <= 0:
@@ -83,27 +112,29 @@ def expire_runs(tx: Transaction, op: c.ExpireRuns) -> int:
         if state["started_at"] is not None and state["status"] != Status.STUCK:
             _ask_to_stop(tx, state, DEADLINE, at=deadline)
         elif len(below) <= room:
-            _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, DEADLINE)
+            _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, DEADLINE)
         if room:
             room = cancel_children(tx, state["id"], DEADLINE, below, at=deadline, room=room)
     return len(overdue)
 
 
 def _sound(tx: Transaction, run_id: str) -> Row | None:
-    """Return the state of a run. One whose row is damaged is set aside, and None is returned: it must not hold up the others,
-    and one that is aside already would be met again by every try."""
+    """Return the state of a run. One whose row is damaged is set aside, and None is returned: it
+    must not hold up the others, and one that is aside already would be met again by every try."""
     try:
         return load(tx, run_id)
     except RowDamaged as damage:
-        set_aside(tx, c.SetAside([damage]))
+        set_aside(tx, SetAside([damage]))
         return None
 
 
-def _stop(tx: Transaction, state: Row, reason: str, *, force: bool = False, at: int | None = None) -> Status:
+def _stop(
+    tx: Transaction, state: Row, reason: str, *, force: bool = False, at: int | None = None
+) -> Status:
     if force or (state["started_at"] is None and state["session_id"] is None):
         if reason == DEADLINE:  # that of a parent is its children's, too
-            return _end(tx, state, Move.EXPIRE, Kind.RUN_EXPIRED, reason)
-        return _end(tx, state, Move.END_CANCELLED, Kind.RUN_CANCELLED, reason)
+            return _end(tx, state, Move.EXPIRE, EventKind.RUN_EXPIRED, reason)
+        return _end(tx, state, Move.END_CANCELLED, EventKind.RUN_CANCELLED, reason)
     return _ask_to_stop(tx, state, reason, at=at)
 
 
@@ -113,7 +144,7 @@ def _ask_to_stop(tx: Transaction, state: Row, reason: str, *, at: int | None = N
         return status  # it was asked before, and the first reason stands
     tx.change("save_cancel", **_cancel_row(tx, state, reason, at))
     if state["session_id"] is not None:
-        knock(tx, state["session_id"], state["id"])
+        notify_holder(tx, state["session_id"], state["id"])
     else:
         tx.hints.ready = True
     return status
@@ -130,26 +161,36 @@ def _end(tx: Transaction, state: Row, move: Move, kind: str, reason: str) -> Sta
     tx.change("end_run", run_id=state["id"], status=status, error=error, now=tx.now, reason=reason)
     tx.change("close_streams", run_id=state["id"], now=tx.now, reason=status.value, least=0)
     tx.hints.finished.add(state["id"])
-    settle_run(tx, state["id"])
-    free_schedule(tx, state["id"])
+    release_reservations_of_run(tx, state["id"])
+    release_schedule(tx, state["id"])
     if state["session_id"] is not None:
-        knock(tx, state["session_id"], state["id"])
+        notify_holder(tx, state["session_id"], state["id"])
     if state["parent_id"] is not None:
-        tell_parent(tx, (state["parent_id"], state["parent_step"], state["parent_index"]), completed=False)
-    tell_graph(tx, state["id"], status=status)
+        notify_parent(
+            tx, (state["parent_id"], state["parent_step"], state["parent_index"]), completed=False
+        )
+    note_member_outcome(tx, state["id"], status=status)
     return status
 
 
 def stop_runs(tx: Transaction, reasons: Mapping[str, str]) -> None:
     """Ask many runs to stop, each for its reason, and all below them. None of them is a child."""
-    states = [state for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons))) if state["finished_at"] is None]
+    states = [
+        state
+        for state in tx.rows("states_by_id", ids=tx.as_list(sorted(reasons)))
+        if state["finished_at"] is None
+    ]
     fresh = [state for state in states if _is_unbegun(state)]
     if fresh:
         _end_unbegun(tx, [(state, reasons[state["id"]]) for state in fresh])
     begun = [state for state in states if not _is_unbegun(state)]
     _ask_all(tx, [(state, reasons[state["id"]]) for state in begun])
-    for child in tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in begun])) if begun else []:
-        request_cancel(tx, c.RequestCancel(child["id"], "its parent was asked to stop"))
+    for child in (
+        tx.rows("live_children_of", ids=tx.as_list([state["id"] for state in begun]))
+        if begun
+        else []
+    ):
+        request_cancel(tx, RequestCancel(child["id"], "its parent was asked to stop"))
 
 
 def _stop_all(tx: Transaction, states: Sequence[Row], reason: str, at: int | None) -> None:
@@ -167,18 +208,33 @@ def _is_unbegun(state: Row) -> bool:
 
 
 def _ask_all(tx: Transaction, states: Sequence[tuple[Row, str]], at: int | None = None) -> None:
-    """Ask runs that have begun to stop, each for its reason, unless they were asked before: the first reason stands."""
-    asked = [(state, reason) for state, reason in states if after(Status(state["status"]), Move.CANCEL) != state["status"]]
+    """Ask runs that have begun to stop, each for its reason, unless they were asked before: the
+    first reason stands."""
+    asked = [
+        (state, reason)
+        for state, reason in states
+        if after(Status(state["status"]), Move.CANCEL) != state["status"]
+    ]
     tx.many("save_cancel", [_cancel_row(tx, state, reason, at) for state, reason in asked])
     held = [state for state, _ in asked if state["session_id"] is not None]
-    tx.many("insert_knock", [{"session_id": state["session_id"], "run_id": state["id"]} for state in held])
+    tx.many(
+        "insert_knock",
+        [{"session_id": state["session_id"], "run_id": state["id"]} for state in held],
+    )
     tx.hints.runs.update(state["id"] for state in held)
     tx.hints.ready |= len(held) < len(asked)
 
 
-def _end_unbegun(tx: Transaction, states: Sequence[tuple[Row, str]], *, expires: bool = False) -> None:
-    """End runs that never began, each for its reason: they have opened nothing, and nothing is to be undone."""
-    move, kind = (Move.EXPIRE, Kind.RUN_EXPIRED) if expires else (Move.END_CANCELLED, Kind.RUN_CANCELLED)
+def _end_unbegun(
+    tx: Transaction, states: Sequence[tuple[Row, str]], *, expires: bool = False
+) -> None:
+    """End runs that never began, each for its reason: they have opened nothing, and nothing is to
+    be undone."""
+    move, kind = (
+        (Move.EXPIRE, EventKind.RUN_EXPIRED)
+        if expires
+        else (Move.END_CANCELLED, EventKind.RUN_CANCELLED)
+    )
     lines: list[tuple[str, Event]] = []
     rows: list[dict[str, object]] = []
     seqs = last_seqs(tx, [state["id"] for state, _ in states])
@@ -186,26 +242,41 @@ def _end_unbegun(tx: Transaction, states: Sequence[tuple[Row, str]], *, expires:
         status = after(Status(state["status"]), move)
         error = msgspec.json.encode({"type": status.value, "message": reason})
         lines.append((state["id"], Event(kind=kind, seq=seqs[state["id"]] + 1, error=error)))
-        rows.append({"run_id": state["id"], "status": status, "error": error, "now": tx.now, "reason": reason})
+        rows.append(
+            {
+                "run_id": state["id"],
+                "status": status,
+                "error": error,
+                "now": tx.now,
+                "reason": reason,
+            }
+        )
         tx.hints.finished.add(state["id"])
-        tell_graph(tx, state["id"], status=status)
+        note_member_outcome(tx, state["id"], status=status)
     append_each(tx, lines)
     tx.many("end_run", rows)
 
 
 def _tell_parents(tx: Transaction, ended: Sequence[Row]) -> None:
-    """Count children that were cancelled, and wake each of their parents once: one that has ended hears nothing."""
+    """Count children that were cancelled, and wake each of their parents once: one that has ended
+    hears nothing."""
     for state in ended:
         if state["parent_index"] is not None:
             tx.rows("count_down", run_id=state["parent_id"], step=state["parent_step"])
     for parent in sorted({state["parent_id"] for state in ended}):
-        touch_parent(tx, parent)
+        wake_parent(tx, parent)
 
 
-def _cancel_row(tx: Transaction, state: Row, reason: str, at: int | None = None) -> dict[str, object]:
+def _cancel_row(
+    tx: Transaction, state: Row, reason: str, at: int | None = None
+) -> dict[str, object]:
     held = state["session_id"] is not None
     return {
-        "run_id": state["id"], "status": after(Status(state["status"]), Move.CANCEL), "reason": reason,
-        "at": tx.now if at is None else at, "rank": None if held else claims.rank(tx.now, state["priority"]),
-        "wake_at": state["wake_at"] if held else None, "waits": state["waits"] if held else None,
-    }  # fmt: skip
+        "run_id": state["id"],
+        "status": after(Status(state["status"]), Move.CANCEL),
+        "reason": reason,
+        "at": tx.now if at is None else at,
+        "rank": None if held else claiming.rank(tx.now, state["priority"]),
+        "wake_at": state["wake_at"] if held else None,
+        "waits": state["waits"] if held else None,
+    }

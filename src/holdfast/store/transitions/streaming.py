@@ -1,23 +1,28 @@
-"""What a run puts out: appended by whoever holds it, many runs at once where the database likes that better."""
+"""What a run puts out: appended by whoever holds it, many runs at once where the database likes
+that better."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.streams import Mode, Output, StreamPart
+from holdfast.core.streams.model import Output, StreamMode, StreamPart
 from holdfast.errors import BadOption, HoldfastError, LeaseLost, StreamClosed
-from holdfast.store import contract as c
+from holdfast.store.contract.streams import Appended, AppendFrames
 from holdfast.store.transitions.transaction import Row, Transaction
 
 Said = tuple[str, Output]
 """A run, and what it puts out."""
 
-_KEPT = {Mode.DURABLE.value: "durable", Mode.SUMMARY.value: "patches", Mode.BEST_EFFORT.value: "best_effort"}
+_KEPT = {
+    StreamMode.DURABLE.value: "durable",
+    StreamMode.SUMMARY.value: "patches",
+    StreamMode.BEST_EFFORT.value: "best_effort",
+}
 """The parameter that counts how many are kept of a mode."""
 
 
-def append_frames(tx: Transaction, op: c.AppendFrames) -> c.Appended:
+def append_frames(tx: Transaction, op: AppendFrames) -> Appended:
     """Append what the holder of a run has to show."""
     (answer,) = append_all(tx, [op])
     if isinstance(answer, HoldfastError):
@@ -25,22 +30,27 @@ def append_frames(tx: Transaction, op: c.AppendFrames) -> c.Appended:
     return answer
 
 
-def append_all(tx: Transaction, ops: Sequence[c.AppendFrames]) -> list[c.Appended | HoldfastError]:
+def append_all(tx: Transaction, ops: Sequence[AppendFrames]) -> list[Appended | HoldfastError]:
     """Append for several runs, each of which is there once; a refused one changes nothing."""
-    leases = {row["id"]: row for row in tx.rows("leases_of", ids=tx.as_list(sorted({op.run_id for op in ops})))}
+    leases = {
+        row["id"]: row
+        for row in tx.rows("leases_of", ids=tx.as_list(sorted({op.run_id for op in ops})))
+    }
     answers: list[Any] = [_refusal(op, leases.get(op.run_id)) for op in ops]
-    good = [(op.run_id, op.output) for op, refused in zip(ops, answers, strict=True) if refused is None]
+    good = [
+        (op.run_id, op.output) for op, refused in zip(ops, answers, strict=True) if refused is None
+    ]
     written = iter(write(tx, good))
     return [next(written) if refused is None else refused for refused in answers]
 
 
-def _refusal(op: c.AppendFrames, lease: Row | None) -> HoldfastError | None:
+def _refusal(op: AppendFrames, lease: Row | None) -> HoldfastError | None:
     if lease is None or lease["generation"] != op.generation or lease["session_id"] is None:
         return LeaseLost(run=op.run_id, generation=op.generation)
     return None
 
 
-def write(tx: Transaction, said: Sequence[Said]) -> list[c.Appended | HoldfastError]:
+def write(tx: Transaction, said: Sequence[Said]) -> list[Appended | HoldfastError]:
     """Write output whose lease was checked."""
     if not said:
         return []
@@ -55,9 +65,18 @@ def write(tx: Transaction, said: Sequence[Said]) -> list[c.Appended | HoldfastEr
         book.trim(tx)
         if book.output.close_others is not None:
             least = 1 if book.output.only_steps else 0
-            tx.change("close_streams", run_id=book.run_id, now=tx.now, reason=book.output.close_others, least=least)
+            tx.change(
+                "close_streams",
+                run_id=book.run_id,
+                now=tx.now,
+                reason=book.output.close_others,
+                least=least,
+            )
         tx.hints.frames.add(book.run_id)
-    return [book.refused or c.Appended(book.last_seq if book.repeated is None else book.repeated) for book in books]
+    return [
+        book.refused or Appended(book.last_seq if book.repeated is None else book.repeated)
+        for book in books
+    ]
 
 
 def _key(run_id: str, part: Any) -> tuple[str, str, int, int]:
@@ -83,14 +102,19 @@ def _counts(row: Row) -> dict[str, Any]:
 class _Book:
     """What is to be written about the output of one run."""
 
-    def __init__(self, tx: Transaction, run_id: str, output: Output, head: Row | None, known: dict[Any, Any]) -> None:
+    def __init__(
+        self, tx: Transaction, run_id: str, output: Output, head: Row | None, known: dict[Any, Any]
+    ) -> None:
         self.run_id, self.output = run_id, output
         self.refused: HoldfastError | None = None
         self.last_seq: int = head["last_seq"] if head else 0
         self._streams: int = head["streams"] if head else 0
         self.rows: dict[str, list[dict[str, object]]] = {
-            "insert_stream": [], "save_stream": [], "save_output": [], "insert_frame": [],
-        }  # fmt: skip
+            "insert_stream": [],
+            "save_stream": [],
+            "save_output": [],
+            "insert_frame": [],
+        }
         self._trims: list[tuple[str, dict[str, object]]] = []
         self.repeated: int | None = None
         states = [self._open(tx, part, known) for part in output.streams]
@@ -107,8 +131,21 @@ class _Book:
         if tx.rows("stream_by_attempt", run_id=self.run_id, **asked):
             self.refused = StreamClosed(run=self.run_id, step=part.step, attempt=part.attempt)
         self._streams += 1
-        counts = {"frames": 0, "said": 0, "durable": 0, "patches": 0, "best_effort": 0, "version": 0}
-        return {"number": self._streams, "first_seq": self.last_seq + 1, **counts, **asked, "new": True}
+        counts = {
+            "frames": 0,
+            "said": 0,
+            "durable": 0,
+            "patches": 0,
+            "best_effort": 0,
+            "version": 0,
+        }
+        return {
+            "number": self._streams,
+            "first_seq": self.last_seq + 1,
+            **counts,
+            **asked,
+            "new": True,
+        }
 
     def _compare(self, part: StreamPart, state: dict[str, Any], count: int) -> None:
         """See whether a stream is where its writer believes it to be."""
@@ -116,9 +153,16 @@ class _Book:
             if state["frames"] >= part.place + count:
                 self.repeated = self.last_seq - (state["frames"] - part.place - count)
             else:
-                self.refused = BadOption(option="place", value=part.place, why=f"the stream has {state['frames']} frames so far")
+                self.refused = BadOption(
+                    option="place",
+                    value=part.place,
+                    why=f"the stream has {state['frames']} frames so far",
+                )
         elif part.since is not None and state["version"] != part.since:
-            why = f"somebody else has changed the summary, which is at version {state['version']}: patch again"
+            why = (
+                f"somebody else has changed the summary, which is at version {state['version']}:"
+                " patch again"
+            )
             self.refused = BadOption(option="since", value=part.since, why=why)
 
     def _enter(self, tx: Transaction, states: list[dict[str, Any]]) -> None:
@@ -127,28 +171,48 @@ class _Book:
             state = states[frame.stream]
             state["frames"] += 1
             state[_KEPT[frame.mode]] += 1
-            self.rows["insert_frame"].append({
-                "run_id": self.run_id, "seq": self.last_seq, "stream": state["number"], "kind": frame.kind, "mode": frame.mode,
-                "name": frame.name, "data": frame.data, "nulls": frame.nulls, "version": frame.version, "at": frame.at,
-            })  # fmt: skip
+            self.rows["insert_frame"].append(
+                {
+                    "run_id": self.run_id,
+                    "seq": self.last_seq,
+                    "stream": state["number"],
+                    "kind": frame.kind,
+                    "mode": frame.mode,
+                    "name": frame.name,
+                    "data": frame.data,
+                    "nulls": frame.nulls,
+                    "version": frame.version,
+                    "at": frame.at,
+                }
+            )
         for part, state in zip(self.output.streams, states, strict=True):
             self._save(tx, part, state)
         told = self.output.progress
-        self.rows["save_output"].append({
-            "run_id": self.run_id, "last_seq": self.last_seq, "streams": self._streams,
-            "percent": told.percent if told else None, "message": told.message if told else None,
-            "progress_at": told.at if told else None,
-        })  # fmt: skip
+        self.rows["save_output"].append(
+            {
+                "run_id": self.run_id,
+                "last_seq": self.last_seq,
+                "streams": self._streams,
+                "percent": told.percent if told else None,
+                "message": told.message if told else None,
+                "progress_at": told.at if told else None,
+            }
+        )
 
     def _save(self, tx: Transaction, part: StreamPart, state: dict[str, Any]) -> None:
         for mode, keep in part.keep.items():
             self._trim(state, mode, state[_KEPT[mode]] - keep)
         is_new, first_seq = state.pop("new"), state["first_seq"]
         row = {
-            **state, "run_id": self.run_id, "said": state["said"] + part.said, "summary": part.summary,
-            "version": max(state["version"], part.version), "now": tx.now, "reason": part.close,
+            **state,
+            "run_id": self.run_id,
+            "said": state["said"] + part.said,
+            "summary": part.summary,
+            "version": max(state["version"], part.version),
+            "now": tx.now,
+            "reason": part.close,
             "closed_at": None if part.close is None else tx.now,
-        }  # fmt: skip
+        }
         if is_new:
             self.rows["insert_stream"].append({**row, "first_seq": first_seq})
         else:
@@ -159,10 +223,18 @@ class _Book:
         if excess <= 0:
             return
         state[_KEPT[mode]] -= excess
-        trim: dict[str, object] = {"run_id": self.run_id, "stream": state["number"], "excess": excess}
-        if mode == Mode.DURABLE:
+        trim: dict[str, object] = {
+            "run_id": self.run_id,
+            "stream": state["number"],
+            "excess": excess,
+        }
+        if mode == StreamMode.DURABLE:
             self._trims.append(("trim_durable", {**trim, "first_seq": state["first_seq"]}))
-            first = {"run_id": self.run_id, "number": state["number"], "first_seq": state["first_seq"]}
+            first = {
+                "run_id": self.run_id,
+                "number": state["number"],
+                "first_seq": state["first_seq"],
+            }
             self._trims.append(("move_first", first))
         else:
             self._trims.append(("trim_passing", {**trim, "mode": mode}))

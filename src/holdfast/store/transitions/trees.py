@@ -1,7 +1,8 @@
 """Choosing the trees of runs that one transaction deletes, or whose histories it trims.
 
-While a transaction writes, other writers wait. So it takes as many whole trees as there is room for. Of a tree that is too large
-it takes a part, and the root in the last one: until then the next call finds the tree again, also after a crash.
+While a transaction writes, other writers wait. So it takes as many whole trees as there is room
+for. Of a tree that is too large it takes a part, and the root in the last one: until then the next
+call finds the tree again, also after a crash.
 """
 
 from __future__ import annotations
@@ -9,45 +10,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.store import contract as c
+from holdfast.store.contract.payloads import Forget
+from holdfast.store.contract.runs import Prune
 from holdfast.store.transitions.transaction import Transaction
 
 RUNS = 2000
 """How many runs one transaction deletes, or trims, at most."""
 
 
-class Size(NamedTuple):
-    """How many runs there are below a root, and how many of them live or have ended too late for the tree to go."""
+class TreeSize(NamedTuple):
+    """How many runs there are below a root, and how many of them live or have ended too late for
+    the tree to go."""
 
     runs: int = 0
     late: int = 0
 
 
-class Cut(NamedTuple):
-    """The roots of the trees that go as a whole, the root of a tree of which a part goes, and the root to go on after."""
+class TreeCut(NamedTuple):
+    """The roots of the trees that go as a whole, the root of a tree of which a part goes, and the
+    root to go on after."""
 
     whole: list[str]
     part: str | None
     last: str | None
 
 
-def sizes_of(tx: Transaction, query: str, roots: Sequence[str], before: int) -> dict[str, Size]:
+def sizes_of(tx: Transaction, query: str, roots: Sequence[str], before: int) -> dict[str, TreeSize]:
     """Return how large trees are; one without descendants is missing."""
     rows = tx.rows(query, ids=tx.as_list(roots), before=before) if roots else []
-    return {row["root_id"]: Size(row["runs"], row["late"]) for row in rows}
+    return {row["root_id"]: TreeSize(row["runs"], row["late"]) for row in rows}
 
 
-def cut(roots: Sequence[str], sizes: Mapping[str, Size], op: c.Prune | c.Forget) -> Cut:
+def cut(roots: Sequence[str], sizes: Mapping[str, TreeSize], op: Prune | Forget) -> TreeCut:
     """Choose from these trees, in their order. A tree with a late descendant stays."""
     room = RUNS
     whole: list[str] = []
     last = op.after
     for root in roots:
-        size = sizes.get(root, Size())
+        size = sizes.get(root, TreeSize())
         if not size.late:
             if size.runs + 1 > room:
-                return Cut(whole, None if whole else root, last)
+                return TreeCut(whole, None if whole else root, last)
             room -= size.runs + 1
             whole.append(root)
         last = root
-    return Cut(whole, None, last if len(roots) == op.limit else None)
+    return TreeCut(whole, None, last if len(roots) == op.limit else None)

@@ -1,131 +1,149 @@
 """The promises of ``holdfast.store.contract`` as tests, for whoever writes a store.
 
-Subclass ``StoreContract``, give it ``open_store``, ``execute`` and ``transaction``, and pytest does the rest. Each test begins
-with an empty database and a clock that stands still, and ends with a look at the laws: none may be broken.
+Subclass ``StoreContract``, give it ``open_store``, ``execute`` and ``transaction``, and pytest does
+the rest. Each test begins with an empty database and a clock that stands still, and ends with a
+look at the laws: none may be broken.
 """
 
 from __future__ import annotations
 
-from holdfast.testing.conformance.advancing import Advancing, Batches, Transactional
-from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
-from holdfast.testing.conformance.budgets import Budgets
-from holdfast.testing.conformance.claiming import Claiming, Lanes
-from holdfast.testing.conformance.damage import Damaged, SettingAside
-from holdfast.testing.conformance.flows import ManagedFlows
-from holdfast.testing.conformance.gates import Gates
-from holdfast.testing.conformance.graph_ends import Graphs
-from holdfast.testing.conformance.inputs import Inputs
-from holdfast.testing.conformance.keys import Keys
-from holdfast.testing.conformance.leases import ExplicitLeases
-from holdfast.testing.conformance.lending import Lending
-from holdfast.testing.conformance.looking import Laws, Looking, Time
-from holdfast.testing.conformance.operating import Copying, Operating, Pruning
-from holdfast.testing.conformance.payloads import KeptApart, PayloadLaws, Resealing, Retaining
-from holdfast.testing.conformance.replaying import ReplayingChildren
-from holdfast.testing.conformance.schedules import Ticking
-from holdfast.testing.conformance.sealing import Sealing
-from holdfast.testing.conformance.sessions import Children, Sessions
-from holdfast.testing.conformance.shares import Gathering, Shares
-from holdfast.testing.conformance.spending import SpendingAtOnce
-from holdfast.testing.conformance.starting import Starting, StartingWithin
-from holdfast.testing.conformance.streams import Streaming
-from holdfast.testing.conformance.subscriptions import Subscribing
-from holdfast.testing.conformance.suspensions import Suspending
-from holdfast.testing.conformance.touching import Cancelling, Deadlines, Signals
-from holdfast.testing.conformance.waits import Waiting
+from holdfast.testing.conformance.advance import (
+    AdvanceConformance,
+    BatchConformance,
+    TransactionalStepFixture,
+)
+from holdfast.testing.conformance.budget_batches import BudgetBatchConformance
+from holdfast.testing.conformance.budgets import BudgetConformance
+from holdfast.testing.conformance.claim import ClaimConformance, LaneLimitConformance
+from holdfast.testing.conformance.damage import DamageConformance, SetAsideConformance
+from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
+from holdfast.testing.conformance.flows import FlowConformance
+from holdfast.testing.conformance.gates import GateConformance
+from holdfast.testing.conformance.graph_ends import GraphConformance
+from holdfast.testing.conformance.keys import KeyConformance
+from holdfast.testing.conformance.lanes import DebounceConformance, ShareConformance
+from holdfast.testing.conformance.large_inputs import LargeInputConformance
+from holdfast.testing.conformance.operations import (
+    CopyConformance,
+    OperatorConformance,
+    PruneConformance,
+)
+from holdfast.testing.conformance.payloads import (
+    PayloadConformance,
+    PayloadLawConformance,
+    ResealConformance,
+    RetentionConformance,
+)
+from holdfast.testing.conformance.reading import ClockConformance, LawConformance, ReadConformance
+from holdfast.testing.conformance.replays import ChildReplayConformance
+from holdfast.testing.conformance.schedules import ScheduleConformance
+from holdfast.testing.conformance.sealing import SealConformance
+from holdfast.testing.conformance.sessions import ChildConformance, SessionConformance
+from holdfast.testing.conformance.signals import (
+    CancelConformance,
+    DeadlineConformance,
+    SignalConformance,
+)
+from holdfast.testing.conformance.start import StartConformance, UserTransactionConformance
+from holdfast.testing.conformance.streams import StreamConformance
+from holdfast.testing.conformance.subscriptions import SubscriptionConformance
+from holdfast.testing.conformance.suspensions import SuspensionConformance
+from holdfast.testing.conformance.tasks import TaskConformance
+from holdfast.testing.conformance.user_connections import UserConnectionConformance
+from holdfast.testing.conformance.waits import WaitConformance
 
 
 class StoreContract(
-    Starting,
-    StartingWithin,
-    Inputs,
-    Claiming,
-    Lanes,
-    Advancing,
-    Signals,
-    Waiting,
-    Cancelling,
-    Deadlines,
-    Sessions,
-    Children,
-    ReplayingChildren,
-    Operating,
-    Copying,
-    Sealing,
-    Pruning,
-    Lending,
-    Batches,
-    Looking,
-    Time,
-    SpendingAtOnce,
-    Budgets,
-    Shares,
-    Gathering,
-    Laws,
-    ManagedFlows,
-    Graphs,
-    ExplicitLeases,
-    Suspending,
-    Gates,
-    Keys,
-    Ticking,
-    Streaming,
-    Subscribing,
-    KeptApart,
-    Resealing,
-    Retaining,
-    PayloadLaws,
-    SettingAside,
-    Damaged,
+    StartConformance,
+    UserTransactionConformance,
+    LargeInputConformance,
+    ClaimConformance,
+    LaneLimitConformance,
+    AdvanceConformance,
+    SignalConformance,
+    WaitConformance,
+    CancelConformance,
+    DeadlineConformance,
+    SessionConformance,
+    ChildConformance,
+    ChildReplayConformance,
+    OperatorConformance,
+    CopyConformance,
+    SealConformance,
+    PruneConformance,
+    UserConnectionConformance,
+    BatchConformance,
+    ReadConformance,
+    ClockConformance,
+    BudgetBatchConformance,
+    BudgetConformance,
+    ShareConformance,
+    DebounceConformance,
+    LawConformance,
+    FlowConformance,
+    GraphConformance,
+    TaskConformance,
+    SuspensionConformance,
+    GateConformance,
+    KeyConformance,
+    ScheduleConformance,
+    StreamConformance,
+    SubscriptionConformance,
+    PayloadConformance,
+    ResealConformance,
+    RetentionConformance,
+    PayloadLawConformance,
+    SetAsideConformance,
+    DamageConformance,
 ):
     """All promises of a store."""
 
 
 __all__ = [
     "SECOND",
-    "Advancing",
-    "Batches",
-    "Bench",
-    "Budgets",
-    "Cancelling",
-    "Children",
-    "Claiming",
-    "Copying",
-    "Damaged",
-    "Deadlines",
-    "ExplicitLeases",
-    "Gates",
-    "Gathering",
-    "Graphs",
+    "AdvanceConformance",
+    "BatchConformance",
+    "BudgetBatchConformance",
+    "BudgetConformance",
+    "CancelConformance",
+    "ChildConformance",
+    "ChildReplayConformance",
+    "ClaimConformance",
+    "ClockConformance",
+    "CopyConformance",
+    "DamageConformance",
+    "DeadlineConformance",
+    "DebounceConformance",
+    "FlowConformance",
+    "GateConformance",
+    "GraphConformance",
     "HandClock",
-    "Inputs",
-    "KeptApart",
-    "Keys",
-    "Lanes",
-    "Laws",
-    "Looking",
-    "ManagedFlows",
+    "KeyConformance",
+    "LaneLimitConformance",
+    "LargeInputConformance",
+    "LawConformance",
     "OpenStore",
-    "Operating",
-    "PayloadLaws",
-    "Pruning",
-    "ReplayingChildren",
-    "Resealing",
-    "Retaining",
-    "Sealing",
-    "Sessions",
-    "SettingAside",
-    "Shares",
-    "Signals",
-    "SpendingAtOnce",
-    "Starting",
-    "StartingWithin",
+    "OperatorConformance",
+    "PayloadConformance",
+    "PayloadLawConformance",
+    "PruneConformance",
+    "ReadConformance",
+    "ResealConformance",
+    "RetentionConformance",
+    "ScheduleConformance",
+    "SealConformance",
+    "SessionConformance",
+    "SetAsideConformance",
+    "ShareConformance",
+    "SignalConformance",
+    "StartConformance",
     "StoreContract",
-    "Streaming",
-    "Subscribing",
-    "Suspending",
-    "Ticking",
-    "Time",
-    "Transactional",
-    "Waiting",
+    "StoreFixture",
+    "StreamConformance",
+    "SubscriptionConformance",
+    "SuspensionConformance",
+    "TaskConformance",
+    "TransactionalStepFixture",
+    "UserTransactionConformance",
+    "WaitConformance",
 ]

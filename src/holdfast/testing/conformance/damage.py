@@ -7,14 +7,41 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from holdfast.core.flows import Flow, FlowStatus, TimerWait, WaitFlow
-from holdfast.core.records import Event, Kind, Lane, Limits
-from holdfast.core.schedules.record import Schedule
+from holdfast.core.events import Event, EventKind
+from holdfast.core.flows.model import FlowRecord, FlowStatus, TimerWait, WaitFlow
+from holdfast.core.runs import Limits
+from holdfast.core.schedules.model import Schedule
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.core.subscriptions import NOW, WEBHOOK, Which
+from holdfast.core.subscriptions import NOW, WEBHOOK, EventFilter
 from holdfast.errors import RowDamaged
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MORNING, ROUTE, SECOND, Bench, HandClock, OpenStore
+from holdfast.store.contract import Store
+from holdfast.store.contract.budgets import SetBudget
+from holdfast.store.contract.flows import CreateFlow, MoveFlow, WakeFlows
+from holdfast.store.contract.graphs import SweepStages
+from holdfast.store.contract.keys import NeedKey, OfferedKey, RotateKey
+from holdfast.store.contract.payloads import TakeMaintenanceLock
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import (
+    Advance,
+    EndSession,
+    OpenSession,
+    RequestCancel,
+    ResumeRun,
+    SetAside,
+    SetLane,
+    StartRuns,
+)
+from holdfast.store.contract.schedules import FireSchedules, SetSchedule
+from holdfast.store.contract.subscriptions import AddSubscription
+from holdfast.testing.conformance.fixture import (
+    MORNING,
+    ROUTE,
+    SECOND,
+    HandClock,
+    OpenStore,
+    StoreFixture,
+)
 
 _LARGEST = 2**63 - 1
 _YEAR_9000 = 221_845_392_000_000_000
@@ -22,102 +49,133 @@ _YEAR_9000 = 221_845_392_000_000_000
 
 def damage(table: str, **place: object) -> RowDamaged:
     """Return what is raised for a row that is damaged."""
-    return RowDamaged(table=table, key=" ".join(map(str, place.values())), column="priority", why="it is text", place=place)
+    return RowDamaged(
+        table=table,
+        key=" ".join(map(str, place.values())),
+        column="priority",
+        why="it is text",
+        place=place,
+    )
 
 
 def schedule(name: str) -> Schedule:
     """Return a schedule that ticks every hour."""
     return Schedule(
-        namespace=ROUTE.namespace, name=name, workflow=ROUTE.workflow, version=ROUTE.version, lane=ROUTE.lane, input=b"[]",
+        namespace=ROUTE.namespace,
+        name=name,
+        workflow=ROUTE.workflow,
+        version=ROUTE.version,
+        lane=ROUTE.lane,
+        input=b"[]",
         rule='{"interval":3600000000}',
-    )  # fmt: skip
+    )
 
 
-def flow(name: str) -> Flow:
+def flow(name: str) -> FlowRecord:
     """Return a flow that is to be started."""
-    return Flow(
-        id=name, namespace=ROUTE.namespace, controller="research", goal="find it", owner="ann", requester="", current_step="init",
-        state=b"{}", status=FlowStatus.CREATED, created_at=0, updated_at=0,
-    )  # fmt: skip
+    return FlowRecord(
+        id=name,
+        namespace=ROUTE.namespace,
+        controller="research",
+        goal="find it",
+        owner="ann",
+        requester="",
+        current_step="init",
+        state=b"{}",
+        status=FlowStatus.CREATED,
+        created_at=0,
+        updated_at=0,
+    )
 
 
-class SettingAside(Bench):
+class SetAsideConformance(StoreFixture):
     """Setting damaged rows aside."""
 
-    def test_a_damaged_run_is_stuck_and_says_why(self, store: c.Store) -> None:
+    def test_a_damaged_run_is_stuck_and_says_why(self, store: Store) -> None:
         self.start(store)
 
-        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 1
+        assert self.do(store, SetAside([damage("run", id="r1")])) == 1
 
         run = self.get(store)
         assert run.status is Status.STUCK
         assert msgspec.json.decode(run.error or b"")["type"] == "RowDamaged"
-        assert self.kinds(store) == [Kind.RUN_STUCK]
+        assert self.kinds(store) == [EventKind.RUN_STUCK]
 
-    def test_the_others_are_claimed(self, store: c.Store) -> None:
+    def test_the_others_are_claimed(self, store: Store) -> None:
         self.start(store, "r1")
         self.start(store, "r2")
-        self.do(store, c.SetAside([damage("run", id="r1")]))
+        self.do(store, SetAside([damage("run", id="r1")]))
 
         assert self.claimed(store) == ["r2"]
 
-    def test_a_run_is_set_aside_once(self, store: c.Store) -> None:
+    def test_a_run_is_set_aside_once(self, store: Store) -> None:
         self.start(store)
-        self.do(store, c.SetAside([damage("run", id="r1")]))
+        self.do(store, SetAside([damage("run", id="r1")]))
 
-        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 0
+        assert self.do(store, SetAside([damage("run", id="r1")])) == 0
 
-    def test_a_damaged_line_of_a_history_makes_its_run_stuck(self, store: c.Store) -> None:
+    def test_a_damaged_line_of_a_history_makes_its_run_stuck(self, store: Store) -> None:
         self.hold(store)
 
-        assert self.do(store, c.SetAside([damage("event", run_id="r1", seq=1)])) == 1
+        assert self.do(store, SetAside([damage("event", run_id="r1", seq=1)])) == 1
 
         assert self.status(store) is Status.STUCK
 
-    def test_whoever_held_it_can_write_no_more(self, store: c.Store) -> None:
+    def test_whoever_held_it_can_write_no_more(self, store: Store) -> None:
         run = self.hold(store)
         event = self.event(store)
-        self.do(store, c.SetAside([damage("run", id="r1")]))
+        self.do(store, SetAside([damage("run", id="r1")]))
 
-        (answer,) = store.apply([c.Advance(run_id=run.id, generation=run.generation, events=[event])])
+        (answer,) = store.apply([Advance(run_id=run.id, generation=run.generation, events=[event])])
 
         assert isinstance(answer, Exception)
 
-    def test_what_has_ended_stays_as_it_is(self, store: c.Store) -> None:
+    def test_what_has_ended_stays_as_it_is(self, store: Store) -> None:
         run = self.hold(store)
         self.finish(store, run)
 
-        assert self.do(store, c.SetAside([damage("run", id="r1")])) == 0
+        assert self.do(store, SetAside([damage("run", id="r1")])) == 0
 
         assert self.status(store) is Status.COMPLETED
 
-    def test_a_repaired_run_is_resumed(self, store: c.Store) -> None:
+    def test_a_repaired_run_is_resumed(self, store: Store) -> None:
         self.start(store)
-        self.do(store, c.SetAside([damage("run", id="r1")]))
+        self.do(store, SetAside([damage("run", id="r1")]))
 
-        self.do(store, c.ResumeRun("r1"))
+        self.do(store, ResumeRun("r1"))
 
         assert self.claimed(store) == ["r1"]
 
-    def test_a_damaged_schedule_is_paused_and_says_why(self, store: c.Store) -> None:
-        self.do(store, c.SetSchedule(schedule("nightly")))
+    def test_a_damaged_schedule_is_paused_and_says_why(self, store: Store) -> None:
+        self.do(store, SetSchedule(schedule("nightly")))
 
-        assert self.do(store, c.SetAside([damage("schedule", namespace=ROUTE.namespace, name="nightly")])) == 1
+        assert (
+            self.do(
+                store, SetAside([damage("schedule", namespace=ROUTE.namespace, name="nightly")])
+            )
+            == 1
+        )
 
         found = store.schedule(ROUTE.namespace, "nightly")
         assert found is not None
         assert (found.paused, found.wake_at) == ("its row is damaged: it is text", None)
 
 
-class Damaged(Bench):
+class DamageConformance(StoreFixture):
     """Rows that were damaged behind the store's back."""
 
     @pytest.mark.parametrize(
         ("column", "value"),
-        [("generation", _LARGEST), ("revision", _LARGEST), ("priority", _LARGEST), ("created_at", -1), ("started_at", _LARGEST)],
+        [
+            ("generation", _LARGEST),
+            ("revision", _LARGEST),
+            ("priority", _LARGEST),
+            ("created_at", -1),
+            ("started_at", _LARGEST),
+        ],
     )
     def test_a_damaged_run_does_not_keep_others_from_being_claimed(
-        self, bare_store: c.Store, clock: HandClock, column: str, value: int
+        self, bare_store: Store, clock: HandClock, column: str, value: int
     ) -> None:
         for run_id in ("r1", "r2"):
             self.start(bare_store, run_id, available_at=clock.now() + SECOND)
@@ -128,137 +186,181 @@ class Damaged(Bench):
 
         assert any(f"in run: r1, column {column}:" in line for line in bare_store.check())
 
-    def test_a_status_that_does_not_exist_is_named(self, bare_store: c.Store) -> None:
+    def test_a_status_that_does_not_exist_is_named(self, bare_store: Store) -> None:
         self.start(bare_store, "r1")
         self.start(bare_store, "r2")
         self.execute(bare_store, "UPDATE holdfast.run SET status = 'lost' WHERE id = 'r1'")
 
-        assert [run.id for run in bare_store.runs(c.Filter())] == ["r2"]
+        assert [run.id for run in bare_store.runs(RunFilter())] == ["r2"]
         with pytest.raises(RowDamaged) as raised:
             bare_store.run("r1")
-        assert (raised.value.facts["table"], raised.value.facts["key"], raised.value.facts["column"]) == ("run", "r1", "status")
+        assert (
+            raised.value.facts["table"],
+            raised.value.facts["key"],
+            raised.value.facts["column"],
+        ) == ("run", "r1", "status")
 
-    def test_a_call_about_a_damaged_run_is_refused_and_its_neighbours_are_not(self, bare_store: c.Store) -> None:
+    def test_a_call_about_a_damaged_run_is_refused_and_its_neighbours_are_not(
+        self, bare_store: Store
+    ) -> None:
         self.start(bare_store, "r1")
         self.start(bare_store, "r2")
         self.execute(bare_store, f"UPDATE holdfast.run SET started_at = {_LARGEST} WHERE id = 'r1'")
 
-        refused, done = bare_store.apply([c.RequestCancel("r1", "no"), c.RequestCancel("r2", "no")])
+        refused, done = bare_store.apply([RequestCancel("r1", "no"), RequestCancel("r2", "no")])
 
         assert isinstance(refused, RowDamaged)
         assert done is Status.CANCELLED
 
-    def test_a_damaged_session_counts_as_expired(self, bare_store: c.Store) -> None:
+    def test_a_damaged_session_counts_as_expired(self, bare_store: Store) -> None:
         self.hold(bare_store)
         self.execute(bare_store, "UPDATE holdfast.session SET beat_at = -7 WHERE id = 's1'")
 
         (session,) = bare_store.sessions()
 
         assert (session.id, session.expires_at) == ("s1", 0)
-        assert self.do(bare_store, c.EndSession("s1", crashed=True)) == ["r1"]
+        assert self.do(bare_store, EndSession("s1", crashed=True)) == ["r1"]
 
-    def test_a_damaged_lane_lets_nothing_go(self, bare_store: c.Store) -> None:
-        self.do(bare_store, c.SetLane(Lane(name="slow", concurrency=1)))
+    def test_a_damaged_lane_lets_nothing_go(self, bare_store: Store) -> None:
+        self.do(bare_store, SetLane(Lane(name="slow", concurrency=1)))
         self.execute(bare_store, "UPDATE holdfast.lane SET free_at = -1 WHERE name = 'slow'")
 
         (lane,) = bare_store.lanes()
 
         assert (lane.name, lane.paused) == ("slow", True)
 
-    def test_a_damaged_schedule_is_paused_and_the_others_fire(self, bare_store: c.Store, clock: HandClock) -> None:
+    def test_a_damaged_schedule_is_paused_and_the_others_fire(
+        self, bare_store: Store, clock: HandClock
+    ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, c.SetSchedule(schedule(name)))
-        self.execute(bare_store, "UPDATE holdfast.schedule SET misfire = 'perhaps' WHERE name = 'bad'")
+            self.do(bare_store, SetSchedule(schedule(name)))
+        self.execute(
+            bare_store, "UPDATE holdfast.schedule SET misfire = 'perhaps' WHERE name = 'bad'"
+        )
         clock.move(3601 * SECOND)
 
-        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+        self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
+        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
         assert [one.name for one in bare_store.schedules()] == ["good"]
 
     @pytest.mark.parametrize("column", ["started", "skipped"])
     def test_a_count_that_cannot_grow_pauses_its_own_schedule_alone(
-        self, bare_store: c.Store, clock: HandClock, column: str
+        self, bare_store: Store, clock: HandClock, column: str
     ) -> None:
         ids = iter(["first", "second", "third", "fourth"])
         for name in ("bad", "good"):
-            self.do(bare_store, c.SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(schedule(name)))
         clock.move(3601 * SECOND)
-        self.do(bare_store, c.FireSchedules(lambda: next(ids)))
+        self.do(bare_store, FireSchedules(lambda: next(ids)))
         if column == "started":
             self.finish(bare_store, self.claim(bare_store)[0])
-        self.execute(bare_store, f"UPDATE holdfast.schedule SET {column} = {_LARGEST} WHERE name = 'bad'")
+        self.execute(
+            bare_store, f"UPDATE holdfast.schedule SET {column} = {_LARGEST} WHERE name = 'bad'"
+        )
         clock.move(3600 * SECOND)
 
         for _ in range(2):
-            self.do(bare_store, c.FireSchedules(lambda: next(ids)))
+            self.do(bare_store, FireSchedules(lambda: next(ids)))
 
         good = bare_store.schedule(ROUTE.namespace, "good")
         assert good is not None
         assert good.started + good.skipped == 2
-        assert any(f"in schedule: {ROUTE.namespace} bad, column {column}:" in line for line in bare_store.check())
+        assert any(
+            f"in schedule: {ROUTE.namespace} bad, column {column}:" in line
+            for line in bare_store.check()
+        )
 
     @pytest.mark.parametrize(
         "rule",
-        ['{"interval":0}', '{"interval":-5}', '{"interval":1}', '{"interval":true}', '{"cron":"99 99 * * *"}', '{"cron":7}', "{}",
-         '{"dates":[]}', '{"dates":[2,1]}', '{"dates":["x"]}', '{"repeat":"R/P0D"}', '{"cron":"* * * * *","interval":9000000}'],
-    )  # fmt: skip
+        [
+            '{"interval":0}',
+            '{"interval":-5}',
+            '{"interval":1}',
+            '{"interval":true}',
+            '{"cron":"99 99 * * *"}',
+            '{"cron":7}',
+            "{}",
+            '{"dates":[]}',
+            '{"dates":[2,1]}',
+            '{"dates":["x"]}',
+            '{"repeat":"R/P0D"}',
+            '{"cron":"* * * * *","interval":9000000}',
+        ],
+    )
     def test_a_rule_that_no_schedule_can_follow_pauses_its_own_schedule_alone(
-        self, bare_store: c.Store, clock: HandClock, rule: str
+        self, bare_store: Store, clock: HandClock, rule: str
     ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, c.SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(schedule(name)))
         self.execute(bare_store, f"UPDATE holdfast.schedule SET rule = '{rule}' WHERE name = 'bad'")
         clock.move(3601 * SECOND)
 
-        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+        self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
+        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
         assert [one.name for one in bare_store.schedules()] == ["good"]
-        assert any(f"in schedule: {ROUTE.namespace} bad, column rule:" in line for line in bare_store.check())
+        assert any(
+            f"in schedule: {ROUTE.namespace} bad, column rule:" in line
+            for line in bare_store.check()
+        )
 
-    def test_a_schedule_in_a_zone_that_is_not_known_here_holds_no_other_up(self, bare_store: c.Store, clock: HandClock) -> None:
+    def test_a_schedule_in_a_zone_that_is_not_known_here_holds_no_other_up(
+        self, bare_store: Store, clock: HandClock
+    ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, c.SetSchedule(schedule(name)))
+            self.do(bare_store, SetSchedule(schedule(name)))
         self.execute(
-            bare_store, """UPDATE holdfast.schedule SET zone = 'Mars/Base', rule = '{"cron":"0 * * * *"}' WHERE name = 'bad'"""
+            bare_store,
+            """UPDATE holdfast.schedule SET zone = 'Mars/Base', rule = '{"cron":"0 * * * *"}' WHERE
+            name = 'bad'""",
         )
         clock.move(3601 * SECOND)
 
-        self.do(bare_store, c.FireSchedules(lambda: "tick"))
+        self.do(bare_store, FireSchedules(lambda: "tick"))
 
-        assert [run.id for run in bare_store.runs(c.Filter())] == ["tick"]
-        assert any(f"in schedule: {ROUTE.namespace} bad, column zone:" in line for line in bare_store.check())
-
-    def test_an_absurd_jitter_or_number_of_ticks_takes_no_time(self, bare_store: c.Store, clock: HandClock) -> None:
-        self.do(bare_store, c.SetSchedule(schedule("bad")))
-        self.execute(
-            bare_store,
-            """UPDATE holdfast.schedule SET rule = '{"interval":1000000}', anchor = 0, next_at = 0, wake_at = 0, misfire = 'all',
-                      jitter = 4000000000000000000, catch_up = 4000000000000000000, overlap = 'skip'""",
+        assert [run.id for run in bare_store.runs(RunFilter())] == ["tick"]
+        assert any(
+            f"in schedule: {ROUTE.namespace} bad, column zone:" in line
+            for line in bare_store.check()
         )
 
-        started = self.do(bare_store, c.FireSchedules(lambda: "tick"))
+    def test_an_absurd_jitter_or_number_of_ticks_takes_no_time(
+        self, bare_store: Store, clock: HandClock
+    ) -> None:
+        self.do(bare_store, SetSchedule(schedule("bad")))
+        self.execute(
+            bare_store,
+            """UPDATE holdfast.schedule SET rule = '{"interval":1000000}', anchor = 0, next_at = 0,
+            wake_at = 0, misfire = 'all',
+                      jitter = 4000000000000000000, catch_up = 4000000000000000000, overlap =
+                          'skip'""",
+        )
+
+        started = self.do(bare_store, FireSchedules(lambda: "tick"))
 
         assert len(started) <= 1
 
-    def test_a_damaged_stage_keeps_no_other_from_being_swept(self, bare_store: c.Store) -> None:
+    def test_a_damaged_stage_keeps_no_other_from_being_swept(self, bare_store: Store) -> None:
         self.execute(
             bare_store,
-            "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('bad', 0, -1, 0), ('good', 0, 1, 0)",
+            "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('bad', 0,"
+            " -1, 0), ('good', 0, 1, 0)",
         )
 
-        while self.do(bare_store, c.SweepStages()):
+        while self.do(bare_store, SweepStages()):
             pass
 
         broken = bare_store.check()
         assert any("in graph_stage: bad, column due_at:" in line for line in broken)
         assert not any("good" in line for line in broken)
 
-    def test_an_event_of_a_kind_that_does_not_exist_is_named(self, bare_store: c.Store) -> None:
+    def test_an_event_of_a_kind_that_does_not_exist_is_named(self, bare_store: Store) -> None:
         run = self.hold(bare_store)
-        self.advance(bare_store, run, events=[Event(Kind.STEP_COMPLETED, "a", b"1", seq=1)])
-        self.execute(bare_store, "UPDATE holdfast.event SET kind = 'step_forgotten' WHERE run_id = 'r1'")
+        self.advance(bare_store, run, events=[Event(EventKind.STEP_COMPLETED, "a", b"1", seq=1)])
+        self.execute(
+            bare_store, "UPDATE holdfast.event SET kind = 'step_forgotten' WHERE run_id = 'r1'"
+        )
 
         with pytest.raises(RowDamaged) as raised:
             bare_store.history("r1")
@@ -266,9 +368,11 @@ class Damaged(Bench):
         assert (raised.value.facts["table"], raised.value.facts["column"]) == ("event", "kind")
         assert any("in event:" in line and "column kind:" in line for line in bare_store.check())
 
-    @pytest.mark.parametrize(("table", "column"), [("run", "created_at"), ("event", "at"), ("session", "beat_at")])
+    @pytest.mark.parametrize(
+        ("table", "column"), [("run", "created_at"), ("event", "at"), ("session", "beat_at")]
+    )
     def test_an_instant_of_another_century_does_not_move_the_clock(
-        self, bare_store: c.Store, open_store: OpenStore, table: str, column: str
+        self, bare_store: Store, open_store: OpenStore, table: str, column: str
     ) -> None:
         self.stuck(bare_store)
         self.open(bare_store)
@@ -277,47 +381,73 @@ class Damaged(Bench):
 
         with closing(open_store(clock)) as other:
             assert other.now() < MORNING + 1000 * SECOND
-            assert any(f"in {table}:" in line and f"column {column}:" in line for line in other.check())
+            assert any(
+                f"in {table}:" in line and f"column {column}:" in line for line in other.check()
+            )
 
     @pytest.mark.parametrize(
         "place",
-        ["lane.free_at", "session.expires_at", "key.expires_at", "subscription.next_at", "upkeep.until", "graph_stage.due_at",
-         "budget.reset_at", "schedule.next_at", "schedule.wake_at"],
-    )  # fmt: skip
-    def test_what_is_due_in_another_century_is_named(self, bare_store: c.Store, place: str) -> None:
+        [
+            "lane.free_at",
+            "session.expires_at",
+            "key.expires_at",
+            "subscription.next_at",
+            "upkeep.until",
+            "graph_stage.due_at",
+            "budget.reset_at",
+            "schedule.next_at",
+            "schedule.wake_at",
+        ],
+    )
+    def test_what_is_due_in_another_century_is_named(self, bare_store: Store, place: str) -> None:
         self.one_of_each(bare_store)
         assert bare_store.check() == []
         table, column = place.split(".")
 
         self.execute(bare_store, f"UPDATE holdfast.{table} SET {column} = {_YEAR_9000}")
 
-        assert any(f"in {table}:" in line and f"column {column}:" in line for line in bare_store.check())
-
-    def one_of_each(self, store: c.Store) -> None:
-        """Write one of everything that is due at some time."""
-        self.hold(store)
-        self.do(store, c.SetLane(Lane(name="rated", rate_limit=1, rate_per=SECOND)))
-        self.do(store, c.SetSchedule(schedule("hourly")))
-        self.do(store, c.RotateKey(c.OfferedKey("k1", b"x" * 32), SECOND))
-        self.do(store, c.RotateKey(c.OfferedKey("k2", b"y" * 32), SECOND))
-        self.do(store, c.Subscribe("hook", WEBHOOK, Which(), NOW, "https://example.org/hook", "s" * 16, 3))
-        self.execute(store, f"UPDATE holdfast.subscription SET attempts = 1, next_at = {MORNING}")
-        self.do(store, c.TakeUpkeep("retention", "s1", SECOND))
-        self.do(store, c.SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
-        self.execute(
-            store, f"INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('stage', 0, {MORNING}, 0)"
+        assert any(
+            f"in {table}:" in line and f"column {column}:" in line for line in bare_store.check()
         )
 
-    def test_a_schedule_that_will_never_tick_again_is_named(self, bare_store: c.Store) -> None:
-        self.do(bare_store, c.SetSchedule(schedule("hourly")))
+    def one_of_each(self, store: Store) -> None:
+        """Write one of everything that is due at some time."""
+        self.hold(store)
+        self.do(store, SetLane(Lane(name="rated", rate_limit=1, rate_per=SECOND)))
+        self.do(store, SetSchedule(schedule("hourly")))
+        self.do(store, RotateKey(OfferedKey("k1", b"x" * 32), SECOND))
+        self.do(store, RotateKey(OfferedKey("k2", b"y" * 32), SECOND))
+        self.do(
+            store,
+            AddSubscription(
+                "hook", WEBHOOK, EventFilter(), NOW, "https://example.org/hook", "s" * 16, 3
+            ),
+        )
+        self.execute(store, f"UPDATE holdfast.subscription SET attempts = 1, next_at = {MORNING}")
+        self.do(store, TakeMaintenanceLock("retention", "s1", SECOND))
+        self.do(store, SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
+        self.execute(
+            store,
+            "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('stage', 0,"
+            f" {MORNING}, 0)",
+        )
+
+    def test_a_schedule_that_will_never_tick_again_is_named(self, bare_store: Store) -> None:
+        self.do(bare_store, SetSchedule(schedule("hourly")))
 
         self.execute(bare_store, "UPDATE holdfast.schedule SET next_at = NULL, wake_at = NULL")
 
-        assert any("in schedule:" in line and "column next_at:" in line for line in bare_store.check())
+        assert any(
+            "in schedule:" in line and "column next_at:" in line for line in bare_store.check()
+        )
 
-    def test_a_worker_that_is_said_to_live_longer_than_it_asked_for_is_named(self, bare_store: c.Store) -> None:
-        worker = msgspec.structs.replace(self.open(bare_store, "other"), id="s1", serves=b'{"lifetime":15000000}')
-        self.do(bare_store, c.OpenSession(worker))
+    def test_a_worker_that_is_said_to_live_longer_than_it_asked_for_is_named(
+        self, bare_store: Store
+    ) -> None:
+        worker = msgspec.structs.replace(
+            self.open(bare_store, "other"), id="s1", serves=b'{"lifetime":15000000}'
+        )
+        self.do(bare_store, OpenSession(worker))
         year = 365 * 86_400 * SECOND
         assert bare_store.check() == []
 
@@ -325,78 +455,117 @@ class Damaged(Bench):
 
         assert any("in session: s1, column expires_at:" in line for line in bare_store.check())
 
-    @pytest.mark.parametrize("address", ["nonsense", "", "http://[::1", "ftp://example.org/x", "http://example.org:99999/"])
-    def test_a_webhook_with_an_address_that_is_none_is_named(self, bare_store: c.Store, address: str) -> None:
-        self.do(bare_store, c.Subscribe("hook", WEBHOOK, Which(), NOW, "https://example.org/hook", "s" * 16, 3))
+    @pytest.mark.parametrize(
+        "address",
+        ["nonsense", "", "http://[::1", "ftp://example.org/x", "http://example.org:99999/"],
+    )
+    def test_a_webhook_with_an_address_that_is_none_is_named(
+        self, bare_store: Store, address: str
+    ) -> None:
+        self.do(
+            bare_store,
+            AddSubscription(
+                "hook", WEBHOOK, EventFilter(), NOW, "https://example.org/hook", "s" * 16, 3
+            ),
+        )
 
         self.execute(bare_store, f"UPDATE holdfast.subscription SET url = '{address}'")
 
         assert any("in subscription: hook, column url:" in line for line in bare_store.check())
 
     @pytest.mark.parametrize("resets", ["0", "-5", "fortnight", ""])
-    def test_a_budget_that_is_reset_in_no_rhythm_is_named(self, bare_store: c.Store, resets: str) -> None:
-        self.do(bare_store, c.SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
+    def test_a_budget_that_is_reset_in_no_rhythm_is_named(
+        self, bare_store: Store, resets: str
+    ) -> None:
+        self.do(bare_store, SetBudget(name="day", limits=Limits({"money": 5}), resets="day"))
 
         self.execute(bare_store, f"UPDATE holdfast.budget SET resets = '{resets}'")
 
-        assert any("in budget: day" in line and "column resets:" in line for line in bare_store.check())
+        assert any(
+            "in budget: day" in line and "column resets:" in line for line in bare_store.check()
+        )
 
-    def test_a_signing_key_without_a_secret_is_named(self, bare_store: c.Store) -> None:
-        self.do(bare_store, c.NeedKey(c.OfferedKey("k1", b"x" * 32)))
+    def test_a_signing_key_without_a_secret_is_named(self, bare_store: Store) -> None:
+        self.do(bare_store, NeedKey(OfferedKey("k1", b"x" * 32)))
 
         self.execute(bare_store, "UPDATE holdfast.key SET secret = ''")
 
         assert any("in key: k1, column secret:" in line for line in bare_store.check())
 
     @pytest.mark.parametrize(
-        "waits", [b"[{}]", b'[{"kind":7}]', b'[{"kind":"timer","until":"x"}]', b'[{"kind":"timer","step":[]}]']
+        "waits",
+        [
+            b"[{}]",
+            b'[{"kind":7}]',
+            b'[{"kind":"timer","until":"x"}]',
+            b'[{"kind":"timer","step":[]}]',
+        ],
     )
-    def test_a_wait_that_cannot_be_followed_is_named(self, bare_store: c.Store, waits: bytes) -> None:
+    def test_a_wait_that_cannot_be_followed_is_named(self, bare_store: Store, waits: bytes) -> None:
         self.park(bare_store, self.hold(bare_store), waits=waits)
 
         assert any("in run: r1, column waits:" in line for line in bare_store.check())
 
-    def test_a_run_whose_route_is_gone_is_damaged_and_not_unknown(self, bare_store: c.Store) -> None:
+    def test_a_run_whose_route_is_gone_is_damaged_and_not_unknown(self, bare_store: Store) -> None:
         self.start(bare_store, "r1")
         self.execute(bare_store, "DELETE FROM holdfast.route")
 
         with pytest.raises(RowDamaged) as raised:
             bare_store.run("r1")
-        (again,) = bare_store.apply([c.StartRuns([self.new("r1")])])
+        (again,) = bare_store.apply([StartRuns([self.new("r1")])])
 
-        assert (raised.value.facts["table"], raised.value.facts["key"], raised.value.facts["column"]) == ("run", "r1", "route_id")
+        assert (
+            raised.value.facts["table"],
+            raised.value.facts["key"],
+            raised.value.facts["column"],
+        ) == ("run", "r1", "route_id")
         assert isinstance(again, RowDamaged)
 
     def test_a_run_whose_route_is_gone_never_becomes_a_run_of_another_workflow(
-        self, bare_store: c.Store, open_store: OpenStore, clock: HandClock
+        self, bare_store: Store, open_store: OpenStore, clock: HandClock
     ) -> None:
         self.start(bare_store, "r1")
         self.execute(bare_store, "DELETE FROM holdfast.route")
 
         with closing(open_store(clock)) as other:
-            other.apply([c.StartRuns([self.new("r2", route=msgspec.structs.replace(ROUTE, workflow="refund"))])])
+            other.apply(
+                [
+                    StartRuns(
+                        [self.new("r2", route=msgspec.structs.replace(ROUTE, workflow="refund"))]
+                    )
+                ]
+            )
 
-            assert [run.id for run in other.runs(c.Filter())] == ["r2"]
-            assert any(line.startswith("a run has a route: 1 broken, such as r1") for line in other.check())
+            assert [run.id for run in other.runs(RunFilter())] == ["r2"]
+            assert any(
+                line.startswith("a run has a route: 1 broken, such as r1") for line in other.check()
+            )
 
-    def test_routes_that_were_deleted_under_a_store_are_written_once_more(self, bare_store: c.Store) -> None:
+    def test_routes_that_were_deleted_under_a_store_are_written_once_more(
+        self, bare_store: Store
+    ) -> None:
         self.start(bare_store, "r1")
         self.execute(bare_store, "DELETE FROM holdfast.route")
 
         assert bare_store.routes() == {}
 
         self.start(bare_store, "r2")
-        assert [run.id for run in bare_store.runs(c.Filter())] == ["r2"]
+        assert [run.id for run in bare_store.runs(RunFilter())] == ["r2"]
 
-    def test_a_damaged_line_about_a_flow_keeps_no_other_flow_asleep(self, bare_store: c.Store, clock: HandClock) -> None:
+    def test_a_damaged_line_about_a_flow_keeps_no_other_flow_asleep(
+        self, bare_store: Store, clock: HandClock
+    ) -> None:
         for name in ("bad", "good"):
-            self.do(bare_store, c.CreateFlow(flow(name), start=True))
+            self.do(bare_store, CreateFlow(flow(name), start=True))
             wait = WaitFlow(TimerWait(clock.now() + SECOND))
-            self.do(bare_store, c.MoveFlow(flow_id=name, namespace=ROUTE.namespace, action=wait))
-        self.execute(bare_store, f"UPDATE holdfast.flow_event SET seq = {_LARGEST} WHERE flow_id = 'bad' AND seq = 1")
+            self.do(bare_store, MoveFlow(flow_id=name, namespace=ROUTE.namespace, action=wait))
+        self.execute(
+            bare_store,
+            f"UPDATE holdfast.flow_event SET seq = {_LARGEST} WHERE flow_id = 'bad' AND seq = 1",
+        )
         clock.move(2 * SECOND)
 
-        self.do(bare_store, c.WakeFlows())
+        self.do(bare_store, WakeFlows())
 
         good = bare_store.flow("good")
         assert good is not None

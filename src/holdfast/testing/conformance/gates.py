@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.gates.records import Act, Escalation, Gate, Option, Terms, hash_of
-from holdfast.core.gates.rules import Decision
-from holdfast.core.records import Event, Kind, Run
+from holdfast.core.events import Event, EventKind
+from holdfast.core.gates.model import Escalation, Gate, GateAction, GateTerms, Option, hash_of
+from holdfast.core.gates.rules import GateDecision
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
 from holdfast.errors import (
     AlreadyDecided,
@@ -22,56 +23,101 @@ from holdfast.errors import (
     UnknownChoice,
     WrongAnswer,
 )
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock, OpenStore
+from holdfast.store.contract import Store
+from holdfast.store.contract.gates import (
+    DecideGate,
+    DelegateGate,
+    ExpireGates,
+    GateChange,
+    GateFilter,
+    ReassignGate,
+    UpdateGate,
+    WithdrawGate,
+)
+from holdfast.store.contract.leases import OverrideRun
+from holdfast.store.contract.runs import (
+    ExpireRuns,
+    ImportRun,
+    Prune,
+    RequestCancel,
+    RevisionChanged,
+)
+from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
-YES_NO = Terms(options=(Option("yes"), Option("no")))
+YES_NO = GateTerms(options=(Option("yes"), Option("no")))
 ONLY_GATE = b'[{"kind":"gate","gate":"g1"}]'
 
 
-class Gates(Bench):
+class GateConformance(StoreFixture):
     """Gates."""
 
-    def gate(self, store: c.Store, run_id: str = "r1", gate_id: str = "g1", **options: Any) -> Gate:
-        given: dict[str, Any] = {"terms": YES_NO, "prompt": "Ship it?", "opened_at": store.now(), **options}
+    def gate(self, store: Store, run_id: str = "r1", gate_id: str = "g1", **options: Any) -> Gate:
+        given: dict[str, Any] = {
+            "terms": YES_NO,
+            "prompt": "Ship it?",
+            "opened_at": store.now(),
+            **options,
+        }
         return Gate(id=gate_id, run_id=run_id, step=f"gate {gate_id}", **given)
 
-    def opened(self, store: c.Store, *gates: Gate, keep: bool = False, run_id: str = "r1") -> Run:
+    def opened(
+        self, store: Store, *gates: Gate, keep: bool = False, run_id: str = "r1"
+    ) -> RunRecord:
         """Start a run, open gates in it, and park it."""
         run = self.hold(store, run_id)
         events = [
-            Event(Kind.GATE_OPENED, gate.step, msgspec.json.encode({"gate": gate.id}), seq=number)
+            Event(
+                EventKind.GATE_OPENED, gate.step, msgspec.json.encode({"gate": gate.id}), seq=number
+            )
             for number, gate in enumerate(gates, start=1)
         ]
         self.park(store, run, keep=keep, events=events, gates=list(gates), waits=ONLY_GATE)
         return self.get(store, run_id)
 
-    def decide(self, store: c.Store, choice: str = "yes", by: str | None = "ann", gate_id: str = "g1", **more: Any) -> Gate:
-        found: Gate = self.do(store, c.DecideGate("r1", gate_id, Decision(choice=choice, by=by, **more)))
+    def decide(
+        self,
+        store: Store,
+        choice: str = "yes",
+        by: str | None = "ann",
+        gate_id: str = "g1",
+        **more: Any,
+    ) -> Gate:
+        found: Gate = self.do(
+            store, DecideGate("r1", gate_id, GateDecision(choice=choice, by=by, **more))
+        )
         return found
 
-    def entries(self, store: c.Store, gate_id: str = "g1") -> list[tuple[str, str | None]]:
+    def entries(self, store: Store, gate_id: str = "g1") -> list[tuple[str, str | None]]:
         return [(entry.kind, entry.person) for entry in store.gate_entries(gate_id)]
 
-    def inbox(self, store: c.Store, **which: Any) -> list[str]:
-        return [gate.id for gate in store.gates(c.GateFilter(**which))]
+    def inbox(self, store: Store, **which: Any) -> list[str]:
+        return [gate.id for gate in store.gates(GateFilter(**which))]
 
-    def test_a_gate_is_as_it_was_opened(self, store: c.Store) -> None:
-        terms = Terms(
-            options=(Option("yes", "Do it", "approve"), Option("no")), quorum=2, exclude=("eve",), remind=(1, 2),
-            escalate=(Escalation(5, ("boss",), ("head",)),), form={"type": "object"},
-        )  # fmt: skip
+    def test_a_gate_is_as_it_was_opened(self, store: Store) -> None:
+        terms = GateTerms(
+            options=(Option("yes", "Do it", "approve"), Option("no")),
+            quorum=2,
+            exclude=("eve",),
+            remind=(1, 2),
+            escalate=(Escalation(5, ("boss",), ("head",)),),
+            form={"type": "object"},
+        )
         gate = self.gate(
-            store, terms=terms, assignees=("ann", "bob"), roles=("finance",), data=b'{"a":1}', hash=hash_of(b'{"a":1}'),
+            store,
+            terms=terms,
+            assignees=("ann", "bob"),
+            roles=("finance",),
+            data=b'{"a":1}',
+            hash=hash_of(b'{"a":1}'),
             deadline=store.now() + MINUTE,
-        )  # fmt: skip
+        )
 
         self.opened(store, gate)
 
         assert store.gate("g1") == gate
         assert store.gate("g2") is None
 
-    def test_a_gate_is_opened_only_by_the_holder_of_its_run(self, store: c.Store) -> None:
+    def test_a_gate_is_opened_only_by_the_holder_of_its_run(self, store: Store) -> None:
         run = self.hold(store)
         stale = msgspec.structs.replace(run, generation=run.generation + 1)
 
@@ -80,7 +126,7 @@ class Gates(Bench):
 
         assert store.gate("g1") is None
 
-    def test_a_decision_wakes_a_run_that_nobody_holds(self, store: c.Store) -> None:
+    def test_a_decision_wakes_a_run_that_nobody_holds(self, store: Store) -> None:
         run = self.opened(store, self.gate(store))
 
         closed = self.decide(store, feedback="good")
@@ -91,7 +137,7 @@ class Gates(Bench):
         assert store.gate_entries("g1")[0].feedback == "good"
         assert self.claimed(store) == ["r1"]
 
-    def test_a_decision_knocks_at_who_holds_the_run(self, store: c.Store) -> None:
+    def test_a_decision_knocks_at_who_holds_the_run(self, store: Store) -> None:
         self.opened(store, self.gate(store), keep=True)
         store.hints()
 
@@ -101,15 +147,15 @@ class Gates(Bench):
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
         assert self.get(store).session_id == "s1"
 
-    def test_parking_does_not_sleep_through_a_decision(self, store: c.Store) -> None:
+    def test_parking_does_not_sleep_through_a_decision(self, store: Store) -> None:
         run = self.opened(store, self.gate(store), keep=True)
         self.decide(store)
 
         answer = self.park(store, run, revision=run.revision, events=[], waits=ONLY_GATE)
 
-        assert isinstance(answer, c.Changed)
+        assert isinstance(answer, RevisionChanged)
 
-    def test_a_decision_that_is_not_enough_leaves_the_run_alone(self, store: c.Store) -> None:
+    def test_a_decision_that_is_not_enough_leaves_the_run_alone(self, store: Store) -> None:
         run = self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
 
         assert self.decide(store).status == "open"
@@ -120,30 +166,46 @@ class Gates(Bench):
     @pytest.mark.parametrize(
         ("error", "decision"),
         [
-            (UnknownChoice, Decision(choice="maybe", by="ann")),
-            (UnknownChoice, Decision(choice="yes", by="ann", selections=("other",))),
-            (NotYourGate, Decision(choice="yes", by="bob")),
-            (NotYourGate, Decision(choice="yes", by="eve", roles=("finance",))),
-            (NotYourGate, Decision(choice="yes")),
-            (GateChanged, Decision(choice="yes", by="ann", expect="another hash")),
-            (WrongAnswer, Decision(choice="yes", by="ann")),
-            (WrongAnswer, Decision(choice="yes", by="ann", value=b'{"amount":"much"}')),
+            (UnknownChoice, GateDecision(choice="maybe", by="ann")),
+            (UnknownChoice, GateDecision(choice="yes", by="ann", selections=("other",))),
+            (NotYourGate, GateDecision(choice="yes", by="bob")),
+            (NotYourGate, GateDecision(choice="yes", by="eve", roles=("finance",))),
+            (NotYourGate, GateDecision(choice="yes")),
+            (GateChanged, GateDecision(choice="yes", by="ann", expect="another hash")),
+            (WrongAnswer, GateDecision(choice="yes", by="ann")),
+            (WrongAnswer, GateDecision(choice="yes", by="ann", value=b'{"amount":"much"}')),
         ],
     )
     def test_what_cannot_be_decided_is_refused_and_writes_nothing(
-        self, store: c.Store, error: type[Exception], decision: Decision
+        self, store: Store, error: type[Exception], decision: GateDecision
     ) -> None:
-        form = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+        form = {
+            "type": "object",
+            "properties": {"amount": {"type": "integer"}},
+            "required": ["amount"],
+        }
         terms = msgspec.structs.replace(YES_NO, exclude=("eve",), form=form)
-        self.opened(store, self.gate(store, terms=terms, assignees=("ann",), roles=("finance",), data=b"1", hash=hash_of(b"1")))
+        self.opened(
+            store,
+            self.gate(
+                store,
+                terms=terms,
+                assignees=("ann",),
+                roles=("finance",),
+                data=b"1",
+                hash=hash_of(b"1"),
+            ),
+        )
         before = (store.gate("g1"), self.get(store), store.belongings("r1"))
 
         with pytest.raises(error):
-            self.do(store, c.DecideGate("r1", "g1", decision))
+            self.do(store, DecideGate("r1", "g1", decision))
 
         assert (store.gate("g1"), self.get(store), store.belongings("r1")) == before
 
-    def test_nobody_decides_twice_and_nothing_is_decided_once_it_is_closed(self, store: c.Store) -> None:
+    def test_nobody_decides_twice_and_nothing_is_decided_once_it_is_closed(
+        self, store: Store
+    ) -> None:
         self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
         self.decide(store)
 
@@ -155,37 +217,42 @@ class Gates(Bench):
 
         assert self.entries(store) == [("decided", "ann"), ("decided", "bob")]
 
-    def test_a_gate_of_another_run_is_not_found(self, store: c.Store) -> None:
+    def test_a_gate_of_another_run_is_not_found(self, store: Store) -> None:
         self.opened(store, self.gate(store))
         self.start(store, "r2")
 
-        for op in (c.DecideGate("r2", "g1", Decision(choice="yes")), c.DecideGate("r1", "g9", Decision(choice="yes"))):
+        for op in (
+            DecideGate("r2", "g1", GateDecision(choice="yes")),
+            DecideGate("r1", "g9", GateDecision(choice="yes")),
+        ):
             with pytest.raises(GateNotFound):
                 self.do(store, op)
 
     def test_what_is_past_its_deadline_expires_and_cannot_be_decided_before_that_either(
-        self, store: c.Store, clock: HandClock
+        self, store: Store, clock: HandClock
     ) -> None:
         terms = msgspec.structs.replace(YES_NO, on_timeout="no")
         self.opened(store, self.gate(store, terms=terms, deadline=store.now() + MINUTE))
-        assert self.do(store, c.ExpireGates("r1")) == 0
+        assert self.do(store, ExpireGates("r1")) == 0
         clock.move(MINUTE)
 
         with pytest.raises(GateClosed, match="expired"):
             self.decide(store)
-        assert self.do(store, c.ExpireGates("r1")) == 1
-        assert self.do(store, c.ExpireGates("r1")) == 0
+        assert self.do(store, ExpireGates("r1")) == 1
+        assert self.do(store, ExpireGates("r1")) == 0
 
         gate = store.gate("g1")
         assert gate is not None
         assert (gate.status, gate.choice, self.status(store)) == ("expired", "no", Status.PENDING)
 
-    def test_the_holder_reminds_escalates_and_withdraws(self, store: c.Store) -> None:
+    def test_the_holder_reminds_escalates_and_withdraws(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, escalate=(Escalation(5, ("boss",), ("head",)),))
         run = self.opened(store, self.gate(store, terms=terms, assignees=("ann",)), keep=True)
 
-        self.advance(store, run, gates=[c.GateChange(kind=Act.REMINDED, gate_id="g1")])
-        self.advance(store, run, gates=[c.GateChange(kind=Act.ESCALATED, gate_id="g1")] * 2)  # there is one step of it only
+        self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
+        self.advance(
+            store, run, gates=[GateChange(kind=GateAction.ESCALATED, gate_id="g1")] * 2
+        )  # there is one step of it only
 
         gate = store.gate("g1")
         assert gate is not None
@@ -193,31 +260,39 @@ class Gates(Bench):
         assert (gate.assignees, gate.roles) == (("ann", "boss"), ("head",))
         assert self.inbox(store, person="boss") == self.inbox(store, roles=["head"]) == ["g1"]
 
-        self.advance(store, run, gates=[c.GateChange(kind=Act.WITHDRAWN, gate_id="g1", reason="it lost a race")])
-        self.advance(store, run, gates=[c.GateChange(kind=Act.REMINDED, gate_id="g1")])
+        self.advance(
+            store,
+            run,
+            gates=[GateChange(kind=GateAction.WITHDRAWN, gate_id="g1", reason="it lost a race")],
+        )
+        self.advance(store, run, gates=[GateChange(kind=GateAction.REMINDED, gate_id="g1")])
 
         gate = store.gate("g1")
         assert gate is not None
         assert (gate.status, gate.reason, gate.reminded) == ("withdrawn", "it lost a race", 1)
         assert self.inbox(store, person="boss") == []
 
-    def test_a_person_withdraws_a_gate_and_its_run_goes_on(self, store: c.Store) -> None:
+    def test_a_person_withdraws_a_gate_and_its_run_goes_on(self, store: Store) -> None:
         self.opened(store, self.gate(store))
 
-        closed: Gate = self.do(store, c.WithdrawGate("r1", "g1", "root", "not needed"))
+        closed: Gate = self.do(store, WithdrawGate("r1", "g1", "root", "not needed"))
 
-        assert (closed.status, closed.reason, self.status(store)) == ("withdrawn", "not needed", Status.PENDING)
+        assert (closed.status, closed.reason, self.status(store)) == (
+            "withdrawn",
+            "not needed",
+            Status.PENDING,
+        )
         with pytest.raises(GateClosed, match="not needed"):
-            self.do(store, c.WithdrawGate("r1", "g1", "root", "again"))
+            self.do(store, WithdrawGate("r1", "g1", "root", "again"))
 
-    def test_whom_it_is_delegated_to_decides_instead(self, store: c.Store) -> None:
+    def test_whom_it_is_delegated_to_decides_instead(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, exclude=("eve",))
         self.opened(store, self.gate(store, terms=terms, assignees=("ann",), roles=("finance",)))
 
         with pytest.raises(NotYourGate, match="excluded"):
-            self.do(store, c.DelegateGate("r1", "g1", "ann", "eve"))
-        self.do(store, c.DelegateGate("r1", "g1", "ann", "bob", reason="away"))
-        self.do(store, c.DelegateGate("r1", "g1", "carl", "dora", roles=("finance",)))
+            self.do(store, DelegateGate("r1", "g1", "ann", "eve"))
+        self.do(store, DelegateGate("r1", "g1", "ann", "bob", reason="away"))
+        self.do(store, DelegateGate("r1", "g1", "carl", "dora", roles=("finance",)))
 
         assert self.entries(store) == [("delegated", "ann"), ("delegated", "carl")]
         for who in ("ann", "carl"):
@@ -227,24 +302,29 @@ class Gates(Bench):
         assert self.inbox(store, person="dora") == ["g1"]
         assert self.decide(store, by="bob").status == "approved"
 
-    def test_others_may_decide_when_it_is_reassigned(self, store: c.Store) -> None:
-        self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2), assignees=("ann", "bob")))
+    def test_others_may_decide_when_it_is_reassigned(self, store: Store) -> None:
+        self.opened(
+            store,
+            self.gate(
+                store, terms=msgspec.structs.replace(YES_NO, quorum=2), assignees=("ann", "bob")
+            ),
+        )
 
         with pytest.raises(QuorumImpossible):
-            self.do(store, c.ReassignGate("r1", "g1", ("carol",), ()))
-        self.do(store, c.ReassignGate("r1", "g1", ("carol", "dan"), (), "root"))
+            self.do(store, ReassignGate("r1", "g1", ("carol",), ()))
+        self.do(store, ReassignGate("r1", "g1", ("carol", "dan"), (), "root"))
 
         assert (self.inbox(store, person="ann"), self.inbox(store, person="dan")) == ([], ["g1"])
         with pytest.raises(NotYourGate):
             self.decide(store)
 
-    def test_decisions_lapse_when_what_they_are_about_changes(self, store: c.Store) -> None:
+    def test_decisions_lapse_when_what_they_are_about_changes(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
         old, new = hash_of(b'{"a":1}'), hash_of(b'{"a":2}')
         self.opened(store, self.gate(store, terms=terms, data=b'{"a":1}', hash=old))
         self.decide(store, expect=old)
 
-        self.do(store, c.UpdateGate("r1", "g1", b'{"a":2}', "root"))
+        self.do(store, UpdateGate("r1", "g1", b'{"a":2}', "root"))
 
         with pytest.raises(GateChanged):
             self.decide(store, by="bob", expect=old)
@@ -252,14 +332,14 @@ class Gates(Bench):
         assert self.decide(store, expect=new).status == "approved"
         assert [entry.lapsed for entry in store.gate_entries("g1")] == [True, False, False, False]
 
-    def test_the_same_data_again_changes_nothing(self, store: c.Store) -> None:
+    def test_the_same_data_again_changes_nothing(self, store: Store) -> None:
         self.opened(store, self.gate(store, data=b'{"a":1,"b":2}', hash=hash_of(b'{"a":1,"b":2}')))
 
-        self.do(store, c.UpdateGate("r1", "g1", b'{"b": 2, "a": 1}'))
+        self.do(store, UpdateGate("r1", "g1", b'{"b": 2, "a": 1}'))
 
         assert self.entries(store) == []
 
-    def test_the_inbox_finds_what_somebody_may_decide(self, store: c.Store, clock: HandClock) -> None:
+    def test_the_inbox_finds_what_somebody_may_decide(self, store: Store, clock: HandClock) -> None:
         excluding = msgspec.structs.replace(YES_NO, exclude=("ann",), quorum=2)
         self.opened(
             store,
@@ -269,7 +349,7 @@ class Gates(Bench):
             self.gate(store, gate_id="g4", terms=excluding),
             self.gate(store, gate_id="g5", assignees=("bob",), deadline=store.now() + SECOND),
         )
-        self.do(store, c.DecideGate("r1", "g4", Decision(choice="yes", by="carol")))
+        self.do(store, DecideGate("r1", "g4", GateDecision(choice="yes", by="carol")))
 
         assert self.inbox(store, person="ann") == ["g1", "g3"]
         assert self.inbox(store, person="ann", roles=["finance", "other"]) == ["g1", "g2", "g3"]
@@ -280,81 +360,111 @@ class Gates(Bench):
         clock.move(SECOND)
         assert self.inbox(store, late=store.now()) == ["g5"]
         assert self.inbox(store, after="g2", limit=2) == ["g3", "g4"]
-        assert self.inbox(store, workflow="greet", namespace="default", run_id="r1") == ["g1", "g2", "g3", "g4", "g5"]
+        assert self.inbox(store, workflow="greet", namespace="default", run_id="r1") == [
+            "g1",
+            "g2",
+            "g3",
+            "g4",
+            "g5",
+        ]
         assert self.inbox(store, workflow="other") == self.inbox(store, namespace="other") == []
         self.decide(store)
         assert self.inbox(store, statuses=["approved", "expired"]) == ["g1"]
         assert self.inbox(store, statuses=["open"], person="ann") == ["g3"]
 
     @pytest.mark.parametrize("force", [True, False])
-    def test_a_run_that_is_ended_by_force_takes_its_gates_along(self, store: c.Store, force: bool) -> None:
+    def test_a_run_that_is_ended_by_force_takes_its_gates_along(
+        self, store: Store, force: bool
+    ) -> None:
         self.opened(store, self.gate(store), keep=True)
 
-        self.do(store, c.RequestCancel("r1", "no more", force))
+        self.do(store, RequestCancel("r1", "no more", force))
 
         gate = store.gate("g1")
         assert gate is not None
         assert gate.status == ("withdrawn" if force else "open")
         if force:
-            assert self.kinds(store) == [Kind.GATE_OPENED, Kind.GATE_WITHDRAWN, Kind.RUN_CANCELLED]
+            assert self.kinds(store) == [
+                EventKind.GATE_OPENED,
+                EventKind.GATE_WITHDRAWN,
+                EventKind.RUN_CANCELLED,
+            ]
 
-    def test_a_stuck_run_that_expires_takes_its_gates_along(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_stuck_run_that_expires_takes_its_gates_along(
+        self, store: Store, clock: HandClock
+    ) -> None:
         run = self.hold(store, deadline=store.now() + MINUTE)
-        opened = Event(Kind.GATE_OPENED, "gate g1", b"{}", seq=1)
+        opened = Event(EventKind.GATE_OPENED, "gate g1", b"{}", seq=1)
         self.advance(store, run, events=[opened], gates=[self.gate(store)])
-        stuck = [self.event(store, kind=Kind.RUN_STUCK)]
+        stuck = [self.event(store, kind=EventKind.RUN_STUCK)]
         self.advance(store, run, status=Status.STUCK, error=b"{}", keep=False, events=stuck)
         clock.move(MINUTE)
 
-        assert self.do(store, c.ExpireRuns()) == 1
+        assert self.do(store, ExpireRuns()) == 1
 
         assert self.inbox(store, statuses=["withdrawn"]) == ["g1"]
 
-    def test_a_run_that_is_ended_by_hand_takes_its_gates_along(self, store: c.Store) -> None:
+    def test_a_run_that_is_ended_by_hand_takes_its_gates_along(self, store: Store) -> None:
         self.opened(store, self.gate(store), keep=True)
 
-        ended: dict[str, Any] = {"namespace": "default", "status": Status.COMPLETED, "reason": "enough", "result": b"1"}
-        self.do(store, c.OverrideRun(run_id="r1", **ended))
+        ended: dict[str, Any] = {
+            "namespace": "default",
+            "status": Status.COMPLETED,
+            "reason": "enough",
+            "result": b"1",
+        }
+        self.do(store, OverrideRun(run_id="r1", **ended))
 
         assert self.inbox(store, statuses=["withdrawn"]) == ["g1"]
 
-    def test_gates_go_with_their_run(self, store: c.Store, clock: HandClock) -> None:
+    def test_gates_go_with_their_run(self, store: Store, clock: HandClock) -> None:
         run = self.opened(store, self.gate(store), keep=True)
         self.decide(store)
         self.finish(store, run)
         clock.move(MINUTE)
 
-        self.do(store, c.Prune(store.now(), ["completed"]))
+        self.do(store, Prune(store.now(), ["completed"]))
 
         assert store.gate("g1") is None
         assert store.belongings("r1") == {}
 
-    def test_gates_move_with_their_run(self, store: c.Store) -> None:
+    def test_gates_move_with_their_run(self, store: Store) -> None:
         terms = msgspec.structs.replace(YES_NO, quorum=2)
-        self.opened(store, self.gate(store, terms=terms, assignees=("ann", "bob"), data=b"1", hash=hash_of(b"1")))
+        self.opened(
+            store,
+            self.gate(store, terms=terms, assignees=("ann", "bob"), data=b"1", hash=hash_of(b"1")),
+        )
         self.decide(store)
         dossier = store.dossiers("", 10, 10**6)[0]
         gate, entries = store.gate("g1"), store.gate_entries("g1")
-        self.do(store, c.RequestCancel("r1", "moving", True))
-        self.do(store, c.Prune(store.now() + 1, ["cancelled"]))
+        self.do(store, RequestCancel("r1", "moving", True))
+        self.do(store, Prune(store.now() + 1, ["cancelled"]))
 
-        self.do(store, c.ImportRun(dossier.run, {}, dossier.events, below=dossier.below))
+        self.do(store, ImportRun(dossier.run, {}, dossier.events, below=dossier.below))
 
         assert (store.gate("g1"), store.gate_entries("g1")) == (gate, entries)
         assert self.decide(store, by="bob").status == "approved"
 
-    def test_decisions_of_one_batch_are_made_one_after_another(self, store: c.Store) -> None:
+    def test_decisions_of_one_batch_are_made_one_after_another(self, store: Store) -> None:
         self.opened(store, self.gate(store, terms=msgspec.structs.replace(YES_NO, quorum=2)))
 
         votes = [
-            c.DecideGate("r1", "g1", Decision(choice=choice, by=by)) for choice, by in (("yes", "a"), ("no", "b"), ("yes", "c"))
+            DecideGate("r1", "g1", GateDecision(choice=choice, by=by))
+            for choice, by in (("yes", "a"), ("no", "b"), ("yes", "c"))
         ]
         answers = store.apply([*votes, votes[0]])
 
-        assert [getattr(answer, "status", None) for answer in answers] == ["open", "open", "approved", None]
+        assert [getattr(answer, "status", None) for answer in answers] == [
+            "open",
+            "open",
+            "approved",
+            None,
+        ]
         assert isinstance(answers[3], GateClosed)
 
-    def test_a_gate_is_there_for_whoever_opens_the_store_next(self, store: c.Store, reopen: OpenStore, clock: HandClock) -> None:
+    def test_a_gate_is_there_for_whoever_opens_the_store_next(
+        self, store: Store, reopen: OpenStore, clock: HandClock
+    ) -> None:
         self.opened(store, self.gate(store))
 
         assert self.inbox(reopen(clock), person="ann") == ["g1"]

@@ -4,29 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.graphs.drawing import PLACE
+from holdfast.core.graphs.builder import PLACE
 from holdfast.core.status import Status
 from holdfast.errors import GraphChanged, GraphFinished, MemberNotFound, RunNotFinished
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, HandClock, OpenStore
-from holdfast.testing.conformance.graph_parts import GraphsInParts
-from holdfast.testing.conformance.graphs import GraphBench, SettlingGraphs, StagingGraphs, compose
-from holdfast.testing.conformance.looking import BROKEN
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import NeededResult, PruneGraphs, ReplayMember, ResealMember
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import BeginCopy, CopyRuns, EndCopy, Prune
+from holdfast.testing.conformance.fixture import MINUTE, HandClock, OpenStore
+from holdfast.testing.conformance.graph_parts import GraphPortionConformance
+from holdfast.testing.conformance.graphs import (
+    GraphFixture,
+    GraphResolutionConformance,
+    GraphStageConformance,
+    compose,
+)
+from holdfast.testing.conformance.reading import BROKEN
 
 
-class CancellingGraphs(GraphBench):
+class GraphCancelConformance(GraphFixture):
     """What a cancel reaches, and that it gets there."""
 
-    def small_graph(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("begun"), self.new_member("unbegun"), self.new_member("late", [(["begun"], 1)]))
+    def small_graph(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("begun"),
+            self.new_member("unbegun"),
+            self.new_member("late", [(["begun"], 1)]),
+        )
         self.claim(store, limit=1)
 
-    def test_the_graph_alone(self, store: c.Store) -> None:
+    def test_the_graph_alone(self, store: Store) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "graph")
 
         assert self.graph_status(store) == "cancelled"
-        assert self.member_states(store) == {"begun": "started", "unbegun": "started", "late": "cancelled"}
+        assert self.member_states(store) == {
+            "begun": "started",
+            "unbegun": "started",
+            "late": "cancelled",
+        }
         self.finish(store, self.get(store, "g::begun"))
         assert self.settle_graphs(store).born == []
         assert self.member_states(store)["begun"] == "completed"
@@ -36,19 +53,23 @@ class CancellingGraphs(GraphBench):
         with pytest.raises(GraphFinished):
             self.cancel_graph(store)
 
-    def test_what_has_not_begun(self, store: c.Store) -> None:
+    def test_what_has_not_begun(self, store: Store) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "pending")
         self.settle_graphs(store)
 
         assert self.graph_status(store) == "cancelling"
-        assert self.member_states(store) == {"begun": "started", "unbegun": "cancelled", "late": "cancelled"}
+        assert self.member_states(store) == {
+            "begun": "started",
+            "unbegun": "cancelled",
+            "late": "cancelled",
+        }
         assert self.status(store, "g::begun") == "running"
         self.finish(store, self.get(store, "g::begun"))
         self.settle_graphs(store)
         assert self.graph_status(store) == "cancelled"
 
-    def test_all_of_it_and_each_member_that_was_asked_is_noted(self, store: c.Store) -> None:
+    def test_all_of_it_and_each_member_that_was_asked_is_noted(self, store: Store) -> None:
         self.small_graph(store)
         self.cancel_graph(store, "pending")
         self.cancel_graph(store, "all")
@@ -66,20 +87,27 @@ class CancellingGraphs(GraphBench):
         assert self.graph_status(store) == "cancelled"
 
     @pytest.mark.parametrize("policy", ["graph", "pending"])
-    def test_what_goes_on_is_not_stopped_by_a_group_for_which_nobody_waits(self, store: c.Store, policy: str) -> None:
+    def test_what_goes_on_is_not_stopped_by_a_group_for_which_nobody_waits(
+        self, store: Store, policy: str
+    ) -> None:
         racers = [self.new_member(name) for name in "abc"]
         self.stage_graph(store, *racers, self.new_member("z", [(["a", "b", "c"], 1, "cancel")]))
         self.claim(store)
         self.cancel_graph(store, policy)
         self.members_end(store, "a")
 
-        assert self.member_states(store) == {"a": "completed", "b": "started", "c": "started", "z": "cancelled"}
+        assert self.member_states(store) == {
+            "a": "completed",
+            "b": "started",
+            "c": "started",
+            "z": "cancelled",
+        }
         assert self.status(store, "g::b") == "running"
 
-    def test_a_cancel_of_many_goes_on_until_it_is_through(self, store: c.Store) -> None:
+    def test_a_cancel_of_many_goes_on_until_it_is_through(self, store: Store) -> None:
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(1001)))
         self.cancel_graph(store)
-        assert sum(run.status == "pending" for run in store.runs(c.Filter(limit=2000))) == 1
+        assert sum(run.status == "pending" for run in store.runs(RunFilter(limit=2000))) == 1
 
         while self.settle_graphs(store).more:
             continue
@@ -87,11 +115,16 @@ class CancellingGraphs(GraphBench):
         assert self.graph_status(store) == "cancelled"
 
 
-class ReplayingMembers(GraphBench):
+class GraphReplayConformance(GraphFixture):
     """Members end anew, and with them those that were skipped."""
 
-    def test_a_failed_member_and_those_that_were_skipped_because_of_it(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), self.new_member("c", [(["b"], 1)]))
+    def test_a_failed_member_and_those_that_were_skipped_because_of_it(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b", [(["a"], 1)]),
+            self.new_member("c", [(["b"], 1)]),
+        )
         self.members_end(store, "a", status=Status.FAILED)
         self.replay_member(store, "a")
 
@@ -101,8 +134,13 @@ class ReplayingMembers(GraphBench):
             self.members_end(store, name)
         assert self.graph_status(store) == "completed"
 
-    def test_a_skipped_member_takes_along_those_that_it_was_skipped_for(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 2)]))
+    def test_a_skipped_member_takes_along_those_that_it_was_skipped_for(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            self.new_member("z", [(["a", "b"], 2)]),
+        )
         self.members_end(store, "a", "b", status=Status.FAILED)
         self.replay_member(store, "z")
 
@@ -110,8 +148,10 @@ class ReplayingMembers(GraphBench):
         self.members_end(store, "a", "b")
         assert self.member_states(store)["z"] == "started"
 
-    def test_a_group_that_had_become_impossible_can_be_satisfied(self, store: c.Store) -> None:
-        self.stage_graph(store, *map(self.new_member, "abc"), self.new_member("z", [(["a", "b", "c"], 2)]))
+    def test_a_group_that_had_become_impossible_can_be_satisfied(self, store: Store) -> None:
+        self.stage_graph(
+            store, *map(self.new_member, "abc"), self.new_member("z", [(["a", "b", "c"], 2)])
+        )
         self.members_end(store, "a", "b", status=Status.FAILED)
         self.members_end(store, "c")
         assert self.member_states(store)["z"] == "skipped"
@@ -120,7 +160,7 @@ class ReplayingMembers(GraphBench):
 
         assert self.member_states(store)["z"] == "started"
 
-    def test_what_has_been_started_is_not_started_again(self, store: c.Store) -> None:
+    def test_what_has_been_started_is_not_started_again(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
         self.members_end(store, "a")
         self.members_end(store, "z")
@@ -131,10 +171,14 @@ class ReplayingMembers(GraphBench):
         assert self.graph_trail(store).count("member_started z") == 1
         assert self.graph_status(store) == "completed"
 
-    def test_who_was_cancelled_while_waiting_waits_again_or_starts(self, store: c.Store) -> None:
+    def test_who_was_cancelled_while_waiting_waits_again_or_starts(self, store: Store) -> None:
         late = self.new_member("late", [(["b"], 1)])
         self.stage_graph(
-            store, self.new_member("a"), self.new_member("b"), late, self.new_member("z", [(["a", "late"], 1, "cancel")])
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            late,
+            self.new_member("z", [(["a", "late"], 1, "cancel")]),
         )
         self.members_end(store, "a")
         self.members_end(store, "b", "z")
@@ -143,20 +187,33 @@ class ReplayingMembers(GraphBench):
 
         assert self.member_states(store)["late"] == "started"
 
-    def test_who_was_cancelled_while_waiting_takes_along_those_without_which_it_cannot_start(self, store: c.Store) -> None:
+    def test_who_was_cancelled_while_waiting_takes_along_those_without_which_it_cannot_start(
+        self, store: Store
+    ) -> None:
         late = self.new_member("late", [(["b"], 1)])
         self.stage_graph(
-            store, self.new_member("a"), self.new_member("b"), late, self.new_member("z", [(["a", "late"], 1, "cancel")])
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            late,
+            self.new_member("z", [(["a", "late"], 1, "cancel")]),
         )
         self.members_end(store, "a")
         self.members_end(store, "b", status=Status.FAILED)
         self.replay_member(store, "late")
 
-        assert self.member_states(store) == {"a": "completed", "b": "started", "late": "waiting", "z": "started"}
+        assert self.member_states(store) == {
+            "a": "completed",
+            "b": "started",
+            "late": "waiting",
+            "z": "started",
+        }
         self.members_end(store, "b")
         assert self.member_states(store)["late"] == "started"
 
-    def test_whoever_waits_still_waits_for_the_new_end_and_gets_the_new_result(self, store: c.Store) -> None:
+    def test_whoever_waits_still_waits_for_the_new_end_and_gets_the_new_result(
+        self, store: Store
+    ) -> None:
         last = self.new_member("z", [(["a"], 1), (["b"], 1)], data=[{PLACE: "a"}], takes=["a"])
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), last)
         self.members_end(store, "a")
@@ -167,26 +224,40 @@ class ReplayingMembers(GraphBench):
         self.members_end(store, "a")
         assert self.get(store, "g::z").input == b"[1]"
 
-    def test_only_what_has_ended_can_end_anew(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)]))
+    def test_only_what_has_ended_can_end_anew(self, store: Store) -> None:
+        self.stage_graph(
+            store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)])
+        )
         with pytest.raises(RunNotFinished):
             self.replay_member(store, "z")
         with pytest.raises(MemberNotFound):
             self.replay_member(store, "nobody")
         self.members_end(store, "a", status=Status.FAILED)
         with pytest.raises(GraphChanged):
-            self.do(store, c.ReplayMember(graph_id="g", namespace="default", name="a", roots="a", replays={}, compose=compose))
+            self.do(
+                store,
+                ReplayMember(
+                    graph_id="g",
+                    namespace="default",
+                    name="a",
+                    roots="a",
+                    replays={},
+                    compose=compose,
+                ),
+            )
         self.cancel_graph(store)
         with pytest.raises(GraphFinished):
             self.replay_member(store, "a")
 
 
-class KeepingGraphs(GraphBench):
+class GraphRetentionConformance(GraphFixture):
     """They are listed, moved and deleted like all else."""
 
-    def test_graphs_are_listed_and_those_who_wait_say_for_whom(self, store: c.Store) -> None:
+    def test_graphs_are_listed_and_those_who_wait_say_for_whom(self, store: Store) -> None:
         for name in ("g1", "g2"):
-            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=name)
+            self.stage_graph(
+                store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=name
+            )
         self.members_end(store, "a", graph="g1")
         self.members_end(store, "b", graph="g1")
 
@@ -194,13 +265,13 @@ class KeepingGraphs(GraphBench):
         assert [graph.id for graph in store.graphs("default", before="g2")] == ["g1"]
         assert [graph.id for graph in store.graphs("default", status="completed")] == ["g1"]
         assert store.graphs("other") == []
-        assert store.needed_by("g2::b") == [c.Needed(0, "g2::a", "started", None)]  # type: ignore[arg-type]
+        assert store.needed_by("g2::b") == [NeededResult(0, "g2::a", "started", None)]  # type: ignore[arg-type]
         assert [(group.need, group.total) for group in store.groups_of_member("g2::b")] == [(1, 1)]
         member = store.member("g2::b")
         assert member is not None and member.state == "waiting"
         assert store.member("g2::nobody") is None
 
-    def test_graphs_move_with_the_installation(self, store: c.Store) -> None:
+    def test_graphs_move_with_the_installation(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         self.finish(store, run)
@@ -210,57 +281,72 @@ class KeepingGraphs(GraphBench):
         self.execute(store, "DELETE FROM holdfast.event")
         self.execute(store, "DELETE FROM holdfast.run")
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([], standing))
-        self.do(store, c.CopyRuns(runs))
-        self.do(store, c.EndCopy())
+        self.do(store, BeginCopy([], standing))
+        self.do(store, CopyRuns(runs))
+        self.do(store, EndCopy())
 
         assert store.whole_graph("g") == before
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
 
-    def test_runs_of_a_graph_go_when_the_graph_has_ended_and_it_with_them(self, store: c.Store, clock: HandClock) -> None:
+    def test_runs_of_a_graph_go_when_the_graph_has_ended_and_it_with_them(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         self.members_end(store, "a")
         clock.move(MINUTE)
-        assert self.do(store, c.Prune(clock.now(), ["completed"])).runs == 0
+        assert self.do(store, Prune(clock.now(), ["completed"])).runs == 0
         self.members_end(store, "b")
         clock.move(MINUTE)
-        assert self.do(store, c.Prune(clock.now(), ["completed"])).runs == 2
+        assert self.do(store, Prune(clock.now(), ["completed"])).runs == 2
 
         assert store.graph("g") is None
-        assert store.standing().keys() & {"graph", "graph_member", "graph_group", "graph_edge", "graph_event"} == set()
+        assert (
+            store.standing().keys()
+            & {"graph", "graph_member", "graph_group", "graph_edge", "graph_event"}
+            == set()
+        )
 
-    def test_graphs_that_stay_are_in_nobodys_way(self, store: c.Store, clock: HandClock) -> None:
+    def test_graphs_that_stay_are_in_nobodys_way(self, store: Store, clock: HandClock) -> None:
         for name, status in (("kept", Status.FAILED), ("gone", Status.COMPLETED)):
             self.stage_graph(store, self.new_member("a"), graph=name)
             self.members_end(store, "a", status=status, graph=name)
             clock.move(MINUTE)
-        self.do(store, c.Prune(store.now(), ["completed"], limit=1))
+        self.do(store, Prune(store.now(), ["completed"], limit=1))
 
         assert [graph.id for graph in store.graphs("default")] == ["kept"]
 
-    def test_graphs_can_go_alone(self, store: c.Store, clock: HandClock) -> None:
+    def test_graphs_can_go_alone(self, store: Store, clock: HandClock) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_graph(store, self.new_member("a"), graph="h")
         self.members_end(store, "a")
         clock.move(MINUTE)
 
-        assert self.do(store, c.PruneGraphs(clock.now(), "other")) == 0
-        assert self.do(store, c.PruneGraphs(clock.now(), "default")) == 1
+        assert self.do(store, PruneGraphs(clock.now(), "other")) == 0
+        assert self.do(store, PruneGraphs(clock.now(), "default")) == 1
         assert [graph.id for graph in store.graphs("default")] == ["h"]
         assert self.status(store, "g::a") == "completed"
 
-    def test_the_input_of_a_member_that_waits_can_be_put_into_another_seal(self, store: c.Store) -> None:
+    def test_the_input_of_a_member_that_waits_can_be_put_into_another_seal(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[1]))
 
         assert store.members_to_seal("", 10) == [("g::b", b"[1]")]
-        assert not self.do(store, c.ResealMember("g::b", b"[2]", b"[3]"))
-        assert self.do(store, c.ResealMember("g::b", b"[1]", b"[3]"))
+        assert not self.do(store, ResealMember("g::b", b"[2]", b"[3]"))
+        assert self.do(store, ResealMember("g::b", b"[1]", b"[3]"))
         self.members_end(store, "a")
         assert self.get(store, "g::b").input == b"[3]"
 
-    def test_two_processes_settle_and_each_end_counts_once(self, store: c.Store, reopen: OpenStore, clock: HandClock) -> None:
+    def test_two_processes_settle_and_each_end_counts_once(
+        self, store: Store, reopen: OpenStore, clock: HandClock
+    ) -> None:
         other = reopen(clock)
-        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 2)]))
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            self.new_member("z", [(["a", "b"], 2)]),
+        )
         first, second = self.claim(store)
         self.finish(store, first)
         self.finish(store, second)
@@ -268,7 +354,14 @@ class KeepingGraphs(GraphBench):
         assert [len(self.settle_graphs(one).born) for one in (store, other)] == [1, 0]
 
 
-class Graphs(StagingGraphs, GraphsInParts, SettlingGraphs, CancellingGraphs, ReplayingMembers, KeepingGraphs):
+class GraphConformance(
+    GraphStageConformance,
+    GraphPortionConformance,
+    GraphResolutionConformance,
+    GraphCancelConformance,
+    GraphReplayConformance,
+    GraphRetentionConformance,
+):
     """All promises about graphs."""
 
 
@@ -277,8 +370,9 @@ _MEMBER = (
     " VALUES ('{run}', 'g', 'w', '{state}', {missing}, '', '')"
 )
 _GRAPH = (
-    "INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events, fingerprint, created_at)"
-    " VALUES ('g', 'n', 'g', '{status}', 1, {members}, {live}, {events}, '', 1)"
+    "INSERT INTO holdfast.graph (id, namespace, name, status, revision, members, live, events,"
+    " fingerprint, created_at) VALUES ('g', 'n', 'g', '{status}', 1, {members}, {live}, {events},"
+    " '', 1)"
 )
 
 
@@ -292,7 +386,10 @@ def _member(run: str = "g::x", state: str = "skipped", missing: int = 0) -> str:
 
 def _group(need: int = 1, total: int = 1, done: int = 0, state: str = "open") -> str:
     columns = "run_id, number, need, total, done, lost, rest, state"
-    return f"INSERT INTO holdfast.graph_group ({columns}) VALUES ('g::x', 0, {need}, {total}, {done}, 0, 'run', '{state}')"
+    return (
+        f"INSERT INTO holdfast.graph_group ({columns}) VALUES ('g::x', 0, {need}, {total}, {done},"
+        f" 0, 'run', '{state}')"
+    )
 
 
 BROKEN |= {
@@ -303,7 +400,9 @@ BROKEN |= {
     "a_member_belongs_to_a_graph": _member(),
     "a_member_is_staged_until_its_graph_has_it": _member(state="staged"),
     "a_staged_member_has_no_run": _member(run="completed", state="staged"),
-    "a_stage_counts_its_members": "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('g', 1, 1, 0)",
+    "a_stage_counts_its_members": (
+        "INSERT INTO holdfast.graph_stage (id, written, due_at, discarded) VALUES ('g', 1, 1, 0)"
+    ),
     "a_member_that_was_started_has_a_run": _member(state="started"),
     "a_member_that_waits_has_no_run_and_waits_for_something": _member(state="waiting"),
     "a_graph_hears_of_the_end_of_a_member": _member(run="completed", state="started"),
@@ -311,9 +410,14 @@ BROKEN |= {
     "a_group_has_as_many_edges_as_it_says": _group(need=2),
     "a_group_counts_how_its_members_ended": _group(done=1),
     "whoever_waits_can_still_be_started": _group(need=1, done=1),
-    "no_member_waits_for_itself": "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'g::x', 0)",
-    "news_tell_of_an_end_or_of_work_that_goes_on": (
-        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('g', 'g::x', 'x', 1)"
+    "no_member_waits_for_itself": (
+        "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'g::x', 0)"
     ),
-    "an_edge_stays_in_its_graph": "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'h::y', 0)",
+    "news_tell_of_an_end_or_of_work_that_goes_on": (
+        "INSERT INTO holdfast.graph_news (graph_id, run_id, status, at) VALUES ('g', 'g::x',"
+        " 'x', 1)"
+    ),
+    "an_edge_stays_in_its_graph": (
+        "INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES ('g::x', 'h::y', 0)"
+    ),
 }

@@ -1,4 +1,5 @@
-"""Graphs with very many members: written in parts that nobody sees, started, settled and deleted in portions."""
+"""Graphs with very many members: written in parts that nobody sees, started, settled and deleted in
+portions."""
 
 from __future__ import annotations
 
@@ -7,18 +8,46 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.graphs.records import NewMember, Patch
-from holdfast.core.records import Lane
+from holdfast.core.graphs.model import GraphPatch, NewMember
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
-from holdfast.errors import BudgetNotFound, GraphBusy, GraphChanged, GraphExists, LaneDraining, MemberElsewhere
-from holdfast.store import contract as c
+from holdfast.errors import (
+    BudgetNotFound,
+    GraphBusy,
+    GraphChanged,
+    GraphExists,
+    LaneDraining,
+    MemberElsewhere,
+)
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import (
+    GraphStage,
+    StagedGraph,
+    StageGraphs,
+    SweepStages,
+    WriteStagePart,
+)
+from holdfast.store.contract.growing import AddMembers, PreparedMember
+from holdfast.store.contract.runs import SetLane
 from holdfast.store.transitions.graphs import sweeping, work
-from holdfast.testing.conformance.bench import HandClock, OpenStore
-from holdfast.testing.conformance.graphs import GraphBench, compose
+from holdfast.testing.conformance.fixture import HandClock, OpenStore
+from holdfast.testing.conformance.graphs import GraphFixture, compose
 
 DAMAGE = {
-    "the state of a member that ends": ("graph_member", "state", "'odd'", "'started'", "run_id = 'g::a'"),
-    "the state of a member that waits": ("graph_member", "state", "'odd'", "'waiting'", "run_id = 'g::b'"),
+    "the state of a member that ends": (
+        "graph_member",
+        "state",
+        "'odd'",
+        "'started'",
+        "run_id = 'g::a'",
+    ),
+    "the state of a member that waits": (
+        "graph_member",
+        "state",
+        "'odd'",
+        "'waiting'",
+        "run_id = 'g::b'",
+    ),
     "what a member is started with": (
         "graph_member",
         "spec",
@@ -32,35 +61,58 @@ DAMAGE = {
 """What is damaged: the table, the column, a value that cannot be, one that can, and which row."""
 
 
-class GraphsInParts(GraphBench):
+class GraphPortionConformance(GraphFixture):
     """Stages: what is written of them is invisible until all of it is visible at once."""
 
     def stage_part(
-        self, store: c.Store, *members: NewMember, written: int = 0, extends: str | None = None, outside: Sequence[str] = (),
-        stage: str = "g::stage", graph: str = "g",
-    ) -> int:  # fmt: skip
-        op = c.StagePart(
-            stage_id=stage, namespace="default", members=[(graph, member) for member in members], written=written,
-            extends=extends, outside=outside,
-        )  # fmt: skip
+        self,
+        store: Store,
+        *members: NewMember,
+        written: int = 0,
+        extends: str | None = None,
+        outside: Sequence[str] = (),
+        stage: str = "g::stage",
+        graph: str = "g",
+    ) -> int:
+        op = WriteStagePart(
+            stage_id=stage,
+            namespace="default",
+            members=[(graph, member) for member in members],
+            written=written,
+            extends=extends,
+            outside=outside,
+        )
         count: int = self.do(store, op)
         return count
 
-    def begin(self, store: c.Store, members: int, *, fingerprint: str = "f", **named: Any) -> c.Staged:
-        stage = c.Stage(id="g", namespace="default", name="test", fingerprint=fingerprint, patch=Patch(()))
-        prepared = c.Prepared("g::stage", {"g": members}, **named)
-        staged: list[c.Staged] = self.do(store, c.StageGraphs(stages=[stage], compose=compose, prepared=prepared))
+    def begin(
+        self, store: Store, members: int, *, fingerprint: str = "f", **named: Any
+    ) -> StagedGraph:
+        stage = GraphStage(
+            id="g", namespace="default", name="test", fingerprint=fingerprint, patch=GraphPatch(())
+        )
+        prepared = PreparedMember("g::stage", {"g": members}, **named)
+        staged: list[StagedGraph] = self.do(
+            store, StageGraphs(stages=[stage], compose=compose, prepared=prepared)
+        )
         return staged[0]
 
-    def extend_prepared(self, store: c.Store, members: int, revision: int = 1, **named: Any) -> c.Staged:
-        prepared = c.Prepared("g::stage", {"g": members}, **named)
-        op = c.ExtendGraph(
-            graph_id="g", namespace="default", patch=Patch(()), compose=compose, revision=revision, prepared=prepared
+    def extend_prepared(
+        self, store: Store, members: int, revision: int = 1, **named: Any
+    ) -> StagedGraph:
+        prepared = PreparedMember("g::stage", {"g": members}, **named)
+        op = AddMembers(
+            graph_id="g",
+            namespace="default",
+            patch=GraphPatch(()),
+            compose=compose,
+            revision=revision,
+            prepared=prepared,
         )
-        staged: c.Staged = self.do(store, op)
+        staged: StagedGraph = self.do(store, op)
         return staged
 
-    def settle_all(self, store: c.Store) -> list[str]:
+    def settle_all(self, store: Store) -> list[str]:
         """Settle until nothing is left over; return the runs that were started."""
         born: list[str] = []
         while True:
@@ -69,17 +121,22 @@ class GraphsInParts(GraphBench):
             if not settled.more:
                 return born
 
-    def sweep_all(self, store: c.Store, stage: str | None = None) -> int:
+    def sweep_all(self, store: Store, stage: str | None = None) -> int:
         count = 0
-        while self.do(store, c.SweepStages(stage)):
+        while self.do(store, SweepStages(stage)):
             count += 1
         return count
 
-    def test_nobody_sees_a_stage_before_it_is_whole(self, store: c.Store) -> None:
+    def test_nobody_sees_a_stage_before_it_is_whole(self, store: Store) -> None:
         assert self.stage_part(store, self.new_member("a")) == 1
         assert self.stage_part(store, self.new_member("b", [(["a"], 1)]), written=1) == 2
 
-        assert (store.graph("g"), store.whole_graph("g"), store.member("g::a"), store.graphs("default")) == (None, None, None, [])
+        assert (
+            store.graph("g"),
+            store.whole_graph("g"),
+            store.member("g::a"),
+            store.graphs("default"),
+        ) == (None, None, None, [])
         assert self.settle_all(store) == []
         assert self.begin(store, 2).created
         assert self.member_states(store) == {"a": "waiting", "b": "waiting"}
@@ -88,7 +145,9 @@ class GraphsInParts(GraphBench):
         self.members_end(store, "b")
         assert self.graph_status(store) == "completed"
 
-    def test_whoever_comes_back_goes_on_where_the_stage_ended(self, store: c.Store, reopen: OpenStore, clock: HandClock) -> None:
+    def test_whoever_comes_back_goes_on_where_the_stage_ended(
+        self, store: Store, reopen: OpenStore, clock: HandClock
+    ) -> None:
         other = reopen(clock)
         self.stage_part(store, self.new_member("a"))
 
@@ -98,7 +157,7 @@ class GraphsInParts(GraphBench):
         assert (self.begin(store, 2).created, self.begin(other, 2).created) == (True, False)
         assert self.settle_all(store) == ["g::a", "g::b"]
 
-    def test_a_stage_that_is_not_whole_begins_nothing(self, store: c.Store) -> None:
+    def test_a_stage_that_is_not_whole_begins_nothing(self, store: Store) -> None:
         self.stage_part(store, self.new_member("a"))
 
         with pytest.raises(GraphChanged):
@@ -106,9 +165,9 @@ class GraphsInParts(GraphBench):
 
         assert store.graph("g") is None
 
-    def test_what_is_refused_at_the_end_leaves_the_stage_invisible(self, store: c.Store) -> None:
+    def test_what_is_refused_at_the_end_leaves_the_stage_invisible(self, store: Store) -> None:
         self.stage_part(store, self.new_member("a"))
-        self.do(store, c.SetLane(Lane(name="closed", draining=True)))
+        self.do(store, SetLane(Lane(name="closed", draining=True)))
         with pytest.raises(LaneDraining):
             self.begin(store, 1, lanes=["closed"])
         with pytest.raises(BudgetNotFound):
@@ -119,13 +178,15 @@ class GraphsInParts(GraphBench):
 
         assert self.member_states(store) == {"z": "started"}
 
-    def test_a_stage_takes_no_id_that_a_run_has(self, store: c.Store) -> None:
+    def test_a_stage_takes_no_id_that_a_run_has(self, store: Store) -> None:
         self.start(store, "g::a")
 
         with pytest.raises(MemberElsewhere):
             self.stage_part(store, self.new_member("a"))
 
-    def test_who_died_is_swept_away_and_the_same_graph_can_be_started(self, store: c.Store, clock: HandClock) -> None:
+    def test_who_died_is_swept_away_and_the_same_graph_can_be_started(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.stage_part(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         assert self.sweep_all(store) == 0
         with pytest.raises(GraphBusy):
@@ -137,23 +198,26 @@ class GraphsInParts(GraphBench):
         assert look.stage is not None and look.stage < clock.now()
         assert self.sweep_all(store) > 0
         assert store.next_look().stage is None
-        assert store.standing().keys() & {"graph_stage", "graph_member", "graph_group", "graph_edge"} == set()
+        assert (
+            store.standing().keys() & {"graph_stage", "graph_member", "graph_group", "graph_edge"}
+            == set()
+        )
         self.stage_graph(store, self.new_member("a"))
         assert self.status(store, "g::a") == "pending"
 
     def test_whoever_comes_back_to_a_stage_that_is_being_deleted_begins_again(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sweeping, "PORTION", 1)
         self.stage_part(store, self.new_member("a"), self.new_member("b"))
-        self.do(store, c.SweepStages("g::stage", give_up=True))
+        self.do(store, SweepStages("g::stage", give_up=True))
 
         with pytest.raises(GraphBusy):
             self.stage_part(store, self.new_member("c"), written=2)
         self.sweep_all(store, "g::stage")
         assert self.stage_part(store, self.new_member("a")) == 1
 
-    def test_a_graph_grows_by_a_stage_and_what_ends_meanwhile_counts(self, store: c.Store) -> None:
+    def test_a_graph_grows_by_a_stage_and_what_ends_meanwhile_counts(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("c"))
         self.members_end(store, "a")
         late = [self.new_member(f"after-{name}", [([name], 1)]) for name in "abc"]
@@ -168,7 +232,9 @@ class GraphsInParts(GraphBench):
         self.members_end(store, "c")
         assert self.member_states(store)["after-c"] == "started"
 
-    def test_members_that_nobody_sees_take_nothing_from_the_result_of_a_graph(self, store: c.Store) -> None:
+    def test_members_that_nobody_sees_take_nothing_from_the_result_of_a_graph(
+        self, store: Store
+    ) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_part(store, self.new_member("late", [(["a"], 1)]), extends="g", outside=["a"])
         self.members_end(store, "a")
@@ -178,7 +244,7 @@ class GraphsInParts(GraphBench):
         whole = store.whole_graph("g")
         assert whole is not None and list(whole.members) == ["g::a"] and whole.edges == []
 
-    def test_a_stage_for_another_revision_adds_nothing(self, store: c.Store) -> None:
+    def test_a_stage_for_another_revision_adds_nothing(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"))
         self.stage_part(store, self.new_member("b"), extends="g")
         self.extend_graph(store, self.new_member("c"))
@@ -188,10 +254,16 @@ class GraphsInParts(GraphBench):
         assert self.extend_prepared(store, 1, revision=2).graph.revision == 3
 
     @pytest.mark.parametrize("what", DAMAGE)
-    def test_a_graph_with_a_damaged_row_is_left_alone_and_the_others_go_on(self, store: c.Store, what: str) -> None:
+    def test_a_graph_with_a_damaged_row_is_left_alone_and_the_others_go_on(
+        self, store: Store, what: str
+    ) -> None:
         table, column, wrong, right, row = DAMAGE[what]
         for graph in "gh":
-            members = [self.new_member("a"), self.new_member("b", [(["a"], 1)]), self.new_member("z", [(["b"], 1)])]
+            members = [
+                self.new_member("a"),
+                self.new_member("b", [(["a"], 1)]),
+                self.new_member("z", [(["b"], 1)]),
+            ]
             self.stage_graph(store, *members, graph=graph)
         self.claim(store)
         self.execute(store, f"UPDATE holdfast.{table} SET {column} = {wrong} WHERE {row}")
@@ -204,10 +276,15 @@ class GraphsInParts(GraphBench):
         assert list(settled.left) == ["g"]
         assert not settled.more
         assert store.check() != []
-        self.execute(store, f"UPDATE holdfast.{table} SET {column} = {right.replace('h::b', 'h::z')} WHERE {row}")
+        self.execute(
+            store,
+            f"UPDATE holdfast.{table} SET {column} = {right.replace('h::b', 'h::z')} WHERE {row}",
+        )
         assert [one.run.id for one in self.settle_graphs(store).born] == ["g::b"]
 
-    def test_very_many_start_in_portions(self, store: c.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_very_many_start_in_portions(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(work, "PORTION", 2)
         self.stage_graph(store, *(self.new_member(f"m{number}") for number in range(5)))
 
@@ -215,14 +292,18 @@ class GraphsInParts(GraphBench):
         assert [len(self.settle_graphs(store).born) for _ in range(3)] == [2, 1, 0]
 
     def test_an_end_with_very_many_dependents_is_settled_in_portions(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(work, "LINKS", 2)
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
-        self.stage_graph(store, self.new_member("a"), *below, self.new_member("z", [(["a"], 1), (["m0"], 1)]))
+        self.stage_graph(
+            store, self.new_member("a"), *below, self.new_member("z", [(["a"], 1), (["m0"], 1)])
+        )
         self.members_end(store, "a", status=Status.FAILED)
         assert list(self.member_states(store).values()).count("skipped") == 2
-        self.extend_graph(store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)]))
+        self.extend_graph(
+            store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)])
+        )
 
         self.settle_all(store)
 
@@ -230,31 +311,35 @@ class GraphsInParts(GraphBench):
         assert self.graph_status(store) == "failed"
 
     def test_ends_beside_one_with_very_many_dependents_are_read_together(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(20)]
         others = [self.new_member(f"b{number}") for number in range(8)]
-        self.stage_graph(store, self.new_member("a"), *below, *others, self.new_member("z", [(["b0"], 1)]))
+        self.stage_graph(
+            store, self.new_member("a"), *below, *others, self.new_member("z", [(["b0"], 1)])
+        )
         monkeypatch.setattr(work, "LINKS", 15)
         monkeypatch.setattr(work, "PORTION", 10)
         asked: list[str] = []
-        ask = work.Work.ask
+        ask = work.GraphResolution.ask
 
-        def counted(one: work.Work, query: str, **values: object) -> Any:
+        def counted(one: work.GraphResolution, query: str, **values: object) -> Any:
             asked.append(query)
             return ask(one, query, **values)
 
-        monkeypatch.setattr(work.Work, "ask", counted)
+        monkeypatch.setattr(work.GraphResolution, "ask", counted)
         self.members_end(store, "a", *(f"b{number}" for number in range(8)))
         self.settle_all(store)
 
         assert asked.count("links_page") <= 3
         assert list(self.member_states(store).values()).count("started") == 21
 
-    def replayed(self, store: c.Store) -> int:
+    def replayed(self, store: Store) -> int:
         return sum(event.kind == "member_replayed" for event in store.graph_events("g"))
 
-    def test_very_many_skipped_members_wait_again_in_portions(self, store: c.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_very_many_skipped_members_wait_again_in_portions(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(7)]
         last = self.new_member("z", [([f"m{number}" for number in range(7)], 7)])
         self.stage_graph(store, self.new_member("a"), *below, last)
@@ -281,7 +366,7 @@ class GraphsInParts(GraphBench):
 
     @pytest.mark.parametrize("again", [Status.COMPLETED, Status.FAILED])
     def test_a_member_that_ends_while_its_previous_end_is_taken_back_counts_once(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch, again: Status
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, again: Status
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         both = self.new_member("z", [(["a", "b"], 2)])
@@ -304,7 +389,7 @@ class GraphsInParts(GraphBench):
         assert self.graph_status(store) == "running"
 
     def test_a_graph_does_not_end_before_all_skipped_members_wait_again(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), *below)
@@ -323,7 +408,7 @@ class GraphsInParts(GraphBench):
         assert store.check() == []
 
     def test_members_that_are_added_during_a_replay_in_portions_wait_for_the_new_end(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), self.new_member("b"), *below)
@@ -332,9 +417,15 @@ class GraphsInParts(GraphBench):
         monkeypatch.setattr(work, "PORTION", 1)
         monkeypatch.setattr(work, "LINKS", 1)
         self.replay_member(store, "a")
-        self.extend_graph(store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)]))
+        self.extend_graph(
+            store, self.new_member("late", [(["a"], 1)]), self.new_member("m00", [(["a"], 1)])
+        )
         self.stage_part(
-            store, self.new_member("more", [(["a"], 1)]), self.new_member("m01", [(["a"], 1)]), extends="g", outside="a"
+            store,
+            self.new_member("more", [(["a"], 1)]),
+            self.new_member("m01", [(["a"], 1)]),
+            extends="g",
+            outside="a",
         )
         assert store.check() == []
 
@@ -349,7 +440,7 @@ class GraphsInParts(GraphBench):
         assert list(self.member_states(store).values()).count("started") == 10
 
     def test_a_cancel_during_a_replay_in_portions_lets_nobody_wait_again(
-        self, store: c.Store, monkeypatch: pytest.MonkeyPatch
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         below = [self.new_member(f"m{number}", [(["a"], 1)]) for number in range(5)]
         self.stage_graph(store, self.new_member("a"), *below)

@@ -8,10 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.graphs.drawing import PLACE, filled
-from holdfast.core.graphs.records import CancelPolicy, NewGroup, NewMember, Patch, Rest, Spec, name_of, run_of
-from holdfast.core.graphs.structure import replay_roots
-from holdfast.core.records import Fetch, Lane, Payload
+from holdfast.core.graphs.builder import PLACE, filled
+from holdfast.core.graphs.model import (
+    CancelPolicy,
+    GraphPatch,
+    MemberSpec,
+    NewGroup,
+    NewMember,
+    RemainderPolicy,
+    name_of,
+    run_of,
+)
+from holdfast.core.graphs.validation import replay_roots
+from holdfast.core.payload import Fetch, Payload
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import (
     GraphChanged,
@@ -26,99 +36,175 @@ from holdfast.errors import (
     MemberNotFound,
     MemberStarted,
 )
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, ROUTE, Bench, HandClock
+from holdfast.store.contract import Store
+from holdfast.store.contract.graphs import (
+    CancelGraph,
+    GraphStage,
+    ImportGraph,
+    PruneGraphs,
+    ReplayMember,
+    ResolvedGraphs,
+    ResolveGraphs,
+    StagedGraph,
+    StageGraphs,
+)
+from holdfast.store.contract.growing import AddMembers
+from holdfast.store.contract.leases import OverrideRun
+from holdfast.store.contract.reading import Hints
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    ExpireRuns,
+    Heartbeat,
+    ReplayRun,
+    RequestCancel,
+    SetLane,
+)
+from holdfast.testing.conformance.fixture import MINUTE, ROUTE, HandClock, StoreFixture
 
 Groups = Sequence[tuple[Sequence[str], int] | tuple[Sequence[str], int, str]]
 
 
-def explode(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def explode(
+    run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
+) -> tuple[bytes, list[Payload]]:
     """Fail as nobody foresaw."""
     raise ZeroDivisionError
 
 
-def compose(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def compose(
+    run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
+) -> tuple[bytes, list[Payload]]:
     """Put results in their places."""
     values = {name: msgspec.json.decode(one) for name, (_, one) in results.items()}
     return msgspec.json.encode(filled(msgspec.json.decode(data), values)), []
 
 
-def refuse(run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch) -> tuple[bytes, list[Payload]]:
+def refuse(
+    run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
+) -> tuple[bytes, list[Payload]]:
     """Be somebody who has no key."""
     raise KeyMissing(key="k2")
 
 
-class GraphBench(Bench):
+class GraphFixture(StoreFixture):
     """Short words for what is done to graphs."""
 
     def new_member(
-        self, name: str, groups: Groups = (), *, data: Any = (), takes: Sequence[str] = (), **options: Any
+        self,
+        name: str,
+        groups: Groups = (),
+        *,
+        data: Any = (),
+        takes: Sequence[str] = (),
+        **options: Any,
     ) -> NewMember:
-        spec = Spec(route=options.pop("route", ROUTE), takes=tuple(takes), **options)
-        made = tuple(NewGroup(tuple(group[0]), group[1], Rest(group[2] if len(group) > 2 else "run")) for group in groups)
+        spec = MemberSpec(route=options.pop("route", ROUTE), takes=tuple(takes), **options)
+        made = tuple(
+            NewGroup(
+                tuple(group[0]), group[1], RemainderPolicy(group[2] if len(group) > 2 else "run")
+            )
+            for group in groups
+        )
         return NewMember(name=name, spec=spec, input=msgspec.json.encode(list(data)), groups=made)
 
     def stage_graph(
-        self, store: c.Store, *members: NewMember, graph: str = "g", fingerprint: str = "f", **options: Any
-    ) -> c.Staged:
-        stage = c.Stage(id=graph, namespace="default", name="test", fingerprint=fingerprint, patch=Patch(members))
-        staged: list[c.Staged] = self.do(store, c.StageGraphs(stages=[stage], compose=compose, **options))
+        self,
+        store: Store,
+        *members: NewMember,
+        graph: str = "g",
+        fingerprint: str = "f",
+        **options: Any,
+    ) -> StagedGraph:
+        stage = GraphStage(
+            id=graph,
+            namespace="default",
+            name="test",
+            fingerprint=fingerprint,
+            patch=GraphPatch(members),
+        )
+        staged: list[StagedGraph] = self.do(
+            store, StageGraphs(stages=[stage], compose=compose, **options)
+        )
         return staged[0]
 
     def extend_graph(
-        self, store: c.Store, *members: NewMember, more: Sequence[tuple[str, NewGroup]] = (), revision: int | None = None,
+        self,
+        store: Store,
+        *members: NewMember,
+        more: Sequence[tuple[str, NewGroup]] = (),
+        revision: int | None = None,
         graph: str = "g",
-    ) -> c.Staged:  # fmt: skip
-        op = c.ExtendGraph(
-            graph_id=graph, namespace="default", patch=Patch(members, tuple(more)), compose=compose, revision=revision
+    ) -> StagedGraph:
+        op = AddMembers(
+            graph_id=graph,
+            namespace="default",
+            patch=GraphPatch(members, tuple(more)),
+            compose=compose,
+            revision=revision,
         )
-        staged: c.Staged = self.do(store, op)
+        staged: StagedGraph = self.do(store, op)
         return staged
 
-    def settle_graphs(self, store: c.Store) -> c.Settled:
-        settled: c.Settled = self.do(store, c.SettleGraphs(compose=compose))
+    def settle_graphs(self, store: Store) -> ResolvedGraphs:
+        settled: ResolvedGraphs = self.do(store, ResolveGraphs(compose=compose))
         return settled
 
-    def members_end(self, store: c.Store, *names: str, status: Status = Status.COMPLETED, graph: str = "g") -> None:
+    def members_end(
+        self, store: Store, *names: str, status: Status = Status.COMPLETED, graph: str = "g"
+    ) -> None:
         """Let the runs of members end, all at once, and the graph hear of it."""
         self.claim(store)
         for name in names:
             self.finish(store, self.get(store, run_of(graph, name)), status)
         self.settle_graphs(store)
 
-    def member_states(self, store: c.Store, graph: str = "g") -> dict[str, str]:
+    def member_states(self, store: Store, graph: str = "g") -> dict[str, str]:
         whole = store.whole_graph(graph)
         assert whole is not None
         return {member.name: member.state.value for member in whole.members.values()}
 
-    def graph_status(self, store: c.Store, graph: str = "g") -> str:
+    def graph_status(self, store: Store, graph: str = "g") -> str:
         found = store.graph(graph)
         assert found is not None
         return found.status.value
 
-    def graph_trail(self, store: c.Store, graph: str = "g") -> list[str]:
+    def graph_trail(self, store: Store, graph: str = "g") -> list[str]:
         return [f"{event.kind} {event.member or ''}".strip() for event in store.graph_events(graph)]
 
-    def cancel_graph(self, store: c.Store, policy: str = "all", graph: str = "g") -> Any:
-        op = c.CancelGraph(graph_id=graph, namespace="default", policy=CancelPolicy(policy), reason="enough")
+    def cancel_graph(self, store: Store, policy: str = "all", graph: str = "g") -> Any:
+        op = CancelGraph(
+            graph_id=graph, namespace="default", policy=CancelPolicy(policy), reason="enough"
+        )
         return self.do(store, op)
 
-    def replay_member(self, store: c.Store, name: str, graph: str = "g") -> Any:
+    def replay_member(self, store: Store, name: str, graph: str = "g") -> Any:
         whole = store.whole_graph(graph)
         assert whole is not None
         run_id = run_of(graph, name)
         roots = replay_roots(whole, run_id) if run_id in whole.members else set[str]()
-        replays = {root: c.ReplayRun(root, []) for root in roots}
+        replays = {root: ReplayRun(root, []) for root in roots}
         names = [name_of(root) for root in roots]
-        op = c.ReplayMember(graph_id=graph, namespace="default", name=name, roots=names, replays=replays, compose=compose)
+        op = ReplayMember(
+            graph_id=graph,
+            namespace="default",
+            name=name,
+            roots=names,
+            replays=replays,
+            compose=compose,
+        )
         return self.do(store, op)
 
 
-class StagingGraphs(GraphBench):
+class GraphStageConformance(GraphFixture):
     """All or nothing, and nothing that makes no sense."""
 
-    def test_members_that_wait_for_nobody_are_started_the_others_are_rows(self, store: c.Store, clock: HandClock) -> None:
-        staged = self.stage_graph(store, self.new_member("a", data=[1]), self.new_member("b", [(["a"], 1)]))
+    def test_members_that_wait_for_nobody_are_started_the_others_are_rows(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        staged = self.stage_graph(
+            store, self.new_member("a", data=[1]), self.new_member("b", [(["a"], 1)])
+        )
 
         assert [born.run.id for born in staged.born] == ["g::a"]
         assert self.member_states(store) == {"a": "started", "b": "waiting"}
@@ -130,14 +216,14 @@ class StagingGraphs(GraphBench):
         assert found.created_at == clock.now()
         assert self.graph_trail(store) == ["graph_started", "member_started a"]
 
-    def test_members_can_be_born_leased(self, store: c.Store) -> None:
+    def test_members_can_be_born_leased(self, store: Store) -> None:
         self.open(store)
         staged = self.stage_graph(store, self.new_member("a"), lease=lambda route: "s1")
 
         assert [born.started.leased for born in staged.born] == [True]
         assert self.get(store, "g::a").session_id == "s1"
 
-    def test_the_same_graph_is_started_once_and_another_one_is_refused(self, store: c.Store) -> None:
+    def test_the_same_graph_is_started_once_and_another_one_is_refused(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"))
 
         assert not self.stage_graph(store, self.new_member("a")).created
@@ -145,36 +231,53 @@ class StagingGraphs(GraphBench):
             self.stage_graph(store, self.new_member("b"), fingerprint="another")
         assert self.member_states(store) == {"a": "started"}
 
-    def test_what_is_refused_leaves_nothing_behind(self, store: c.Store) -> None:
+    def test_what_is_refused_leaves_nothing_behind(self, store: Store) -> None:
         with pytest.raises(GraphCycle):
-            self.stage_graph(store, self.new_member("c"), self.new_member("a", [(["b"], 1)]), self.new_member("b", [(["a"], 1)]))
+            self.stage_graph(
+                store,
+                self.new_member("c"),
+                self.new_member("a", [(["b"], 1)]),
+                self.new_member("b", [(["a"], 1)]),
+            )
         self.start(store, "g::a")
         with pytest.raises(MemberElsewhere):
             self.stage_graph(store, self.new_member("a"))
-        self.do(store, c.SetLane(Lane(name="default", draining=True)))
+        self.do(store, SetLane(Lane(name="default", draining=True)))
         with pytest.raises(LaneDraining):
             self.stage_graph(store, self.new_member("b"))
         assert store.graph("g") is None
-        assert store.standing().keys() & {"graph", "graph_member", "graph_edge", "graph_event"} == set()
+        assert (
+            store.standing().keys() & {"graph", "graph_member", "graph_edge", "graph_event"}
+            == set()
+        )
 
-    def test_the_id_of_a_member_that_another_run_has_is_refused_even_if_it_waits(self, store: c.Store) -> None:
+    def test_the_id_of_a_member_that_another_run_has_is_refused_even_if_it_waits(
+        self, store: Store
+    ) -> None:
         self.start(store, "g::b")
         with pytest.raises(MemberElsewhere, match="g::b"):
             self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         assert store.graph("g") is None
 
-    def test_a_graph_grows_while_it_runs(self, store: c.Store) -> None:
+    def test_a_graph_grows_while_it_runs(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
         self.members_end(store, "a")
-        grown = self.extend_graph(store, self.new_member("b", [(["a"], 1)]), self.new_member("c", [(["b", "z"], 2)]), revision=1)
+        grown = self.extend_graph(
+            store,
+            self.new_member("b", [(["a"], 1)]),
+            self.new_member("c", [(["b", "z"], 2)]),
+            revision=1,
+        )
 
         assert (grown.graph.revision, [born.run.id for born in grown.born]) == (2, ["g::b"])
         self.members_end(store, "b", "z")
         self.members_end(store, "c")
         assert self.graph_status(store) == "completed"
 
-    def test_a_member_that_waits_can_be_made_to_wait_for_more(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)]))
+    def test_a_member_that_waits_can_be_made_to_wait_for_more(self, store: Store) -> None:
+        self.stage_graph(
+            store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a"], 1)])
+        )
         self.extend_graph(store, more=[("z", NewGroup(("b",), 1))])
         self.members_end(store, "a")
 
@@ -182,7 +285,7 @@ class StagingGraphs(GraphBench):
         self.members_end(store, "b")
         assert self.member_states(store)["z"] == "started"
 
-    def test_a_stale_revision_is_told_apart_from_a_finished_graph(self, store: c.Store) -> None:
+    def test_a_stale_revision_is_told_apart_from_a_finished_graph(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("z", [(["a"], 1)]))
         self.extend_graph(store, self.new_member("b"), revision=1)
         with pytest.raises(GraphChanged) as stale:
@@ -194,8 +297,13 @@ class StagingGraphs(GraphBench):
             self.extend_graph(store, self.new_member("c"), revision=1)
         assert self.member_states(store) == {"a": "completed", "b": "completed", "z": "completed"}
 
-    def test_what_cannot_be_added_is_refused_by_name(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("y", [(["a"], 1)]), self.new_member("z", [(["y"], 1)]))
+    def test_what_cannot_be_added_is_refused_by_name(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("y", [(["a"], 1)]),
+            self.new_member("z", [(["y"], 1)]),
+        )
         before = (self.member_states(store), self.graph_trail(store))
 
         with pytest.raises(MemberStarted):
@@ -207,30 +315,43 @@ class StagingGraphs(GraphBench):
         with pytest.raises(MemberNotFound):
             self.extend_graph(store, self.new_member("b", [(["nobody"], 1)]))
         with pytest.raises(GraphNotFound):
-            patch = Patch((self.new_member("b"),))
-            self.do(store, c.ExtendGraph(graph_id="g", namespace="other", patch=patch, compose=compose))
+            patch = GraphPatch((self.new_member("b"),))
+            self.do(
+                store, AddMembers(graph_id="g", namespace="other", patch=patch, compose=compose)
+            )
         assert (self.member_states(store), self.graph_trail(store)) == before
 
-    def test_what_is_added_and_can_never_start_is_skipped_at_once(self, store: c.Store) -> None:
+    def test_what_is_added_and_can_never_start_is_skipped_at_once(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b"))
         self.members_end(store, "a", status=Status.FAILED)
-        self.extend_graph(store, self.new_member("c", [(["a"], 1)]), self.new_member("d", [(["c"], 1)]))
+        self.extend_graph(
+            store, self.new_member("c", [(["a"], 1)]), self.new_member("d", [(["c"], 1)])
+        )
 
-        assert self.member_states(store) == {"a": "failed", "b": "started", "c": "skipped", "d": "skipped"}
+        assert self.member_states(store) == {
+            "a": "failed",
+            "b": "started",
+            "c": "skipped",
+            "d": "skipped",
+        }
 
 
-class SettlingGraphs(GraphBench):
+class GraphResolutionConformance(GraphFixture):
     """What the ends of members lead to."""
 
-    def test_results_are_there_before_a_dependent_starts(self, store: c.Store) -> None:
+    def test_results_are_there_before_a_dependent_starts(self, store: Store) -> None:
         place = {"$holdfast.result": "a"}
-        self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[place, 7], takes=["a"]))
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b", [(["a"], 1)], data=[place, 7], takes=["a"]),
+        )
         self.members_end(store, "a")
 
         assert self.get(store, "g::b").input == b"[1,7]"
         assert self.member_states(store) == {"a": "completed", "b": "started"}
 
-    def test_an_end_is_heard_of_later_and_once(self, store: c.Store, clock: HandClock) -> None:
+    def test_an_end_is_heard_of_later_and_once(self, store: Store, clock: HandClock) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         store.hints()
@@ -240,20 +361,28 @@ class SettlingGraphs(GraphBench):
         assert store.next_look().graph == clock.now()
         assert self.member_states(store)["a"] == "started"
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
-        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
         assert store.next_look().graph is None
         assert store.next_look().at is None
 
-    def test_all_of_them_any_of_them_so_many_of_them(self, store: c.Store) -> None:
+    def test_all_of_them_any_of_them_so_many_of_them(self, store: Store) -> None:
         ups = ["a", "b", "c"]
         needs = {"all": 3, "any": 1, "two": 2}
         groups = [self.new_member(name, [(ups, need)]) for name, need in needs.items()]
         self.stage_graph(store, *map(self.new_member, ups), *groups)
 
         self.members_end(store, "a")
-        assert {name: self.member_states(store)[name] for name in needs} == {"all": "waiting", "any": "started", "two": "waiting"}
+        assert {name: self.member_states(store)[name] for name in needs} == {
+            "all": "waiting",
+            "any": "started",
+            "two": "waiting",
+        }
         self.members_end(store, "b", status=Status.FAILED)
-        assert {name: self.member_states(store)[name] for name in needs} == {"all": "skipped", "any": "started", "two": "waiting"}
+        assert {name: self.member_states(store)[name] for name in needs} == {
+            "all": "skipped",
+            "any": "started",
+            "two": "waiting",
+        }
         self.members_end(store, "c", "any")
         assert {name: self.member_states(store)[name] for name in needs} == {
             "all": "skipped",
@@ -263,8 +392,13 @@ class SettlingGraphs(GraphBench):
         self.members_end(store, "two")
         assert self.graph_status(store) == "failed"
 
-    def test_a_group_fires_once(self, store: c.Store) -> None:
-        self.stage_graph(store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 1)]))
+    def test_a_group_fires_once(self, store: Store) -> None:
+        self.stage_graph(
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            self.new_member("z", [(["a", "b"], 1)]),
+        )
         self.members_end(store, "a")
         self.members_end(store, "z")
         self.members_end(store, "b")
@@ -273,21 +407,34 @@ class SettlingGraphs(GraphBench):
         assert self.graph_trail(store).count("group_satisfied z") == 1
         assert self.graph_status(store) == "completed"
 
-    def test_who_waits_in_vain_is_skipped_and_all_below(self, store: c.Store) -> None:
-        chain = [self.new_member(name, [([before], 1)]) for before, name in (("a", "b"), ("b", "c"), ("c", "d"))]
+    def test_who_waits_in_vain_is_skipped_and_all_below(self, store: Store) -> None:
+        chain = [
+            self.new_member(name, [([before], 1)])
+            for before, name in (("a", "b"), ("b", "c"), ("c", "d"))
+        ]
         self.stage_graph(store, self.new_member("a"), *chain)
         self.members_end(store, "a", status=Status.FAILED)
 
-        assert self.member_states(store) == {"a": "failed", "b": "skipped", "c": "skipped", "d": "skipped"}
+        assert self.member_states(store) == {
+            "a": "failed",
+            "b": "skipped",
+            "c": "skipped",
+            "d": "skipped",
+        }
         assert self.graph_status(store) == "failed"
         found = store.graph("g")
         assert found is not None and found.summary == b'{"failed":1,"skipped":3}'
         assert store.hints().finished >= {"g"}
 
-    def test_the_rest_of_a_group_is_cancelled_when_it_is_decided(self, store: c.Store) -> None:
+    def test_the_rest_of_a_group_is_cancelled_when_it_is_decided(self, store: Store) -> None:
         ups = ["a", "b", "c", "d"]
         late = self.new_member("late", [(["d"], 1)])
-        self.stage_graph(store, *map(self.new_member, ups), late, self.new_member("z", [([*ups[:3], "late"], 1, "cancel")]))
+        self.stage_graph(
+            store,
+            *map(self.new_member, ups),
+            late,
+            self.new_member("z", [([*ups[:3], "late"], 1, "cancel")]),
+        )
         self.claim(store, limit=2)
         self.finish(store, self.get(store, "g::a"))
         self.settle_graphs(store)
@@ -300,10 +447,14 @@ class SettlingGraphs(GraphBench):
         assert self.member_states(store)["c"] == "cancelled"
         assert self.get(store, "g::d").finished_at is None
 
-    def test_nobody_is_cancelled_whom_others_wait_for(self, store: c.Store) -> None:
+    def test_nobody_is_cancelled_whom_others_wait_for(self, store: Store) -> None:
         other = self.new_member("other", [(["b"], 1)])
         self.stage_graph(
-            store, self.new_member("a"), self.new_member("b"), self.new_member("z", [(["a", "b"], 1, "cancel")]), other
+            store,
+            self.new_member("a"),
+            self.new_member("b"),
+            self.new_member("z", [(["a", "b"], 1, "cancel")]),
+            other,
         )
         self.members_end(store, "a")
 
@@ -311,141 +462,184 @@ class SettlingGraphs(GraphBench):
         self.members_end(store, "b")
         assert self.member_states(store)["other"] == "started"
 
-    def test_a_member_may_wait_for_several_groups(self, store: c.Store) -> None:
+    def test_a_member_may_wait_for_several_groups(self, store: Store) -> None:
         self.stage_graph(
-            store, *map(self.new_member, ["a", "b", "c"]), self.new_member("z", [(["a"], 1), (["b", "c"], 1)])
-        )  # fmt: skip
+            store,
+            *map(self.new_member, ["a", "b", "c"]),
+            self.new_member("z", [(["a"], 1), (["b", "c"], 1)]),
+        )
         self.members_end(store, "b")
         assert self.member_states(store)["z"] == "waiting"
         self.members_end(store, "a")
         assert self.member_states(store)["z"] == "started"
 
-    def test_many_graphs_are_settled_together(self, store: c.Store) -> None:
+    def test_many_graphs_are_settled_together(self, store: Store) -> None:
         for number in range(5):
-            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=f"g{number}")
+            self.stage_graph(
+                store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=f"g{number}"
+            )
         for run in self.claim(store):
             self.finish(store, run)
 
         assert len(self.settle_graphs(store).born) == 5
 
-    def test_ends_are_settled_in_the_very_transaction_and_leave_no_news(self, store: c.Store) -> None:
-        first, second = self.new_member("a"), self.new_member("b", [(["a"], 1)], data=[{PLACE: "a"}], takes=["a"])
+    def test_ends_are_settled_in_the_very_transaction_and_leave_no_news(self, store: Store) -> None:
+        first, second = (
+            self.new_member("a"),
+            self.new_member("b", [(["a"], 1)], data=[{PLACE: "a"}], takes=["a"]),
+        )
         self.stage_graph(store, first, second)
         (run,) = self.claim(store)
-        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+        ends = Advance(
+            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+        )
 
-        answers = store.apply([ends, c.SettleGraphs(compose=compose)])
+        answers = store.apply([ends, ResolveGraphs(compose=compose)])
 
         assert [born.run.input for born in answers[1].born] == [b"[7]"]
         assert not store.hints().graphs
-        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
         assert store.check() == []
 
-    def test_the_rest_of_a_group_that_has_not_begun_is_gone_at_once(self, store: c.Store) -> None:
+    def test_the_rest_of_a_group_that_has_not_begun_is_gone_at_once(self, store: Store) -> None:
         rest = [self.new_member(f"m{number}") for number in range(3)]
         self.stage_graph(
-            store, self.new_member("a", priority=9), *rest, self.new_member("z", [(["a", "m0", "m1", "m2"], 1, "cancel")])
+            store,
+            self.new_member("a", priority=9),
+            *rest,
+            self.new_member("z", [(["a", "m0", "m1", "m2"], 1, "cancel")]),
         )
         (run,) = self.claim(store, limit=1)
-        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+        ends = Advance(
+            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+        )
 
-        store.apply([ends, c.SettleGraphs(compose=compose)])
+        store.apply([ends, ResolveGraphs(compose=compose)])
 
-        states = {"a": "completed", "m0": "cancelled", "m1": "cancelled", "m2": "cancelled", "z": "started"}
+        states = {
+            "a": "completed",
+            "m0": "cancelled",
+            "m1": "cancelled",
+            "m2": "cancelled",
+            "z": "started",
+        }
         assert self.member_states(store) == states
-        assert self.settle_graphs(store) == c.Settled([], more=False)
+        assert self.settle_graphs(store) == ResolvedGraphs([], more=False)
         assert store.check() == []
 
-    def test_who_cannot_settle_leaves_what_the_transaction_brought(self, store: c.Store) -> None:
+    def test_who_cannot_settle_leaves_what_the_transaction_brought(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
-        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+        ends = Advance(
+            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+        )
 
-        answers = store.apply([ends, c.SettleGraphs(compose=refuse)])
+        answers = store.apply([ends, ResolveGraphs(compose=refuse)])
 
         assert set(answers[1].left) == {"g"}
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
 
-    def test_who_explodes_while_it_settles_harms_no_end(self, store: c.Store) -> None:
+    def test_who_explodes_while_it_settles_harms_no_end(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         (run,) = self.claim(store)
         store.hints()
-        ends = c.Advance(run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7")
+        ends = Advance(
+            run_id=run.id, generation=run.generation, status=Status.COMPLETED, result=b"7"
+        )
 
-        answers = store.apply([ends, c.SettleGraphs(compose=explode), c.Beat("s1", 1)])
+        answers = store.apply([ends, ResolveGraphs(compose=explode), Heartbeat("s1", 1)])
 
-        assert [type(answer) for answer in answers] == [c.Advanced, ZeroDivisionError, bool]
-        assert store.hints() == c.Hints(finished={run.id}, graphs=True)
+        assert [type(answer) for answer in answers] == [Advanced, ZeroDivisionError, bool]
+        assert store.hints() == Hints(finished={run.id}, graphs=True)
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
         assert store.check() == []
 
-    def test_the_runs_that_nobody_waits_for_are_read_together(self, store: c.Store) -> None:
+    def test_the_runs_that_nobody_waits_for_are_read_together(self, store: Store) -> None:
         for graph in ("g", "h"):
-            self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=graph)
+            self.stage_graph(
+                store, self.new_member("a"), self.new_member("b", [(["a"], 1)]), graph=graph
+            )
         self.members_end(store, "a")
 
         assert store.last_runs(["g", "h", "none"]) == [self.get(store, "g::b")]
         assert {found.id for found in store.graphs_by_id(["g", "none", "h"])} == {"g", "h"}
 
-    def test_a_graph_comes_from_elsewhere_and_hears_who_has_ended_since(self, store: c.Store) -> None:
+    def test_a_graph_comes_from_elsewhere_and_hears_who_has_ended_since(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"))
         whole, trail = store.whole_graph("g"), store.graph_events("g")
         assert whole is not None
-        assert isinstance(store.apply([c.ImportGraph(whole, trail)])[0], GraphExists)
+        assert isinstance(store.apply([ImportGraph(whole, trail)])[0], GraphExists)
         self.members_end(store, "a")
-        assert self.do(store, c.PruneGraphs(before=store.now() + 1)) == 1
+        assert self.do(store, PruneGraphs(before=store.now() + 1)) == 1
 
-        self.do(store, c.ImportGraph(whole, trail))
+        self.do(store, ImportGraph(whole, trail))
 
         assert (store.whole_graph("g"), store.graph_events("g")) == (whole, trail)
         self.settle_graphs(store)
         assert self.graph_status(store) == "completed"
         assert store.check() == []
 
-    def test_whoever_has_no_key_leaves_a_graph_to_others(self, store: c.Store) -> None:
+    def test_whoever_has_no_key_leaves_a_graph_to_others(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         self.stage_graph(store, self.new_member("a"), graph="h")
         for run in self.claim(store):
             self.finish(store, run)
 
-        left = self.do(store, c.SettleGraphs(compose=refuse))
+        left = self.do(store, ResolveGraphs(compose=refuse))
         assert list(left.left) == ["g"]
         assert self.graph_status(store, "h") == "completed"
         assert self.member_states(store) == {"a": "started", "b": "waiting"}
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
 
-    def test_a_lane_that_is_drained_lets_a_graph_go_on(self, store: c.Store) -> None:
+    def test_a_lane_that_is_drained_lets_a_graph_go_on(self, store: Store) -> None:
         self.stage_graph(store, self.new_member("a"), self.new_member("b", [(["a"], 1)]))
         self.claim(store)
-        self.do(store, c.SetLane(Lane(name="default", draining=True)))
+        self.do(store, SetLane(Lane(name="default", draining=True)))
         self.finish(store, self.get(store, "g::a"))
 
         assert [born.run.id for born in self.settle_graphs(store).born] == ["g::b"]
 
-    def test_a_member_that_cannot_be_started_fails(self, store: c.Store) -> None:
+    def test_a_member_that_cannot_be_started_fails(self, store: Store) -> None:
         broken = self.new_member("b", [(["a"], 1)], budgets=("nobody's",))
         self.stage_graph(
-            store, self.new_member("a"), broken, self.new_member("c", [(["b"], 1)]), self.new_member("d", [(["a"], 1)])
+            store,
+            self.new_member("a"),
+            broken,
+            self.new_member("c", [(["b"], 1)]),
+            self.new_member("d", [(["a"], 1)]),
         )
         self.members_end(store, "a")
 
-        assert self.member_states(store) == {"a": "completed", "b": "failed", "c": "skipped", "d": "started"}
+        assert self.member_states(store) == {
+            "a": "completed",
+            "b": "failed",
+            "c": "skipped",
+            "d": "started",
+        }
 
-    def test_a_run_that_only_looks_like_a_member_disturbs_nobody(self, store: c.Store) -> None:
+    def test_a_run_that_only_looks_like_a_member_disturbs_nobody(self, store: Store) -> None:
         run = self.hold(store, "nobody::x")
         self.finish(store, run)
 
         assert self.settle_graphs(store).born == []
         assert store.next_look().graph is None
 
-    def test_runs_that_end_in_any_way_are_heard_of(self, store: c.Store, clock: HandClock) -> None:
+    def test_runs_that_end_in_any_way_are_heard_of(self, store: Store, clock: HandClock) -> None:
         names = ["cancelled", "expired", "overridden"]
-        members = [self.new_member(name, deadline=MINUTE if name == "expired" else None) for name in names]
+        members = [
+            self.new_member(name, deadline=MINUTE if name == "expired" else None) for name in names
+        ]
         self.stage_graph(store, *members, self.new_member("z", [(names, 1)]))
-        self.do(store, c.RequestCancel("g::cancelled", "no"))
+        self.do(store, RequestCancel("g::cancelled", "no"))
         clock.move(MINUTE)
-        self.do(store, c.ExpireRuns())
-        op = c.OverrideRun(run_id="g::overridden", namespace="default", status=Status.COMPLETED, reason="by hand", result=b"1")
+        self.do(store, ExpireRuns())
+        op = OverrideRun(
+            run_id="g::overridden",
+            namespace="default",
+            status=Status.COMPLETED,
+            reason="by hand",
+            result=b"1",
+        )
         self.do(store, op)
         self.settle_graphs(store)
 

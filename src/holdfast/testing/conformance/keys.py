@@ -4,45 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.records import Lane
-from holdfast.core.tokens import Key
+from holdfast.core.sessions import Lane
+from holdfast.core.tokens import SigningKey
 from holdfast.errors import KeyExists
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import SECOND, Bench, HandClock, OpenStore
+from holdfast.store.contract import Store
+from holdfast.store.contract.keys import NeedKey, OfferedKey, ResealKey, RotatedKey, RotateKey
+from holdfast.store.contract.runs import BeginCopy, EndCopy
+from holdfast.testing.conformance.fixture import SECOND, HandClock, OpenStore, StoreFixture
 
-OFFERED = c.OfferedKey("k1", b"a secret of 16 bytes or more")
-OTHER = c.OfferedKey("k2", b"another secret, just as long")
+OFFERED = OfferedKey("k1", b"a secret of 16 bytes or more")
+OTHER = OfferedKey("k2", b"another secret, just as long")
 
 
-class Keys(Bench):
+class KeyConformance(StoreFixture):
     """Making and replacing keys."""
 
-    def rotated(self, store: c.Store, key: c.OfferedKey, grace: int = 0) -> c.Rotated:
-        found: c.Rotated = self.do(store, c.RotateKey(key, grace))
+    def rotated(self, store: Store, key: OfferedKey, grace: int = 0) -> RotatedKey:
+        found: RotatedKey = self.do(store, RotateKey(key, grace))
         return found
 
-    def test_the_first_key_is_made_when_it_is_needed_and_stays(self, store: c.Store) -> None:
+    def test_the_first_key_is_made_when_it_is_needed_and_stays(self, store: Store) -> None:
         assert store.keys() == []
 
-        made = self.do(store, c.NeedKey(OFFERED))
+        made = self.do(store, NeedKey(OFFERED))
 
         assert (made.kid, made.secret, made.current) == ("k1", OFFERED.secret, True)
-        assert self.do(store, c.NeedKey(OTHER)) == made
+        assert self.do(store, NeedKey(OTHER)) == made
         assert store.keys() == [made]
 
-    def test_a_rotation_lets_the_new_key_sign_and_the_old_one_be_good_for_a_while(self, store: c.Store) -> None:
-        self.do(store, c.NeedKey(OFFERED))
+    def test_a_rotation_lets_the_new_key_sign_and_the_old_one_be_good_for_a_while(
+        self, store: Store
+    ) -> None:
+        self.do(store, NeedKey(OFFERED))
 
         done = self.rotated(store, OTHER, 10 * SECOND)
 
         until = store.now() + 10 * SECOND
-        assert done == c.Rotated("k2", True, "k1", until, [])
+        assert done == RotatedKey("k2", True, "k1", until, [])
         assert [(one.kid, one.expires_at) for one in store.keys()] == [("k1", until), ("k2", None)]
 
-    def test_a_rotation_may_make_the_first_key(self, store: c.Store) -> None:
-        assert self.rotated(store, OFFERED, SECOND) == c.Rotated("k1", True)
+    def test_a_rotation_may_make_the_first_key(self, store: Store) -> None:
+        assert self.rotated(store, OFFERED, SECOND) == RotatedKey("k1", True)
 
-    def test_the_same_key_again_changes_nothing(self, store: c.Store) -> None:
+    def test_the_same_key_again_changes_nothing(self, store: Store) -> None:
         self.rotated(store, OFFERED)
         self.rotated(store, OTHER, SECOND)
         before = store.keys()
@@ -51,66 +55,73 @@ class Keys(Bench):
         assert not self.rotated(store, OFFERED).changed
         assert store.keys() == before
 
-    def test_the_name_of_a_key_with_another_secret_is_refused(self, store: c.Store) -> None:
+    def test_the_name_of_a_key_with_another_secret_is_refused(self, store: Store) -> None:
         self.rotated(store, OFFERED)
         before = store.keys()
 
         with pytest.raises(KeyExists):
-            self.rotated(store, c.OfferedKey("k1", b"not the secret of that key"))
+            self.rotated(store, OfferedKey("k1", b"not the secret of that key"))
 
         assert store.keys() == before
 
-    def test_keys_whose_time_is_over_go_with_the_next_rotation(self, store: c.Store, clock: HandClock) -> None:
+    def test_keys_whose_time_is_over_go_with_the_next_rotation(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.rotated(store, OFFERED)
         self.rotated(store, OTHER, SECOND)
         clock.move(SECOND)
-        assert self.rotated(store, c.OfferedKey("k3", b"yet another of these secrets"), SECOND).dropped == []  # good to the last
+        assert (
+            self.rotated(store, OfferedKey("k3", b"yet another of these secrets"), SECOND).dropped
+            == []
+        )  # good to the last
         clock.move(1)
 
-        done = self.rotated(store, c.OfferedKey("k4", b"yet another of those secrets"), SECOND)
+        done = self.rotated(store, OfferedKey("k4", b"yet another of those secrets"), SECOND)
 
         assert done.dropped == ["k1"]
         assert [one.kid for one in store.keys()] == ["k2", "k3", "k4"]
 
-    def test_keys_move_with_the_installation(self, store: c.Store) -> None:
+    def test_keys_move_with_the_installation(self, store: Store) -> None:
         self.rotated(store, OFFERED)
         before, rows = store.keys(), store.standing()
 
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([Lane(name="mail")], rows))
-        self.do(store, c.EndCopy())
+        self.do(store, BeginCopy([Lane(name="mail")], rows))
+        self.do(store, EndCopy())
 
         assert store.keys() == before
 
-    def test_a_refused_rotation_leaves_its_neighbours_alone(self, store: c.Store) -> None:
+    def test_a_refused_rotation_leaves_its_neighbours_alone(self, store: Store) -> None:
         self.rotated(store, OFFERED)
 
-        wrong = c.RotateKey(c.OfferedKey("k1", b"not the secret of that key"), 0)
-        answers = store.apply([wrong, c.NeedKey(OTHER), c.RotateKey(OTHER, 0)])
+        wrong = RotateKey(OfferedKey("k1", b"not the secret of that key"), 0)
+        answers = store.apply([wrong, NeedKey(OTHER), RotateKey(OTHER, 0)])
 
         assert isinstance(answers[0], KeyExists)
         assert (answers[1].kid, answers[2].kid) == ("k1", "k2")
 
-    def test_a_key_is_there_for_whoever_opens_the_store_next(self, store: c.Store, reopen: OpenStore) -> None:
-        made = self.do(store, c.NeedKey(OFFERED))
+    def test_a_key_is_there_for_whoever_opens_the_store_next(
+        self, store: Store, reopen: OpenStore
+    ) -> None:
+        made = self.do(store, NeedKey(OFFERED))
 
         assert reopen().keys() == [made]
 
-    def test_a_secret_gets_another_seal_unless_it_has_changed(self, store: c.Store) -> None:
+    def test_a_secret_gets_another_seal_unless_it_has_changed(self, store: Store) -> None:
         self.rotated(store, OFFERED)
 
-        assert not self.do(store, c.ResealKey("k1", b"not what is stored there", b"sealed"))
-        assert not self.do(store, c.ResealKey("k2", OFFERED.secret, b"sealed"))
-        assert self.do(store, c.ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed"))
+        assert not self.do(store, ResealKey("k1", b"not what is stored there", b"sealed"))
+        assert not self.do(store, ResealKey("k2", OFFERED.secret, b"sealed"))
+        assert self.do(store, ResealKey("k1", OFFERED.secret, b"\x00e1\x00psealed"))
 
         assert [key.secret for key in store.keys()] == [b"\x00e1\x00psealed"]
         assert store.keys_in_use() == {"e1": 1}
 
-    def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: c.Store) -> None:
+    def test_a_rotation_compares_secrets_as_they_are_revealed(self, store: Store) -> None:
         self.rotated(store, OFFERED)
-        again = c.OfferedKey("k1", b"sealed " + OFFERED.secret)
+        again = OfferedKey("k1", b"sealed " + OFFERED.secret)
 
-        def reveal(key: Key) -> bytes:
+        def reveal(key: SigningKey) -> bytes:
             return key.secret.removeprefix(b"sealed ")
 
-        assert not self.do(store, c.RotateKey(again, 0, reveal)).changed
+        assert not self.do(store, RotateKey(again, 0, reveal)).changed

@@ -1,4 +1,5 @@
-"""Values that are kept apart, what is deleted of finished runs, and duties that one does for all."""
+"""Values that are kept apart, what is deleted of finished runs, and duties that one does for
+all."""
 
 from __future__ import annotations
 
@@ -8,12 +9,36 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.records import Kind, Payload, Retention, Run
-from holdfast.core.sealed import reference
+from holdfast.core.envelope import reference
+from holdfast.core.events import EventKind
+from holdfast.core.payload import Payload
+from holdfast.core.retention import RetentionRule
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import BadOption, HoldfastError, RetentionNotFound, RunExists, RunNotFound
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock, OpenStore
+from holdfast.store.contract import Store
+from holdfast.store.contract.payloads import (
+    CopyPayloads,
+    EndMaintenance,
+    Forget,
+    RemoveRetention,
+    Reseal,
+    SaveRetention,
+    SaveSetting,
+    TakeMaintenanceLock,
+    ValueChange,
+)
+from holdfast.store.contract.runs import (
+    BeginCopy,
+    EndCopy,
+    EndSession,
+    ImportRun,
+    Prune,
+    Pruned,
+    SignalRun,
+    StartRuns,
+)
+from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, OpenStore, StoreFixture
 
 ENDED = sorted(status.value for status in FINAL)
 
@@ -32,40 +57,44 @@ def reference_to(payload: Payload) -> bytes:
 BIG, OTHER = payload_of(b'"a very large value"'), payload_of(b'"another large value"')
 
 
-class KeptApart(Bench):
+class PayloadConformance(StoreFixture):
     """What is kept apart is there as long as a run refers to it, and no longer."""
 
     def big(self, run_id: str = "r1", payload: Payload = BIG, **options: Any) -> Any:
         return self.new(run_id, input=reference_to(payload), payloads=(payload,), **options)
 
-    def start_big(self, store: c.Store, run_id: str = "r1", payload: Payload = BIG, **options: Any) -> Any:
-        return self.do(store, c.StartRuns([self.big(run_id, payload, **options)]))[0]
+    def start_big(
+        self, store: Store, run_id: str = "r1", payload: Payload = BIG, **options: Any
+    ) -> Any:
+        return self.do(store, StartRuns([self.big(run_id, payload, **options)]))[0]
 
-    def finished_big(self, store: c.Store, run_id: str = "r1", **options: Any) -> Run:
+    def finished_big(self, store: Store, run_id: str = "r1", **options: Any) -> RunRecord:
         """Start a run with a large input and finish it with the same as its result."""
         self.start_big(store, run_id)
         (run,) = [one for one in self.claim(store) if one.id == run_id]
         self.finish(store, run, **options)
         return self.get(store, run_id)
 
-    def prune_all(self, store: c.Store, **options: Any) -> int:
-        pruned: c.Pruned = self.do(store, c.Prune(**{"before": store.now() + 1, "statuses": ENDED, **options}))
+    def prune_all(self, store: Store, **options: Any) -> int:
+        pruned: Pruned = self.do(
+            store, Prune(**{"before": store.now() + 1, "statuses": ENDED, **options})
+        )
         return pruned.runs
 
-    def test_a_payload_comes_back_in_all_its_parts(self, store: c.Store) -> None:
+    def test_a_payload_comes_back_in_all_its_parts(self, store: Store) -> None:
         self.start_big(store)
 
         assert store.payload(BIG.digest) == BIG
         assert store.payloads_of("r1") == [BIG.digest]
         assert self.get(store).input == reference_to(BIG)
 
-    def test_the_same_content_is_kept_once(self, store: c.Store) -> None:
+    def test_the_same_content_is_kept_once(self, store: Store) -> None:
         self.start_big(store, "r1")
         self.start_big(store, "r2")
 
         assert store.payload_totals() == {"payloads": 1, "bytes": BIG.size, "stored": BIG.size}
 
-    def test_a_refused_start_keeps_nothing(self, store: c.Store) -> None:
+    def test_a_refused_start_keeps_nothing(self, store: Store) -> None:
         self.start(store, "r1")
 
         with pytest.raises(RunExists):
@@ -73,7 +102,9 @@ class KeptApart(Bench):
 
         assert store.payload(BIG.digest) is None
 
-    def test_a_run_is_recognised_by_what_its_input_says_whatever_seal_it_is_in(self, store: c.Store) -> None:
+    def test_a_run_is_recognised_by_what_its_input_says_whatever_seal_it_is_in(
+        self, store: Store
+    ) -> None:
         self.start_big(store)
         seen: list[Any] = []
 
@@ -81,47 +112,56 @@ class KeptApart(Bench):
             seen.append(fetch(BIG.digest))
             return old == reference_to(BIG)
 
-        again = self.do(store, c.StartRuns([self.new("r1", input=b'"a very large value"', same=same)]))[0]
+        again = self.do(
+            store, StartRuns([self.new("r1", input=b'"a very large value"', same=same)])
+        )[0]
 
         assert (again.id, again.created) == ("r1", False)
         assert seen == [BIG]
 
-    def test_an_event_a_result_and_an_error_bring_their_payloads(self, store: c.Store) -> None:
+    def test_an_event_a_result_and_an_error_bring_their_payloads(self, store: Store) -> None:
         run = self.hold(store)
-        event = self.event(store, kind=Kind.STEP_COMPLETED, data=reference_to(BIG))
+        event = self.event(store, kind=EventKind.STEP_COMPLETED, data=reference_to(BIG))
         self.advance(store, run, events=[event], payloads=[BIG])
-        end = self.event(store, kind=Kind.RUN_COMPLETED)
-        self.advance(store, run, events=[end], status=Status.COMPLETED, result=reference_to(OTHER), payloads=[OTHER])
+        end = self.event(store, kind=EventKind.RUN_COMPLETED)
+        self.advance(
+            store,
+            run,
+            events=[end],
+            status=Status.COMPLETED,
+            result=reference_to(OTHER),
+            payloads=[OTHER],
+        )
 
         assert store.payloads_of("r1") == sorted([BIG.digest, OTHER.digest])
         assert store.payload(OTHER.digest) == OTHER
 
-    def test_a_write_that_lost_its_lease_keeps_nothing(self, store: c.Store) -> None:
+    def test_a_write_that_lost_its_lease_keeps_nothing(self, store: Store) -> None:
         run = self.hold(store)
-        self.do(store, c.EndSession("s1", crashed=True))
-        event = self.event(store, kind=Kind.STEP_COMPLETED, data=reference_to(BIG))
+        self.do(store, EndSession("s1", crashed=True))
+        event = self.event(store, kind=EventKind.STEP_COMPLETED, data=reference_to(BIG))
 
         with pytest.raises(HoldfastError):
             self.advance(store, run, events=[event], payloads=[BIG])
 
         assert store.payload(BIG.digest) is None
 
-    def test_a_signal_brings_its_payload_once(self, store: c.Store) -> None:
+    def test_a_signal_brings_its_payload_once(self, store: Store) -> None:
         self.start(store)
-        signal = c.SignalRun("r1", "paid", reference_to(BIG), "k", payloads=[BIG])
+        signal = SignalRun("r1", "paid", reference_to(BIG), "k", payloads=[BIG])
 
-        again = c.SignalRun("r1", "paid", reference_to(OTHER), "k", payloads=[OTHER])
+        again = SignalRun("r1", "paid", reference_to(OTHER), "k", payloads=[OTHER])
         assert [self.do(store, op).new for op in (signal, again)] == [True, False]
         assert (store.payloads_of("r1"), store.payload(OTHER.digest)) == ([BIG.digest], None)
 
-    def test_a_signal_from_one_run_to_another_belongs_to_the_other(self, store: c.Store) -> None:
+    def test_a_signal_from_one_run_to_another_belongs_to_the_other(self, store: Store) -> None:
         run = self.hold(store)
         self.start(store, "r2")
         self.advance(store, run, signals=[("r2", "paid", reference_to(BIG), "k")], payloads=[BIG])
 
         assert (store.payloads_of("r1"), store.payloads_of("r2")) == ([], [BIG.digest])
 
-    def test_a_signal_to_a_run_that_has_ended_keeps_nothing(self, store: c.Store) -> None:
+    def test_a_signal_to_a_run_that_has_ended_keeps_nothing(self, store: Store) -> None:
         run = self.hold(store)
         other = self.hold(store, "r2")
         self.finish(store, other)
@@ -129,41 +169,45 @@ class KeptApart(Bench):
 
         assert store.payload(BIG.digest) is None
 
-    def test_a_child_brings_its_payload(self, store: c.Store) -> None:
+    def test_a_child_brings_its_payload(self, store: Store) -> None:
         parent = self.hold(store)
         child = self.child_of(parent, "r2", input=reference_to(BIG), payloads=(BIG,))
         self.advance(store, parent, children=[child])
 
         assert store.payloads_of("r2") == [BIG.digest]
 
-    def test_a_transactional_step_may_return_what_is_kept_apart(self, store: c.Store) -> None:
+    def test_a_transactional_step_may_return_what_is_kept_apart(self, store: Store) -> None:
         run = self.hold(store)
 
         def seal(data: bytes, found: list[Payload]) -> bytes:
             found.append(BIG)
             return reference_to(BIG)
 
-        event = self.event(store, kind=Kind.STEP_COMPLETED)
-        answer = self.advance(store, run, events=[event], body=lambda connection: b'"plain"', seal=seal)
+        event = self.event(store, kind=EventKind.STEP_COMPLETED)
+        answer = self.advance(
+            store, run, events=[event], body=lambda connection: b'"plain"', seal=seal
+        )
 
         assert answer.data == b'"plain"'
         assert store.history("r1")[-1].data == reference_to(BIG)
         assert store.payloads_of("r1") == [BIG.digest]
 
-    def test_runs_started_within_a_transaction_bring_theirs(self, store: c.Store) -> None:
+    def test_runs_started_within_a_transaction_bring_theirs(self, store: Store) -> None:
         with self.transaction(store) as connection:
             store.start_within(connection, [self.big()])
 
         assert store.payload(BIG.digest) == BIG
 
-    def test_a_transaction_that_is_rolled_back_keeps_nothing(self, store: c.Store) -> None:
+    def test_a_transaction_that_is_rolled_back_keeps_nothing(self, store: Store) -> None:
         with pytest.raises(ZeroDivisionError), self.transaction(store) as connection:
             store.start_within(connection, [self.big()])
             raise ZeroDivisionError
 
         assert store.payload(BIG.digest) is None
 
-    def test_a_payload_goes_with_the_last_run_that_refers_to_it(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_payload_goes_with_the_last_run_that_refers_to_it(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.finished_big(store, "r1")
         self.start_big(store, "r2")
         clock.move(MINUTE)
@@ -178,27 +222,35 @@ class KeptApart(Bench):
         assert store.payload(BIG.digest) is None
         assert store.payload_totals()["payloads"] == 0
 
-    def test_a_fork_refers_to_what_its_original_does(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_fork_refers_to_what_its_original_does(self, store: Store, clock: HandClock) -> None:
         run = self.finished_big(store, "r1")
-        fork = Run(**{**_fields(run), "id": "r2", "status": Status.PENDING, "result": None, "finished_at": None})
-        self.do(store, c.ImportRun(fork, {}, []))
+        fork = RunRecord(
+            **{
+                **_fields(run),
+                "id": "r2",
+                "status": Status.PENDING,
+                "result": None,
+                "finished_at": None,
+            }
+        )
+        self.do(store, ImportRun(fork, {}, []))
         clock.move(MINUTE)
         self.prune_all(store)
 
         assert (store.run("r1"), store.payload(BIG.digest)) == (None, BIG)
 
-    def test_a_run_cannot_be_brought_without_what_it_refers_to(self, store: c.Store) -> None:
+    def test_a_run_cannot_be_brought_without_what_it_refers_to(self, store: Store) -> None:
         run = self.finished_big(store, "r1")
-        lost = Run(**{**_fields(run), "id": "r2", "input": reference_to(OTHER)})
+        lost = RunRecord(**{**_fields(run), "id": "r2", "input": reference_to(OTHER)})
 
         with pytest.raises(RunNotFound):
-            self.do(store, c.ImportRun(lost, {}, []))
+            self.do(store, ImportRun(lost, {}, []))
 
         assert store.run("r2") is None
-        self.do(store, c.ImportRun(lost, {}, [], payloads=[OTHER]))
+        self.do(store, ImportRun(lost, {}, [], payloads=[OTHER]))
         assert store.payload(OTHER.digest) == OTHER
 
-    def test_payloads_are_told_in_order(self, store: c.Store) -> None:
+    def test_payloads_are_told_in_order(self, store: Store) -> None:
         self.start_big(store, "r1", BIG)
         self.start_big(store, "r2", OTHER)
         digests = sorted([BIG.digest, OTHER.digest])
@@ -207,23 +259,24 @@ class KeptApart(Bench):
         assert store.next_payloads(digests[0], 1)[0][0] == digests[1]
         assert store.next_payloads(digests[1], 1) == []
 
-    def test_only_a_copy_brings_payloads_before_their_runs(self, store: c.Store) -> None:
+    def test_only_a_copy_brings_payloads_before_their_runs(self, store: Store) -> None:
         with pytest.raises(BadOption):
-            self.do(store, c.CopyPayloads([BIG]))
+            self.do(store, CopyPayloads([BIG]))
 
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([]))
-        self.do(store, c.CopyPayloads([BIG]))
+        self.do(store, BeginCopy([]))
+        self.do(store, CopyPayloads([BIG]))
         assert store.payload(BIG.digest) == BIG
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([]))
+        self.do(store, BeginCopy([]))
         assert store.payload(BIG.digest) is None
-        self.do(store, c.EndCopy())
+        self.do(store, EndCopy())
 
     def test_whoever_begins_to_refer_to_a_payload_while_it_is_pruned_finds_it(
-        self, store: c.Store, reopen: OpenStore, clock: HandClock
+        self, store: Store, reopen: OpenStore, clock: HandClock
     ) -> None:
-        """One process starts and finishes runs with the same large input, another prunes them, all the time."""
+        """One process starts and finishes runs with the same large input, another prunes them, all
+        the time."""
         other = reopen(clock)
         rounds, trouble = 40, []
         done = threading.Event()
@@ -252,128 +305,164 @@ class KeptApart(Bench):
         self.prune_all(store)
         assert store.counts() == {}
 
-    def session_of(self, store: c.Store) -> str:
+    def session_of(self, store: Store) -> str:
         self.open(store, "s1")
         return "s1"
 
 
-class Resealing(Bench):
+class ResealConformance(StoreFixture):
     """Values can be put into another seal while others work."""
 
-    def test_a_value_is_changed_if_it_is_what_it_was(self, store: c.Store) -> None:
+    def test_a_value_is_changed_if_it_is_what_it_was(self, store: Store) -> None:
         run = self.hold(store, input=b"[1]")
-        self.advance(store, run, events=[self.event(store, kind=Kind.STEP_COMPLETED, data=b"1")])
-        self.do(store, c.SignalRun("r1", "paid", b"2"))
+        self.advance(
+            store, run, events=[self.event(store, kind=EventKind.STEP_COMPLETED, data=b"1")]
+        )
+        self.do(store, SignalRun("r1", "paid", b"2"))
         changes = [
-            c.Change("run_input", b"[1]", b"[9]"), c.Change("event_data", b"1", b"8", 1),
-            c.Change("signal_payload", b"2", b"7", store.signals("r1")[0].id), c.Change("run_result", b"1", b"2"),
-        ]  # fmt: skip
+            ValueChange("run_input", b"[1]", b"[9]"),
+            ValueChange("event_data", b"1", b"8", 1),
+            ValueChange("signal_payload", b"2", b"7", store.signals("r1")[0].id),
+            ValueChange("run_result", b"1", b"2"),
+        ]
 
-        assert self.do(store, c.Reseal("r1", changes)) == 3
+        assert self.do(store, Reseal("r1", changes)) == 3
         assert self.get(store).input == b"[9]"
         assert store.history("r1")[0].data == b"8"
         assert store.signals("r1")[0].payload == b"7"
-        assert self.do(store, c.Reseal("r1", changes)) == 0
+        assert self.do(store, Reseal("r1", changes)) == 0
 
-    def test_what_nobody_refers_to_any_more_goes(self, store: c.Store) -> None:
+    def test_what_nobody_refers_to_any_more_goes(self, store: Store) -> None:
         old, new = reference_to(BIG), reference_to(OTHER)
-        self.do(store, c.StartRuns([self.new("r1", input=old, payloads=(BIG,)), self.new("r2", input=old, payloads=(BIG,))]))
+        self.do(
+            store,
+            StartRuns(
+                [
+                    self.new("r1", input=old, payloads=(BIG,)),
+                    self.new("r2", input=old, payloads=(BIG,)),
+                ]
+            ),
+        )
 
-        self.do(store, c.Reseal("r1", [c.Change("run_input", old, new)], [OTHER]))
+        self.do(store, Reseal("r1", [ValueChange("run_input", old, new)], [OTHER]))
         assert (store.payloads_of("r1"), store.payloads_of("r2")) == ([OTHER.digest], [BIG.digest])
 
-        self.do(store, c.Reseal("r2", [c.Change("run_input", old, new)], [OTHER]))
+        self.do(store, Reseal("r2", [ValueChange("run_input", old, new)], [OTHER]))
         assert (store.payload(BIG.digest), store.payload(OTHER.digest)) == (None, OTHER)
 
-    def test_an_unknown_column_is_refused(self, store: c.Store) -> None:
+    def test_an_unknown_column_is_refused(self, store: Store) -> None:
         self.start(store)
 
         with pytest.raises(BadOption):
-            self.do(store, c.Reseal("r1", [c.Change("run_id", b"1", b"2")]))
+            self.do(store, Reseal("r1", [ValueChange("run_id", b"1", b"2")]))
 
-    def test_keys_in_use_are_counted_by_their_ids(self, store: c.Store) -> None:
+    def test_keys_in_use_are_counted_by_their_ids(self, store: Store) -> None:
         self.start(store, "r1", input=b"\x00k1\x00psecret")
         run = self.hold(store, "r2", input=b"\x00k2\x00psecret")
-        self.advance(store, run, events=[self.event(store, "r2", kind=Kind.STEP_COMPLETED, data=b"\x00k2\x00zsecret")])
+        self.advance(
+            store,
+            run,
+            events=[
+                self.event(store, "r2", kind=EventKind.STEP_COMPLETED, data=b"\x00k2\x00zsecret")
+            ],
+        )
         self.start(store, "r3", input=b"\x00\x00zpacked")
 
         assert store.keys_in_use() == {"k1": 1, "k2": 2}
 
 
-class Retaining(Bench):
+class RetentionConformance(StoreFixture):
     """What rules say goes, and nothing else."""
 
-    def over(self, store: c.Store, run_id: str, **options: Any) -> None:
+    def over(self, store: Store, run_id: str, **options: Any) -> None:
         self.finish(store, self.hold(store, run_id, **options))
 
-    def test_a_rule_comes_back_as_it_was_made(self, store: c.Store) -> None:
-        rule = Retention(name="old", workflow="greet", statuses=("failed",), older_than=MINUTE, keep_last=3, max_bytes=9)
-        self.do(store, c.SaveRetention(rule))
-        self.do(store, c.SaveRetention(Retention(name="all", what="events", older_than=1)))
+    def test_a_rule_comes_back_as_it_was_made(self, store: Store) -> None:
+        rule = RetentionRule(
+            name="old",
+            workflow="greet",
+            statuses=("failed",),
+            older_than=MINUTE,
+            keep_last=3,
+            max_bytes=9,
+        )
+        self.do(store, SaveRetention(rule))
+        self.do(store, SaveRetention(RetentionRule(name="all", what="events", older_than=1)))
 
-        assert store.retentions() == [Retention(name="all", what="events", older_than=1), rule]
+        assert store.retentions() == [RetentionRule(name="all", what="events", older_than=1), rule]
 
-    def test_a_rule_of_the_same_name_takes_its_place(self, store: c.Store) -> None:
-        self.do(store, c.SaveRetention(Retention(name="old", older_than=1)))
-        self.do(store, c.SaveRetention(Retention(name="old", keep_last=2)))
+    def test_a_rule_of_the_same_name_takes_its_place(self, store: Store) -> None:
+        self.do(store, SaveRetention(RetentionRule(name="old", older_than=1)))
+        self.do(store, SaveRetention(RetentionRule(name="old", keep_last=2)))
 
-        assert store.retentions() == [Retention(name="old", keep_last=2)]
-        self.do(store, c.RemoveRetention("old"))
+        assert store.retentions() == [RetentionRule(name="old", keep_last=2)]
+        self.do(store, RemoveRetention("old"))
         assert store.retentions() == []
         with pytest.raises(RetentionNotFound):
-            self.do(store, c.RemoveRetention("old"))
+            self.do(store, RemoveRetention("old"))
 
-    def test_pruning_can_name_a_workflow(self, store: c.Store, clock: HandClock) -> None:
+    def test_pruning_can_name_a_workflow(self, store: Store, clock: HandClock) -> None:
         self.over(store, "r1")
         clock.move(MINUTE)
-        prune = c.Prune(store.now(), ENDED, workflow="other")
+        prune = Prune(store.now(), ENDED, workflow="other")
 
         assert self.do(store, prune).runs == 0
-        assert self.do(store, c.Prune(store.now(), ENDED, workflow="greet")).runs == 1
+        assert self.do(store, Prune(store.now(), ENDED, workflow="greet")).runs == 1
 
-    def test_a_history_is_deleted_while_its_run_stays(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_history_is_deleted_while_its_run_stays(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
-        self.advance(store, run, events=[self.event(store, kind=Kind.STEP_COMPLETED, data=reference_to(BIG))], payloads=[BIG])
+        self.advance(
+            store,
+            run,
+            events=[self.event(store, kind=EventKind.STEP_COMPLETED, data=reference_to(BIG))],
+            payloads=[BIG],
+        )
         self.finish(store, run)
         clock.move(MINUTE)
-        forget = c.Forget("events", store.now(), ENDED)
+        forget = Forget("events", store.now(), ENDED)
 
         assert self.do(store, forget).runs == 1
         assert [(event.kind, event.seq, event.data) for event in store.history("r1")] == [
-            (Kind.HISTORY_DELETED, 1, b'{"events":2}')
+            (EventKind.HISTORY_DELETED, 1, b'{"events":2}')
         ]
         assert (self.get(store).result, store.payload(BIG.digest)) == (b"1", None)
         assert self.do(store, forget).runs == 0
 
-    def test_a_history_that_is_too_young_or_whose_tree_lives_stays(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_history_that_is_too_young_or_whose_tree_lives_stays(
+        self, store: Store, clock: HandClock
+    ) -> None:
         parent = self.hold(store)
         self.advance(store, parent, children=[self.child_of(parent, "r2", on_parent_end="leave")])
         self.finish(store, parent)
         clock.move(MINUTE)
 
-        assert self.do(store, c.Forget("events", store.now(), ENDED)).runs == 0
+        assert self.do(store, Forget("events", store.now(), ENDED)).runs == 0
         assert len(store.history("r1")) == 2
         (child,) = self.claim(store)
         self.finish(store, child)
-        assert self.do(store, c.Forget("events", store.now(), ENDED)).runs == 0
+        assert self.do(store, Forget("events", store.now(), ENDED)).runs == 0
         clock.move(MINUTE)
-        assert self.do(store, c.Forget("events", store.now(), ENDED)).runs == 2
+        assert self.do(store, Forget("events", store.now(), ENDED)).runs == 2
 
-    def test_what_is_unknown_cannot_be_forgotten(self, store: c.Store) -> None:
+    def test_what_is_unknown_cannot_be_forgotten(self, store: Store) -> None:
         with pytest.raises(BadOption):
-            self.do(store, c.Forget("dreams", store.now(), ENDED))
+            self.do(store, Forget("dreams", store.now(), ENDED))
 
-    def test_the_nth_newest_is_found_by_when_it_ended(self, store: c.Store, clock: HandClock) -> None:
+    def test_the_nth_newest_is_found_by_when_it_ended(self, store: Store, clock: HandClock) -> None:
         times = []
         for number in range(3):
             self.over(store, f"r{9 - number}")
             times.append(store.now())
             clock.move(MINUTE)
 
-        assert [store.nth_newest("greet", ENDED, number) for number in (1, 3, 4)] == [times[2], times[0], None]
+        assert [store.nth_newest("greet", ENDED, number) for number in (1, 3, 4)] == [
+            times[2],
+            times[0],
+            None,
+        ]
         assert store.nth_newest("greet", ["failed"], 1) is None
 
-    def test_the_oldest_are_told_with_what_they_take(self, store: c.Store, clock: HandClock) -> None:
+    def test_the_oldest_are_told_with_what_they_take(self, store: Store, clock: HandClock) -> None:
         self.over(store, "r2", input=b"x" * 5000)
         clock.move(MINUTE)
         self.over(store, "r1")
@@ -384,61 +473,67 @@ class Retaining(Bench):
         assert found[0].bytes - found[1].bytes > 4000
         assert sum(tree.bytes for tree in found) <= store.used_bytes()
 
-    def test_what_the_data_takes_gets_less_when_it_is_deleted(self, store: c.Store, clock: HandClock) -> None:
+    def test_what_the_data_takes_gets_less_when_it_is_deleted(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.over(store, "r1", input=b"x" * 5000)
         before = store.used_bytes()
         clock.move(MINUTE)
-        self.do(store, c.Prune(store.now(), ENDED))
+        self.do(store, Prune(store.now(), ENDED))
 
         assert before > 5000
         assert store.used_bytes() == 0
 
-    def test_a_duty_is_one_sessions_until_its_time_is_up(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_duty_is_one_sessions_until_its_time_is_up(
+        self, store: Store, clock: HandClock
+    ) -> None:
         for session in ("s1", "s2"):
             self.open(store, session)
-        take = [c.TakeUpkeep("retention", session, MINUTE) for session in ("s1", "s2")]
+        take = [TakeMaintenanceLock("retention", session, MINUTE) for session in ("s1", "s2")]
 
         assert [self.do(store, op) for op in (take[0], take[1], take[0])] == [True, False, True]
         clock.move(MINUTE)
         assert self.do(store, take[1]) is True
 
-    def test_a_duty_is_taken_over_when_its_session_has_ended(self, store: c.Store) -> None:
+    def test_a_duty_is_taken_over_when_its_session_has_ended(self, store: Store) -> None:
         for session in ("s1", "s2"):
             self.open(store, session)
-        self.do(store, c.TakeUpkeep("retention", "s1", MINUTE))
-        self.do(store, c.EndSession("s1", crashed=True))
+        self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE))
+        self.do(store, EndSession("s1", crashed=True))
 
-        assert self.do(store, c.TakeUpkeep("retention", "s2", MINUTE)) is True
+        assert self.do(store, TakeMaintenanceLock("retention", "s2", MINUTE)) is True
 
-    def test_a_duty_that_is_done_is_due_again_after_a_while(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_duty_that_is_done_is_due_again_after_a_while(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.open(store, "s1")
-        self.do(store, c.TakeUpkeep("retention", "s1", MINUTE))
-        self.do(store, c.EndUpkeep("retention", "s1", 2 * MINUTE))
+        self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE))
+        self.do(store, EndMaintenance("retention", "s1", 2 * MINUTE))
         done = store.upkeep("retention")
 
         assert done is not None and (done.session_id, done.done_at) == (None, store.now())
-        assert self.do(store, c.TakeUpkeep("retention", "s1", MINUTE)) is False
+        assert self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE)) is False
         clock.move(2 * MINUTE)
-        assert self.do(store, c.TakeUpkeep("retention", "s1", MINUTE)) is True
+        assert self.do(store, TakeMaintenanceLock("retention", "s1", MINUTE)) is True
 
-    def test_a_setting_is_noted_once(self, store: c.Store) -> None:
-        self.do(store, c.SaveSetting("encryption", "on"))
-        self.do(store, c.SaveSetting("encryption", "off"))
+    def test_a_setting_is_noted_once(self, store: Store) -> None:
+        self.do(store, SaveSetting("encryption", "on"))
+        self.do(store, SaveSetting("encryption", "off"))
 
         assert (store.setting("encryption"), store.setting("nothing")) == ("on", None)
 
 
-class PayloadLaws(Bench):
+class PayloadLawConformance(StoreFixture):
     """What is wrong with payloads is found."""
 
-    def test_a_reference_that_is_not_noted_is_told(self, bare_store: c.Store) -> None:
-        self.do(bare_store, c.StartRuns([self.new("r1", input=reference_to(BIG), payloads=(BIG,))]))
+    def test_a_reference_that_is_not_noted_is_told(self, bare_store: Store) -> None:
+        self.do(bare_store, StartRuns([self.new("r1", input=reference_to(BIG), payloads=(BIG,))]))
         assert bare_store.check() == []
         self.execute(bare_store, "DELETE FROM holdfast.payload_use")
 
         assert any(told.startswith("what a run refers to is noted") for told in bare_store.check())
 
-    def test_progress_is_told_law_by_law(self, store: c.Store) -> None:
+    def test_progress_is_told_law_by_law(self, store: Store) -> None:
         told: list[tuple[int, int]] = []
         store.check(lambda done, total: told.append((done, total)))
 
@@ -446,8 +541,13 @@ class PayloadLaws(Bench):
         assert told[-1][0] == told[-1][1] == len(told) - 1
 
 
-def _fields(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Run.__struct_fields__}
+def _fields(run: RunRecord) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in RunRecord.__struct_fields__}
 
 
-__all__ = ["KeptApart", "PayloadLaws", "Resealing", "Retaining"]
+__all__ = [
+    "PayloadConformance",
+    "PayloadLawConformance",
+    "ResealConformance",
+    "RetentionConformance",
+]

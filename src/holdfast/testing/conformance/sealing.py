@@ -6,47 +6,76 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.records import Lane, Seal
+from holdfast.core.payload import Seal
+from holdfast.core.sessions import Lane
 from holdfast.core.status import Status
 from holdfast.errors import HoldfastError, StoreInUse, StoreSealed
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import Bench, OpenStore
+from holdfast.store.contract import Operation, Store
+from holdfast.store.contract.payloads import HALF_COPIED
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import (
+    Advance,
+    BeginCopy,
+    EndCopy,
+    EndSession,
+    Heartbeat,
+    RequestCancel,
+    SealStore,
+    SetLane,
+    SignalRun,
+    StartRuns,
+    UnsealStore,
+)
+from holdfast.testing.conformance.fixture import OpenStore, StoreFixture
 
 
-class Sealing(Bench):
+class SealConformance(StoreFixture):
     """What a store does from the commit on that seals it."""
 
-    def seal(self, store: c.Store, **options: Any) -> bool:
-        seal = Seal(at=1_700_000_000_000_000, moved_to="postgresql://db.example/or'ders", copy_id="c1")
-        answer: bool = self.do(store, c.SealStore(seal, **{"check": lambda: True, **options}))
+    def seal(self, store: Store, **options: Any) -> bool:
+        seal = Seal(
+            at=1_700_000_000_000_000, moved_to="postgresql://db.example/or'ders", copy_id="c1"
+        )
+        answer: bool = self.do(store, SealStore(seal, **{"check": lambda: True, **options}))
         return answer
 
-    def test_a_sealed_store_refuses_every_kind_of_write_and_says_where_its_runs_are(self, store: c.Store) -> None:
+    def test_a_sealed_store_refuses_every_kind_of_write_and_says_where_its_runs_are(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         self.start(store, "r2")
 
         assert self.seal(store) is True
 
-        writes: list[c.Transition] = [
-            c.StartRuns([self.new("r3")]),
-            c.Advance(run_id="r1", generation=run.generation, events=[self.event(store)]),
-            c.SignalRun("r1", "paid", b"1"),
-            c.RequestCancel("r2", "enough"),
-            c.SetLane(Lane(name="l", concurrency=3)),
-            c.Beat("s1", 15_000_000, 0),
-            c.EndSession("s1", crashed=True),
+        writes: list[Operation] = [
+            StartRuns([self.new("r3")]),
+            Advance(run_id="r1", generation=run.generation, events=[self.event(store)]),
+            SignalRun("r1", "paid", b"1"),
+            RequestCancel("r2", "enough"),
+            SetLane(Lane(name="l", concurrency=3)),
+            Heartbeat("s1", 15_000_000, 0),
+            EndSession("s1", crashed=True),
         ]
-        before = (store.runs(c.Filter()), store.history("r1"), store.lanes(), store.signals("r1"))
+        before = (store.runs(RunFilter()), store.history("r1"), store.lanes(), store.signals("r1"))
         for write in writes:
-            with pytest.raises(StoreSealed, match=r"moved_to=.postgresql://db.example/or'ders") as refused:
+            with pytest.raises(
+                StoreSealed, match=r"moved_to=.postgresql://db.example/or'ders"
+            ) as refused:
                 store.apply([write])
             assert refused.value.facts["since"] == "2023-11-14T22:13:20+00:00"
         with pytest.raises(StoreSealed):
             store.apply(writes)
-        assert (store.runs(c.Filter()), store.history("r1"), store.lanes(), store.signals("r1")) == before
+        assert (
+            store.runs(RunFilter()),
+            store.history("r1"),
+            store.lanes(),
+            store.signals("r1"),
+        ) == before
         assert store.check() == []
 
-    def test_a_store_that_was_open_before_refuses_too(self, store: c.Store, reopen: OpenStore) -> None:
+    def test_a_store_that_was_open_before_refuses_too(
+        self, store: Store, reopen: OpenStore
+    ) -> None:
         self.start(store)
         other = reopen()
         self.start(other, "r2")
@@ -60,7 +89,7 @@ class Sealing(Bench):
         assert other.seal() == store.seal()
         assert reopen().seal() is not None
 
-    def test_a_check_that_fails_seals_nothing(self, store: c.Store) -> None:
+    def test_a_check_that_fails_seals_nothing(self, store: Store) -> None:
         self.start(store)
 
         assert self.seal(store, check=lambda: False) is False
@@ -68,7 +97,7 @@ class Sealing(Bench):
         assert store.seal() is None
         assert self.start(store, "r2").id == "r2"
 
-    def test_a_check_that_raises_seals_nothing(self, store: c.Store) -> None:
+    def test_a_check_that_raises_seals_nothing(self, store: Store) -> None:
         def refuse() -> bool:
             raise StoreInUse(worker="w")
 
@@ -78,7 +107,7 @@ class Sealing(Bench):
         assert store.seal() is None
         assert self.start(store).id == "r1"
 
-    def test_the_check_reads_what_is_sealed(self, store: c.Store) -> None:
+    def test_the_check_reads_what_is_sealed(self, store: Store) -> None:
         self.start(store)
         seen: list[dict[str, int]] = []
 
@@ -90,25 +119,25 @@ class Sealing(Bench):
 
         assert seen[-1] == {"pending": 1}
 
-    def test_a_store_that_is_unsealed_goes_on(self, store: c.Store, reopen: OpenStore) -> None:
+    def test_a_store_that_is_unsealed_goes_on(self, store: Store, reopen: OpenStore) -> None:
         self.start(store)
         self.seal(store)
 
-        seal = self.do(reopen(), c.UnsealStore())
+        seal = self.do(reopen(), UnsealStore())
 
         assert (seal.copy_id, store.seal()) == ("c1", None)
-        assert self.do(store, c.UnsealStore()) is None
+        assert self.do(store, UnsealStore()) is None
         self.finish(store, self.hold(store, "r2"))
         assert self.status(store, "r2") is Status.COMPLETED
         assert self.seal(store) is True
         with pytest.raises(HoldfastError):
             self.start(store, "r3")
 
-    def test_the_end_of_a_copy_may_seal_it(self, store: c.Store) -> None:
-        self.do(store, c.BeginCopy([], {}, "c7"))
-        assert store.setting(c.HALF_COPIED) == "c7"
+    def test_the_end_of_a_copy_may_seal_it(self, store: Store) -> None:
+        self.do(store, BeginCopy([], {}, "c7"))
+        assert store.setting(HALF_COPIED) == "c7"
 
-        self.do(store, c.EndCopy(Seal(at=5, copied_from="sqlite:////there.db")))
+        self.do(store, EndCopy(Seal(at=5, copied_from="sqlite:////there.db")))
 
         assert not store.is_half_copied()
         with pytest.raises(StoreSealed, match="copied_from"):

@@ -5,32 +5,47 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.records import Fanout, Kind, Run
+from holdfast.core.events import EventKind
+from holdfast.core.runs import Fanout, RunRecord
 from holdfast.core.status import Status
-from holdfast.errors import (
-    LeaseLost,
-    RunExists,
+from holdfast.errors import LeaseLost, RunExists
+from holdfast.store.contract import Store
+from holdfast.store.contract.leases import RevokeLease, SetPriority
+from holdfast.store.contract.runs import (
+    EndSession,
+    Heartbeat,
+    OpenSession,
+    ReplayRun,
+    RequestCancel,
+    SignalRun,
+    StartRuns,
 )
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, SECOND, WAITS, Bench, HandClock
+from holdfast.testing.conformance.fixture import MINUTE, SECOND, WAITS, HandClock, StoreFixture
 
 
-class Sessions(Bench):
+class SessionConformance(StoreFixture):
     """A session holds leases as long as it lives."""
 
-    def end(self, store: c.Store, session_id: str = "s1", *, crashed: bool = False, limit: int = 5) -> list[str]:
-        freed: list[str] = self.do(store, c.EndSession(session_id, crashed, limit))
+    def end(
+        self, store: Store, session_id: str = "s1", *, crashed: bool = False, limit: int = 5
+    ) -> list[str]:
+        freed: list[str] = self.do(store, EndSession(session_id, crashed, limit))
         return freed
 
-    def test_the_limit_of_crashes_is_that_of_the_session_whoever_ends_it(self, store: c.Store) -> None:
-        self.do(store, c.OpenSession(msgspec.structs.replace(self.open(store), serves=b'{"crash_limit":1}')))
+    def test_the_limit_of_crashes_is_that_of_the_session_whoever_ends_it(
+        self, store: Store
+    ) -> None:
+        self.do(
+            store,
+            OpenSession(msgspec.structs.replace(self.open(store), serves=b'{"crash_limit":1}')),
+        )
         self.hold(store)
 
-        self.do(store, c.EndSession("s1", crashed=True))
+        self.do(store, EndSession("s1", crashed=True))
 
         assert self.status(store) is Status.STUCK
 
-    def test_a_session_is_listed_until_it_ends(self, store: c.Store) -> None:
+    def test_a_session_is_listed_until_it_ends(self, store: Store) -> None:
         session = self.open(store)
         assert store.sessions() == [session]
 
@@ -38,69 +53,77 @@ class Sessions(Bench):
 
         assert store.sessions() == []
 
-    def test_sessions_are_listed_from_the_oldest_on(self, store: c.Store) -> None:
+    def test_sessions_are_listed_from_the_oldest_on(self, store: Store) -> None:
         for session_id in ("s2", "s1", "s3"):
             self.open(store, session_id)
 
         assert [session.id for session in store.sessions()] == ["s1", "s2", "s3"]
         assert [session.id for session in store.sessions(limit=2)] == ["s1", "s2"]
 
-    def test_a_session_that_opens_again_says_what_it_serves_by_now(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_session_that_opens_again_says_what_it_serves_by_now(
+        self, store: Store, clock: HandClock
+    ) -> None:
         session = self.open(store)
         clock.move(SECOND)
 
         changed = {"serves": b'{"a":1}', "beat_at": clock.now(), "expires_at": clock.now() + 1}
-        self.do(store, c.OpenSession(msgspec.structs.replace(session, **changed)))
+        self.do(store, OpenSession(msgspec.structs.replace(session, **changed)))
 
         assert store.sessions() == [msgspec.structs.replace(session, **changed)]
 
-    def test_a_beat_prolongs_a_session(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_beat_prolongs_a_session(self, store: Store, clock: HandClock) -> None:
         self.open(store)
         clock.move(SECOND)
 
-        assert self.do(store, c.Beat("s1", lifetime=MINUTE)) is True
+        assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is True
 
         (session,) = store.sessions()
         assert (session.beat_at, session.expires_at) == (clock.now(), clock.now() + MINUTE)
 
-    def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: c.Store) -> None:
+    def test_a_beat_of_a_session_that_was_taken_over_is_false(self, store: Store) -> None:
         self.open(store)
         self.end(store, crashed=True)
 
-        assert self.do(store, c.Beat("s1", lifetime=MINUTE)) is False
+        assert self.do(store, Heartbeat("s1", lifetime=MINUTE)) is False
         assert store.sessions() == []
 
-    def test_a_beat_forgets_the_knocks_that_were_answered(self, store: c.Store) -> None:
+    def test_a_beat_forgets_the_knocks_that_were_answered(self, store: Store) -> None:
         self.hold(store)
         for _ in range(3):
-            self.do(store, c.SignalRun("r1", "paid", b"1"))
+            self.do(store, SignalRun("r1", "paid", b"1"))
         knocks = store.knocks("s1", 0)
 
-        self.do(store, c.Beat("s1", MINUTE, seen_knock=knocks[1][0]))
+        self.do(store, Heartbeat("s1", MINUTE, seen_knock=knocks[1][0]))
 
         assert knocks[0] not in store.knocks("s1", 0)
         assert store.knocks("s1", knocks[1][0]) == knocks[2:]
 
-    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(self, store: c.Store) -> None:
+    def test_a_knock_after_a_beat_is_newer_than_those_that_were_answered(
+        self, store: Store
+    ) -> None:
         self.hold(store)
-        self.do(store, c.SignalRun("r1", "paid", b"1"))
-        self.do(store, c.SignalRun("r1", "paid", b"2"))
+        self.do(store, SignalRun("r1", "paid", b"1"))
+        self.do(store, SignalRun("r1", "paid", b"2"))
         seen = store.knocks("s1", 0)[-1][0]
-        self.do(store, c.Beat("s1", MINUTE, seen_knock=seen))
+        self.do(store, Heartbeat("s1", MINUTE, seen_knock=seen))
 
-        self.do(store, c.SignalRun("r1", "paid", b"3"))
+        self.do(store, SignalRun("r1", "paid", b"3"))
 
         assert [run_id for _, run_id in store.knocks("s1", seen)] == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
-    def test_what_was_at_work_is_pending_and_nobodys(self, store: c.Store, crashed: bool) -> None:
+    def test_what_was_at_work_is_pending_and_nobodys(self, store: Store, crashed: bool) -> None:
         run = self.hold(store)
         store.hints()
 
         assert self.end(store, crashed=crashed) == ["r1"]
 
         freed = self.get(store)
-        assert (freed.status, freed.session_id, freed.generation) == (Status.PENDING, None, run.generation + 1)
+        assert (freed.status, freed.session_id, freed.generation) == (
+            Status.PENDING,
+            None,
+            run.generation + 1,
+        )
         assert freed.crashes == (1 if crashed else 0)
         assert store.hints().ready
         with pytest.raises(LeaseLost):
@@ -108,57 +131,76 @@ class Sessions(Bench):
         assert self.claimed(store, "s2") == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
-    def test_what_was_waiting_goes_on_waiting(self, store: c.Store, clock: HandClock, crashed: bool) -> None:
+    def test_what_was_waiting_goes_on_waiting(
+        self, store: Store, clock: HandClock, crashed: bool
+    ) -> None:
         self.park(store, self.hold(store), keep=True, wake_at=clock.now() + MINUTE)
 
         assert self.end(store, crashed=crashed) == ["r1"]
 
         run = self.get(store)
-        assert (run.status, run.session_id, run.waits, run.crashes) == (Status.WAITING, None, WAITS, 0)
+        assert (run.status, run.session_id, run.waits, run.crashes) == (
+            Status.WAITING,
+            None,
+            WAITS,
+            0,
+        )
         assert self.claimed(store, "s2") == []
         clock.move(MINUTE)
         assert self.claimed(store, "s2") == ["r1"]
 
     @pytest.mark.parametrize("crashed", [False, True])
     @pytest.mark.parametrize("seen", [False, True])
-    def test_what_was_touched_while_it_was_waiting_wakes(self, store: c.Store, crashed: bool, seen: bool) -> None:
+    def test_what_was_touched_while_it_was_waiting_wakes(
+        self, store: Store, crashed: bool, seen: bool
+    ) -> None:
         self.park(store, self.hold(store), keep=True)
-        self.do(store, c.SignalRun("r1", "paid", b"1"))
+        self.do(store, SignalRun("r1", "paid", b"1"))
         if seen:  # its holder has heard the knock, and died before it could do anything about it
-            self.do(store, c.Beat("s1", MINUTE, seen_knock=store.knocks("s1", 0)[-1][0]))
+            self.do(store, Heartbeat("s1", MINUTE, seen_knock=store.knocks("s1", 0)[-1][0]))
 
         self.end(store, crashed=crashed)
 
-        assert (self.status(store), self.get(store).crashes, self.get(store).waits) == (Status.PENDING, 0, None)
+        assert (self.status(store), self.get(store).crashes, self.get(store).waits) == (
+            Status.PENDING,
+            0,
+            None,
+        )
 
-    def test_what_was_touched_before_it_was_parked_goes_on_waiting(self, store: c.Store) -> None:
+    def test_what_was_touched_before_it_was_parked_goes_on_waiting(self, store: Store) -> None:
         run = self.hold(store)
-        self.do(store, c.SignalRun("r1", "other", b"1"))
+        self.do(store, SignalRun("r1", "other", b"1"))
         self.park(store, run, keep=True)
 
         self.end(store)
 
         assert self.status(store) is Status.WAITING
 
-    def test_what_waited_in_the_middle_of_its_undoing_goes_on_waiting(self, store: c.Store) -> None:
+    def test_what_waited_in_the_middle_of_its_undoing_goes_on_waiting(self, store: Store) -> None:
         self.hold(store)
-        self.do(store, c.RequestCancel("r1", "enough"))
+        self.do(store, RequestCancel("r1", "enough"))
         self.park(store, self.get(store), keep=True, status=Status.CANCELLING)
 
         self.end(store, crashed=True)
 
-        assert (self.status(store), self.get(store).crashes, self.claimed(store, "s2")) == (Status.CANCELLING, 0, [])
+        assert (self.status(store), self.get(store).crashes, self.claimed(store, "s2")) == (
+            Status.CANCELLING,
+            0,
+            [],
+        )
 
-    def test_what_was_cancelled_while_it_was_waiting_is_undone_by_somebody_else(self, store: c.Store) -> None:
+    def test_what_was_cancelled_while_it_was_waiting_is_undone_by_somebody_else(
+        self, store: Store
+    ) -> None:
         self.park(store, self.hold(store), keep=True)
-        self.do(store, c.RequestCancel("r1", "enough"))
+        self.do(store, RequestCancel("r1", "enough"))
 
         self.end(store, crashed=True)
 
         assert self.claimed(store, "s2") == ["r1"]
         assert self.status(store) is Status.CANCELLING
 
-    def test_a_run_that_crashes_its_worker_again_and_again_is_stuck(self, store: c.Store) -> None:
+    def test_a_run_that_crashes_its_worker_again_and_again_is_stuck(self, store: Store) -> None:
         self.start(store)
         for crash in range(3):
             assert self.claimed(store, f"s{crash}") == ["r1"]
@@ -168,13 +210,13 @@ class Sessions(Bench):
         assert (run.status, run.crashes, self.kinds(store)) == (
             Status.STUCK,
             3,
-            [Kind.LEASE_LOST, Kind.LEASE_LOST, Kind.RUN_STUCK],
+            [EventKind.LEASE_LOST, EventKind.LEASE_LOST, EventKind.RUN_STUCK],
         )
         assert run.error is not None
         assert msgspec.json.decode(run.error)["type"] == "TooManyCrashes"
         assert self.claimed(store) == []
 
-    def test_progress_makes_crashes_count_from_the_start(self, store: c.Store) -> None:
+    def test_progress_makes_crashes_count_from_the_start(self, store: Store) -> None:
         self.start(store)
         for crash in range(6):
             (run,) = self.claim(store, f"s{crash}")
@@ -184,37 +226,39 @@ class Sessions(Bench):
 
         assert (self.status(store), self.get(store).crashes) == (Status.PENDING, 1)
 
-    def test_a_note_that_a_step_still_runs_is_no_progress(self, store: c.Store) -> None:
+    def test_a_note_that_a_step_still_runs_is_no_progress(self, store: Store) -> None:
         self.start(store)
         for crash in range(3):
             (run,) = self.claim(store, f"s{crash}")
-            self.advance(store, run, events=[self.event(store, run.id, Kind.STEP_STARTED)])
+            self.advance(store, run, events=[self.event(store, run.id, EventKind.STEP_STARTED)])
             self.end(store, f"s{crash}", crashed=True, limit=3)
 
         assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
 
-    def test_what_operators_note_is_no_progress(self, store: c.Store) -> None:
+    def test_what_operators_note_is_no_progress(self, store: Store) -> None:
         self.start(store)
         for crash in range(3):
-            self.do(store, c.SetPriority(run_id="r1", namespace="default", priority=crash + 1))
+            self.do(store, SetPriority(run_id="r1", namespace="default", priority=crash + 1))
             self.claim(store, f"s{crash}")
-            self.do(store, c.RevokeLease(run_id="r1", namespace="default", reason="look"))
+            self.do(store, RevokeLease(run_id="r1", namespace="default", reason="look"))
             self.claim(store, f"s{crash}")
             self.end(store, f"s{crash}", crashed=True, limit=3)
 
         assert (self.status(store), self.get(store).crashes) == (Status.STUCK, 3)
 
-    def test_a_step_that_still_runs_keeps_other_suspects_away(self, store: c.Store) -> None:
-        self.do(store, c.StartRuns([self.new("r0"), self.new("r1")]))
+    def test_a_step_that_still_runs_keeps_other_suspects_away(self, store: Store) -> None:
+        self.do(store, StartRuns([self.new("r0"), self.new("r1")]))
         for crash in range(2):
             self.claim(store, f"s{crash}")
             self.end(store, f"s{crash}", crashed=True)
         (run,) = self.claim(store, "s2")
-        self.advance(store, run, events=[self.event(store, run.id, Kind.STEP_STARTED)])
+        self.advance(store, run, events=[self.event(store, run.id, EventKind.STEP_STARTED)])
 
         assert self.claimed(store, "s2") == []
 
-    def test_progress_counts_even_if_the_run_was_handed_over_in_peace_afterwards(self, store: c.Store) -> None:
+    def test_progress_counts_even_if_the_run_was_handed_over_in_peace_afterwards(
+        self, store: Store
+    ) -> None:
         self.start(store)
         self.claim(store, "s0")
         self.end(store, "s0", crashed=True)
@@ -225,8 +269,8 @@ class Sessions(Bench):
 
         assert self.get(store).crashes == 1
 
-    def test_what_may_have_killed_its_worker_is_claimed_alone(self, store: c.Store) -> None:
-        self.do(store, c.StartRuns([self.new(f"r{number}") for number in range(3)]))
+    def test_what_may_have_killed_its_worker_is_claimed_alone(self, store: Store) -> None:
+        self.do(store, StartRuns([self.new(f"r{number}") for number in range(3)]))
         for crash in range(2):
             assert len(self.claim(store, f"s{crash}")) == 3
             self.end(store, f"s{crash}", crashed=True)
@@ -240,8 +284,12 @@ class Sessions(Bench):
         self.advance(store, first[0])
         assert self.claimed(store, "s2") == ["r2"]
 
-    def test_neighbours_of_a_run_that_kills_its_worker_are_not_stuck_with_it(self, store: c.Store) -> None:
-        self.do(store, c.StartRuns([self.new("poison"), *(self.new(f"r{number}") for number in range(5))]))
+    def test_neighbours_of_a_run_that_kills_its_worker_are_not_stuck_with_it(
+        self, store: Store
+    ) -> None:
+        self.do(
+            store, StartRuns([self.new("poison"), *(self.new(f"r{number}") for number in range(5))])
+        )
         for number in range(20):
             claimed = self.claim(store, f"s{number}")
             if any(run.id == "poison" for run in claimed):
@@ -253,7 +301,7 @@ class Sessions(Bench):
         assert store.counts() == {"completed": 5, "stuck": 1}
         assert self.status(store, "poison") is Status.STUCK
 
-    def test_only_what_a_session_held_is_freed(self, store: c.Store) -> None:
+    def test_only_what_a_session_held_is_freed(self, store: Store) -> None:
         self.hold(store, "r1", "s1")
         self.hold(store, "r2", "s2")
 
@@ -261,14 +309,14 @@ class Sessions(Bench):
 
         assert store.held("s2") == [("r2", 1, 0)]
 
-    def test_whoever_ends_a_session_second_frees_nothing(self, store: c.Store) -> None:
+    def test_whoever_ends_a_session_second_frees_nothing(self, store: Store) -> None:
         self.hold(store)
         self.end(store, crashed=True)
 
         assert self.end(store, crashed=True) == []
         assert self.get(store).crashes == 1
 
-    def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: c.Store) -> None:
+    def test_a_process_is_alive_as_long_as_it_has_its_place(self, store: Store) -> None:
         slot = store.take_slot()
         session = self.open(store, slot=slot)
 
@@ -277,49 +325,69 @@ class Sessions(Bench):
         assert store.is_alive(session) in (False, None)
 
 
-class Children(Bench):
+class ChildConformance(StoreFixture):
     """A parent hears of its children, and takes them with it when it ends."""
 
-    def with_children(self, store: c.Store, count: int, *, eager: bool = False, keep: bool = False) -> list[Run]:
+    def with_children(
+        self, store: Store, count: int, *, eager: bool = False, keep: bool = False
+    ) -> list[RunRecord]:
         """Start a parent that is parked on a map, with its children held by another session."""
         parent = self.hold(store)
         self.open(store, "s2")
-        children = [self.child_of(parent, f"c{i}", parent_index=i, session_id="s2") for i in range(count)]
+        children = [
+            self.child_of(parent, f"c{i}", parent_index=i, session_id="s2") for i in range(count)
+        ]
         self.advance(store, parent, children=children, fanouts=[Fanout("call", count, eager)])
         self.park(store, parent, keep=keep, waits=b'[{"kind":"map"}]')
         store.hints()
         return [self.get(store, f"c{i}") for i in range(count)]
 
-    def test_children_start_with_the_write_and_know_their_parent(self, store: c.Store) -> None:
+    def test_children_start_with_the_write_and_know_their_parent(self, store: Store) -> None:
         parent = self.hold(store)
 
         born = self.child_of(parent, "c2", session_id="s1", on_parent_end="leave")
         answer = self.advance(store, parent, children=[self.child_of(parent, "c1"), born])
 
-        assert [(one.id, one.created, one.leased) for one in answer.started] == [("c1", True, False), ("c2", True, True)]
+        assert [(one.id, one.created, one.leased) for one in answer.started] == [
+            ("c1", True, False),
+            ("c2", True, True),
+        ]
         child = self.get(store, "c2")
-        assert (child.parent_id, child.parent_step, child.parent_index, child.root_id) == ("r1", "call", None, "r1")
+        assert (child.parent_id, child.parent_step, child.parent_index, child.root_id) == (
+            "r1",
+            "call",
+            None,
+            "r1",
+        )
         assert (child.on_parent_end, self.get(store, "c1").on_parent_end) == ("leave", "cancel")
 
-    def test_a_refused_child_refuses_the_whole_write(self, store: c.Store) -> None:
+    def test_a_refused_child_refuses_the_whole_write(self, store: Store) -> None:
         parent = self.hold(store)
         self.start(store, "c2")
 
         with pytest.raises(RunExists):
-            self.advance(store, parent, children=[self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")])
+            self.advance(
+                store,
+                parent,
+                children=[self.child_of(parent, "c1"), self.child_of(parent, "c2", input=b"[9]")],
+            )
 
         assert (store.history("r1"), store.run("c1")) == ([], None)
 
-    def test_children_are_listed_in_order(self, store: c.Store) -> None:
+    def test_children_are_listed_in_order(self, store: Store) -> None:
         parent = self.hold(store)
-        many = [self.child_of(parent, f"m{9 - i}", parent_step="b", parent_index=i) for i in range(3)]
-        self.advance(store, parent, children=[*reversed(many), self.child_of(parent, "one", parent_step="a")])
+        many = [
+            self.child_of(parent, f"m{9 - i}", parent_step="b", parent_index=i) for i in range(3)
+        ]
+        self.advance(
+            store, parent, children=[*reversed(many), self.child_of(parent, "one", parent_step="a")]
+        )
 
         assert [child.id for child in store.children("r1")] == ["one", "m9", "m8", "m7"]
         assert [child.id for child in store.children("r1", ["b"])] == ["m9", "m8", "m7"]
         assert store.children("r1", []) == []
 
-    def test_the_end_of_a_child_wakes_its_parent(self, store: c.Store) -> None:
+    def test_the_end_of_a_child_wakes_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
         self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
         self.park(store, parent)
@@ -328,9 +396,13 @@ class Children(Bench):
 
         assert self.status(store) is Status.PENDING
         (child,) = store.children("r1", ["call"])
-        assert (child.status, child.result, child.error) == (Status.FAILED, None, b'{"type":"ValueError","message":"no"}')
+        assert (child.status, child.result, child.error) == (
+            Status.FAILED,
+            None,
+            b'{"type":"ValueError","message":"no"}',
+        )
 
-    def test_the_end_of_a_child_knocks_at_the_holder_of_its_parent(self, store: c.Store) -> None:
+    def test_the_end_of_a_child_knocks_at_the_holder_of_its_parent(self, store: Store) -> None:
         parent = self.hold(store)
         self.advance(store, parent, children=[self.child_of(parent, "c1", session_id="s1")])
         self.park(store, parent, keep=True)
@@ -340,16 +412,16 @@ class Children(Bench):
         assert (self.status(store), self.get(store).revision) == (Status.WAITING, 1)
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
-    def test_a_cancelled_child_wakes_its_parent_too(self, store: c.Store) -> None:
+    def test_a_cancelled_child_wakes_its_parent_too(self, store: Store) -> None:
         parent = self.hold(store)
         self.advance(store, parent, children=[self.child_of(parent, "c1")])
         self.park(store, parent)
 
-        self.do(store, c.RequestCancel("c1", "enough"))
+        self.do(store, RequestCancel("c1", "enough"))
 
         assert self.status(store) is Status.PENDING
 
-    def test_of_many_the_last_that_completes_wakes_the_parent(self, store: c.Store) -> None:
+    def test_of_many_the_last_that_completes_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)
 
         seen = []
@@ -359,14 +431,14 @@ class Children(Bench):
 
         assert seen == [Status.WAITING, Status.WAITING, Status.PENDING]
 
-    def test_of_many_the_first_that_fails_wakes_the_parent(self, store: c.Store) -> None:
+    def test_of_many_the_first_that_fails_wakes_the_parent(self, store: Store) -> None:
         children = self.with_children(store, 3)
 
         self.finish(store, children[1], Status.FAILED)
 
         assert self.status(store) is Status.PENDING
 
-    def test_an_eager_parent_hears_of_each(self, store: c.Store) -> None:
+    def test_an_eager_parent_hears_of_each(self, store: Store) -> None:
         children = self.with_children(store, 3, eager=True, keep=True)
 
         for child in children:
@@ -374,7 +446,7 @@ class Children(Bench):
 
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"] * 3
 
-    def test_a_parent_that_is_not_eager_is_knocked_at_once(self, store: c.Store) -> None:
+    def test_a_parent_that_is_not_eager_is_knocked_at_once(self, store: Store) -> None:
         children = self.with_children(store, 3, keep=True)
 
         for child in children:
@@ -382,7 +454,7 @@ class Children(Bench):
 
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
-    def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: c.Store) -> None:
+    def test_more_children_of_the_same_map_are_counted_with_the_others(self, store: Store) -> None:
         parent = self.hold(store)
         for number in range(2):
             child = self.child_of(parent, f"c{number}", parent_index=number, session_id="s1")
@@ -394,7 +466,7 @@ class Children(Bench):
         self.finish(store, self.get(store, "c1"))
         assert self.status(store) is Status.PENDING
 
-    def test_children_that_were_there_before_are_not_counted_again(self, store: c.Store) -> None:
+    def test_children_that_were_there_before_are_not_counted_again(self, store: Store) -> None:
         parent = self.hold(store)
         first = [self.child_of(parent, "c0", parent_index=0, session_id="s1")]
         self.advance(store, parent, children=first, fanouts=[Fanout("call", 1, False)])
@@ -406,10 +478,14 @@ class Children(Bench):
         assert [one.created for one in answer.started] == [False, True]
         assert store.check() == []
 
-    def test_a_parent_that_ends_takes_its_children_with_it(self, store: c.Store) -> None:
+    def test_a_parent_that_ends_takes_its_children_with_it(self, store: Store) -> None:
         parent = self.hold(store)
         young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
-        self.advance(store, parent, children=[young, old, self.child_of(parent, "kept", on_parent_end="leave")])
+        self.advance(
+            store,
+            parent,
+            children=[young, old, self.child_of(parent, "kept", on_parent_end="leave")],
+        )
 
         self.finish(store, parent, Status.FAILED, had_children=True)
 
@@ -417,10 +493,12 @@ class Children(Bench):
         assert statuses == [Status.CANCELLED, Status.CANCELLING, Status.PENDING]
         assert self.status(store) is Status.FAILED
 
-    def test_a_run_cancels_its_children_and_goes_on(self, store: c.Store) -> None:
+    def test_a_run_cancels_its_children_and_goes_on(self, store: Store) -> None:
         parent = self.hold(store)
         young, old = self.child_of(parent, "young"), self.child_of(parent, "old", session_id="s1")
-        self.advance(store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")])
+        self.advance(
+            store, parent, children=[old, self.child_of(parent, "kept", on_parent_end="leave")]
+        )
         assert store.open_children(parent.id, limit=10) == ["old"]
 
         self.advance(store, parent, children=[young], child_cancels=["its parent failed"])
@@ -431,11 +509,11 @@ class Children(Bench):
         assert self.get(store, "old").cancel_reason == "its parent failed"
         assert store.open_children(parent.id, limit=10) == ["old"]
 
-    def test_the_end_of_the_last_cancelled_child_wakes_its_parent(self, store: c.Store) -> None:
+    def test_the_end_of_the_last_cancelled_child_wakes_its_parent(self, store: Store) -> None:
         children = self.with_children(store, 2)
         parent = self.get(store)
         for child in children:
-            self.do(store, c.RequestCancel(child.id, "its parent failed"))
+            self.do(store, RequestCancel(child.id, "its parent failed"))
         assert store.open_children(parent.id, limit=1) == [children[0].id]
 
         self.finish(store, children[0], Status.CANCELLED)
@@ -445,7 +523,7 @@ class Children(Bench):
         assert store.open_children(parent.id, limit=1) == []
         assert self.status(store) is Status.PENDING
 
-    def test_a_child_may_end_after_its_parent(self, store: c.Store) -> None:
+    def test_a_child_may_end_after_its_parent(self, store: Store) -> None:
         children = self.with_children(store, 2, keep=True)
         self.finish(store, self.get(store), had_children=False)
 
@@ -454,11 +532,11 @@ class Children(Bench):
 
         assert (self.status(store), self.get(store).revision) == (Status.COMPLETED, 0)
 
-    def test_a_replayed_child_is_counted_as_open_again(self, store: c.Store) -> None:
+    def test_a_replayed_child_is_counted_as_open_again(self, store: Store) -> None:
         children = self.with_children(store, 2)
         self.finish(store, children[0])
 
-        self.do(store, c.ReplayRun("c0", []))
+        self.do(store, ReplayRun("c0", []))
 
         assert store.check() == []
         self.finish(store, children[1])

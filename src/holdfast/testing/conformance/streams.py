@@ -6,87 +6,134 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.records import Run
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.core.streams import Mode, NewFrame, Output, Progress, Stream, StreamPart
+from holdfast.core.streams.model import (
+    NewFrame,
+    Output,
+    Progress,
+    StreamMode,
+    StreamPart,
+    StreamRecord,
+)
 from holdfast.errors import LeaseLost, StreamClosed
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock
-from holdfast.testing.conformance.looking import BROKEN
+from holdfast.store.contract import Store
+from holdfast.store.contract.runs import Advance, EndSession, ImportRun, Prune, RequestCancel
+from holdfast.store.contract.streams import Appended, AppendFrames, StoredFrame
+from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
+from holdfast.testing.conformance.reading import BROKEN
 
-_STREAM = """INSERT INTO holdfast.stream (run_id, number, step, attempt, generation, frames, said, kept_durable, kept_summary,
+_STREAM = """INSERT INTO holdfast.stream (run_id, number, step, attempt, generation, frames, said,
+    kept_durable, kept_summary,
     kept_best_effort, first_seq, version, opened_at, written_at, closed_at, reason) VALUES """
 _FRAME = "INSERT INTO holdfast.frame (run_id, seq, stream, kind, mode, data, at) VALUES "
 
 BROKEN |= {
-    "a_stream_belongs_to_a_run": f"{_STREAM} ('none', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')",
+    "a_stream_belongs_to_a_run": (
+        f"{_STREAM} ('none', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')"
+    ),
     "a_frame_belongs_to_a_stream": f"{_FRAME} ('held', 1, 1, 'stdout', 'durable', '1', 1)",
-    "an_output_counts_its_streams_and_frames": "INSERT INTO holdfast.output (run_id, last_seq, streams) VALUES ('held', 0, 1)",
-    "a_stream_belongs_to_an_output": f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')",
-    "a_stream_counts_what_is_kept_of_it": f"{_STREAM} ('held', 1, 'a', 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 'completed')",
-    "a_closed_stream_says_why": f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, NULL)",
+    "an_output_counts_its_streams_and_frames": (
+        "INSERT INTO holdfast.output (run_id, last_seq, streams) VALUES ('held', 0, 1)"
+    ),
+    "a_stream_belongs_to_an_output": (
+        f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 'completed')"
+    ),
+    "a_stream_counts_what_is_kept_of_it": (
+        f"{_STREAM} ('held', 1, 'a', 1, 1, 1, 0, 1, 0, 0, 1, 0, 1, 1, 1, 'completed')"
+    ),
+    "a_closed_stream_says_why": (
+        f"{_STREAM} ('held', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, NULL)"
+    ),
     "only_who_holds_a_run_has_a_step_that_puts_out": (
         f"{_STREAM} ('waiting', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, NULL, NULL)"
     ),
-    "a_finished_run_puts_nothing_out": f"{_STREAM} ('completed', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, NULL, NULL)",
+    "a_finished_run_puts_nothing_out": (
+        f"{_STREAM} ('completed', 1, 'a', 1, 1, 0, 0, 0, 0, 0, 1, 0, 1, 1, NULL, NULL)"
+    ),
 }
 
 
-class Streaming(Bench):
+class StreamConformance(StoreFixture):
     """Frames are appended in order by whoever holds the run, and by nobody else."""
 
     def output(
-        self, *data: bytes, step: str = "talk", attempt: int = 1, generation: int = 1, mode: str = Mode.DURABLE,
-        progress: Progress | None = None, **part: Any,
-    ) -> Output:  # fmt: skip
+        self,
+        *data: bytes,
+        step: str = "talk",
+        attempt: int = 1,
+        generation: int = 1,
+        mode: str = StreamMode.DURABLE,
+        progress: Progress | None = None,
+        **part: Any,
+    ) -> Output:
         """What one attempt at a step puts out."""
         frames = [NewFrame(0, "event", mode, one, 7) for one in data]
         return Output([StreamPart(step, attempt, generation, **part)], frames, progress)
 
-    def append(self, store: c.Store, run: Run, *data: bytes, **options: Any) -> c.Appended:
+    def append(self, store: Store, run: RunRecord, *data: bytes, **options: Any) -> Appended:
         options.setdefault("generation", run.generation)
-        answer: c.Appended = self.do(store, c.AppendFrames(run.id, run.generation, self.output(*data, **options)))
+        answer: Appended = self.do(
+            store, AppendFrames(run.id, run.generation, self.output(*data, **options))
+        )
         return answer
 
-    def shown(self, store: c.Store, run_id: str = "r1", **options: Any) -> list[bytes]:
+    def shown(self, store: Store, run_id: str = "r1", **options: Any) -> list[bytes]:
         return [frame.data for frame in store.frames(run_id, **options)]
 
-    def stream(self, store: c.Store, run_id: str = "r1") -> Stream:
+    def stream(self, store: Store, run_id: str = "r1") -> StreamRecord:
         (found,) = store.streams(run_id)
         return found
 
-    def test_frames_come_back_as_they_were_appended(self, store: c.Store, clock: HandClock) -> None:
+    def test_frames_come_back_as_they_were_appended(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
         frames = [
-            NewFrame(0, "stdout", Mode.DURABLE, b'"a"', 5, "line"),
-            NewFrame(1, "blob", Mode.BEST_EFFORT, b'"AA=="', 6),
-            NewFrame(0, "event", Mode.SUMMARY, b'{"a":null}', 7, nulls=b'[["a"]]', version=1),
+            NewFrame(0, "stdout", StreamMode.DURABLE, b'"a"', 5, "line"),
+            NewFrame(1, "blob", StreamMode.BEST_EFFORT, b'"AA=="', 6),
+            NewFrame(0, "event", StreamMode.SUMMARY, b'{"a":null}', 7, nulls=b'[["a"]]', version=1),
         ]
-        parts = [StreamPart("talk", 1, 1, summary=b'{"a":null}', version=1), StreamPart("think", 2, 1)]
+        parts = [
+            StreamPart("talk", 1, 1, summary=b'{"a":null}', version=1),
+            StreamPart("think", 2, 1),
+        ]
 
-        answer = self.do(store, c.AppendFrames("r1", run.generation, Output(parts, frames)))
+        answer = self.do(store, AppendFrames("r1", run.generation, Output(parts, frames)))
 
-        assert answer == c.Appended(last_seq=3)
+        assert answer == Appended(last_seq=3)
         assert store.frames("r1") == [
-            c.StoredFrame(1, 1, "stdout", "durable", "line", b'"a"', None, None, 5),
-            c.StoredFrame(2, 2, "blob", "best_effort", None, b'"AA=="', None, None, 6),
-            c.StoredFrame(3, 1, "event", "summary", None, b'{"a":null}', b'[["a"]]', 1, 7),
+            StoredFrame(1, 1, "stdout", "durable", "line", b'"a"', None, None, 5),
+            StoredFrame(2, 2, "blob", "best_effort", None, b'"AA=="', None, None, 6),
+            StoredFrame(3, 1, "event", "summary", None, b'{"a":null}', b'[["a"]]', 1, 7),
         ]
         talk, think = store.streams("r1")
-        assert (talk.step, talk.attempt, talk.generation, talk.frames, talk.version) == ("talk", 1, 1, 2, 1)
+        assert (talk.step, talk.attempt, talk.generation, talk.frames, talk.version) == (
+            "talk",
+            1,
+            1,
+            2,
+            1,
+        )
         assert (talk.summary, talk.opened_at, talk.closed_at) == (b'{"a":null}', clock.now(), None)
-        assert (think.step, think.attempt, think.frames, think.kept["best_effort"]) == ("think", 2, 1, 1)
+        assert (think.step, think.attempt, think.frames, think.kept["best_effort"]) == (
+            "think",
+            2,
+            1,
+            1,
+        )
 
-    def test_numbers_grow_within_a_run(self, store: c.Store) -> None:
+    def test_numbers_grow_within_a_run(self, store: Store) -> None:
         run = self.hold(store)
 
-        assert [self.append(store, run, b"1", b"2").last_seq, self.append(store, run, b"3", step="other").last_seq] == [2, 3]
+        assert [
+            self.append(store, run, b"1", b"2").last_seq,
+            self.append(store, run, b"3", step="other").last_seq,
+        ] == [2, 3]
         assert [frame.seq for frame in store.frames("r1")] == [1, 2, 3]
 
-    def test_frames_are_read_by_range_by_step_and_without_best_effort(self, store: c.Store) -> None:
+    def test_frames_are_read_by_range_by_step_and_without_best_effort(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", b"2")
-        self.append(store, run, b"3", step="other", mode=Mode.BEST_EFFORT)
+        self.append(store, run, b"3", step="other", mode=StreamMode.BEST_EFFORT)
         self.append(store, run, b"4")
 
         assert self.shown(store, after=1, until=3) == [b"2", b"3"]
@@ -95,9 +142,9 @@ class Streaming(Bench):
         assert self.shown(store, best_effort=False) == [b"1", b"2", b"4"]
         assert self.shown(store, after=4) == []
 
-    def test_a_stale_holder_appends_nothing(self, store: c.Store) -> None:
+    def test_a_stale_holder_appends_nothing(self, store: Store) -> None:
         run = self.hold(store)
-        self.do(store, c.EndSession("s1", crashed=True))
+        self.do(store, EndSession("s1", crashed=True))
 
         with pytest.raises(LeaseLost):
             self.append(store, run, b"1")
@@ -105,15 +152,15 @@ class Streaming(Bench):
         assert store.frames("r1") == []
         assert store.streams("r1") == []
 
-    def test_who_never_held_it_appends_nothing(self, store: c.Store) -> None:
+    def test_who_never_held_it_appends_nothing(self, store: Store) -> None:
         self.start(store)
 
         with pytest.raises(LeaseLost):
-            self.do(store, c.AppendFrames("r1", 0, self.output(b"1")))
+            self.do(store, AppendFrames("r1", 0, self.output(b"1")))
         with pytest.raises(LeaseLost):
-            self.do(store, c.AppendFrames("none", 1, self.output(b"1")))
+            self.do(store, AppendFrames("none", 1, self.output(b"1")))
 
-    def test_nothing_is_appended_to_a_closed_stream(self, store: c.Store) -> None:
+    def test_nothing_is_appended_to_a_closed_stream(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", close="completed")
 
@@ -123,34 +170,49 @@ class Streaming(Bench):
         assert self.shown(store) == [b"1"]
         assert (self.stream(store).reason, self.stream(store).frames) == ("completed", 1)
 
-    def test_refused_output_harms_none_of_its_neighbours(self, store: c.Store) -> None:
+    def test_refused_output_harms_none_of_its_neighbours(self, store: Store) -> None:
         first, second, third = (self.hold(store, name) for name in ("r1", "r2", "r3"))
         self.append(store, second, b"0", close="completed")
 
-        answers = store.apply([
-            c.AppendFrames("r1", first.generation, self.output(b"1")),
-            c.AppendFrames("r2", second.generation, self.output(b"2")),
-            c.AppendFrames("r3", third.generation + 1, self.output(b"3")),
-            c.AppendFrames("r1", first.generation, self.output(b"4", close="completed")),
-        ])  # fmt: skip
+        answers = store.apply(
+            [
+                AppendFrames("r1", first.generation, self.output(b"1")),
+                AppendFrames("r2", second.generation, self.output(b"2")),
+                AppendFrames("r3", third.generation + 1, self.output(b"3")),
+                AppendFrames("r1", first.generation, self.output(b"4", close="completed")),
+            ]
+        )
 
-        assert answers[0] == c.Appended(1)
+        assert answers[0] == Appended(1)
         assert isinstance(answers[1], StreamClosed)
         assert isinstance(answers[2], LeaseLost)
-        assert answers[3] == c.Appended(2)
-        assert [self.shown(store, name) for name in ("r1", "r2", "r3")] == [[b"1", b"4"], [b"0"], []]
+        assert answers[3] == Appended(2)
+        assert [self.shown(store, name) for name in ("r1", "r2", "r3")] == [
+            [b"1", b"4"],
+            [b"0"],
+            [],
+        ]
 
-    def test_many_runs_append_in_one_batch(self, store: c.Store) -> None:
+    def test_many_runs_append_in_one_batch(self, store: Store) -> None:
         runs = [self.hold(store, f"r{number}") for number in range(30)]
 
-        store.apply([c.AppendFrames(run.id, run.generation, self.output(b"1", run.id.encode())) for run in runs])
+        store.apply(
+            [
+                AppendFrames(run.id, run.generation, self.output(b"1", run.id.encode()))
+                for run in runs
+            ]
+        )
 
-        assert [self.shown(store, run.id) for run in runs] == [[b"1", run.id.encode()] for run in runs]
+        assert [self.shown(store, run.id) for run in runs] == [
+            [b"1", run.id.encode()] for run in runs
+        ]
 
-    @pytest.mark.parametrize("mode", Mode)
-    def test_only_the_newest_frames_of_each_mode_are_kept(self, store: c.Store, mode: Mode) -> None:
+    @pytest.mark.parametrize("mode", StreamMode)
+    def test_only_the_newest_frames_of_each_mode_are_kept(
+        self, store: Store, mode: StreamMode
+    ) -> None:
         run = self.hold(store)
-        others = [other for other in Mode if other is not mode]
+        others = [other for other in StreamMode if other is not mode]
         for other in others:
             self.append(store, run, b"0", mode=other)
 
@@ -163,14 +225,16 @@ class Streaming(Bench):
         assert self.stream(store).frames == 9
         assert self.append(store, run, b"8").last_seq == 10
 
-    def test_trimming_one_stream_leaves_the_others_alone(self, store: c.Store) -> None:
+    def test_trimming_one_stream_leaves_the_others_alone(self, store: Store) -> None:
         run = self.hold(store)
         for step in ("a", "b", "a", "b", "a"):
-            self.append(store, run, step.encode(), step=step, keep={"durable": 2} if step == "a" else {})
+            self.append(
+                store, run, step.encode(), step=step, keep={"durable": 2} if step == "a" else {}
+            )
 
         assert self.shown(store) == [b"b", b"a", b"b", b"a"]
 
-    def test_progress_is_what_was_said_last(self, store: c.Store) -> None:
+    def test_progress_is_what_was_said_last(self, store: Store) -> None:
         run = self.hold(store)
         assert store.progress("r1") is None
         self.append(store, run, progress=Progress(10.0, "begins", 1))
@@ -179,18 +243,20 @@ class Streaming(Bench):
 
         assert store.progress("r1") == Progress(50.0, "begins", 2)
 
-    def test_output_is_written_with_what_it_led_to_or_not_at_all(self, store: c.Store) -> None:
+    def test_output_is_written_with_what_it_led_to_or_not_at_all(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run, output=self.output(b"1", close="completed"))
         stale = self.output(b"2", attempt=2)
 
         with pytest.raises(LeaseLost):
-            self.do(store, c.Advance(run_id="r1", generation=9, events=[self.event(store)], output=stale))
+            self.do(
+                store, Advance(run_id="r1", generation=9, events=[self.event(store)], output=stale)
+            )
 
         assert self.shown(store) == [b"1"]
         assert self.stream(store).reason == "completed"
 
-    def test_the_end_of_a_run_closes_its_streams(self, store: c.Store) -> None:
+    def test_the_end_of_a_run_closes_its_streams(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         self.append(store, run, b"2", step="", generation=0)
@@ -199,42 +265,54 @@ class Streaming(Bench):
 
         assert [stream.reason for stream in store.streams("r1")] == ["completed", "completed"]
 
-    def test_a_takeover_closes_what_steps_put_out_and_their_next_attempt_supersedes_it(self, store: c.Store) -> None:
+    def test_a_takeover_closes_what_steps_put_out_and_their_next_attempt_supersedes_it(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         self.append(store, run, b"2", step="", generation=0)
 
-        self.do(store, c.EndSession("s1", crashed=True))
+        self.do(store, EndSession("s1", crashed=True))
         (again,) = self.claim(store, "s2")
         self.append(store, again, b"3")
         self.append(store, again, b"4", step="", generation=0)
 
         old, code, new = store.streams("r1")
-        assert (old.reason, old.superseded_by, code.reason, code.frames) == ("taken over", 3, None, 2)
+        assert (old.reason, old.superseded_by, code.reason, code.frames) == (
+            "taken over",
+            3,
+            None,
+            2,
+        )
         assert (new.supersedes, new.generation, new.closed_at) == (1, again.generation, None)
 
-    def test_a_session_that_ends_in_peace_releases_its_streams(self, store: c.Store) -> None:
+    def test_a_session_that_ends_in_peace_releases_its_streams(self, store: Store) -> None:
         run = self.hold(store)
         other = self.hold(store, "r2", "s2")
         self.append(store, run, b"1")
         self.append(store, other, b"1")
 
-        self.do(store, c.EndSession("s1", crashed=False))
+        self.do(store, EndSession("s1", crashed=False))
 
         assert (self.stream(store).reason, self.stream(store, "r2").reason) == ("released", None)
 
-    def test_whoever_ends_a_run_by_force_closes_its_streams(self, store: c.Store, clock: HandClock) -> None:
+    def test_whoever_ends_a_run_by_force_closes_its_streams(
+        self, store: Store, clock: HandClock
+    ) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         clock.move(SECOND)
 
-        self.do(store, c.RequestCancel("r1", "enough", force=True))
+        self.do(store, RequestCancel("r1", "enough", force=True))
 
-        assert (self.stream(store).reason, self.stream(store).closed_at) == ("cancelled", clock.now())
+        assert (self.stream(store).reason, self.stream(store).closed_at) == (
+            "cancelled",
+            clock.now(),
+        )
         with pytest.raises(LeaseLost):
             self.append(store, run, b"2")
 
-    def test_a_stuck_run_closes_what_its_steps_put_out(self, store: c.Store) -> None:
+    def test_a_stuck_run_closes_what_its_steps_put_out(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1")
         self.append(store, run, b"2", step="", generation=0)
@@ -244,32 +322,39 @@ class Streaming(Bench):
 
         assert [stream.reason for stream in store.streams("r1")] == ["stuck", None]
 
-    def test_output_goes_with_its_run(self, store: c.Store, clock: HandClock) -> None:
+    def test_output_goes_with_its_run(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", close="completed")
         self.finish(store, run)
         clock.move(MINUTE)
 
-        self.do(store, c.Prune(clock.now(), ["completed"]))
+        self.do(store, Prune(clock.now(), ["completed"]))
 
         assert store.streams("r1") == []
         assert store.frames("r1") == []
         assert store.belongings("r1") == {}
         assert store.progress("r1") is None
 
-    def test_output_moves_with_its_run(self, store: c.Store) -> None:
+    def test_output_moves_with_its_run(self, store: Store) -> None:
         run = self.hold(store)
         self.append(store, run, b"1", b"2", progress=Progress(5.0, "x", 3), close="completed")
         self.finish(store, run)
         (whole,) = store.dossiers("", 10, 10**6)
         frames, streams = store.frames("r1"), store.streams("r1")
 
-        self.do(store, c.ImportRun(Run(**{**_fields(whole.run), "id": "r2"}), {}, whole.events, (), whole.below))
+        self.do(
+            store,
+            ImportRun(
+                RunRecord(**{**_fields(whole.run), "id": "r2"}), {}, whole.events, (), whole.below
+            ),
+        )
 
         assert store.frames("r2") == frames
-        assert [stream.frames for stream in store.streams("r2")] == [stream.frames for stream in streams]
+        assert [stream.frames for stream in store.streams("r2")] == [
+            stream.frames for stream in streams
+        ]
         assert store.progress("r2") == Progress(5.0, "x", 3)
 
 
-def _fields(run: Run) -> dict[str, Any]:
+def _fields(run: RunRecord) -> dict[str, Any]:
     return {name: getattr(run, name) for name in run.__struct_fields__}

@@ -6,36 +6,83 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.records import Cell, Dossier, Event, Kind, Route
-from holdfast.core.subscriptions import BEGINNING, CURSOR, NOW, WEBHOOK, Letter, Place, RunEvent, Subscription, Which
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import Cell, Route, RunSnapshot
+from holdfast.core.subscriptions import (
+    BEGINNING,
+    CURSOR,
+    NOW,
+    WEBHOOK,
+    DeadLetter,
+    EventCursor,
+    EventFilter,
+    RunEvent,
+    Subscription,
+)
 from holdfast.errors import LeaseLost, SubscriptionExists, SubscriptionNotFound
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
-from holdfast.testing.conformance.looking import BROKEN
+from holdfast.store.contract import Store
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    BeginCopy,
+    CopyRuns,
+    EndCopy,
+    EndSession,
+    Prune,
+)
+from holdfast.store.contract.subscriptions import (
+    AddSubscription,
+    ClaimWebhooks,
+    Consume,
+    Consumed,
+    MoveCursor,
+    RecordDelivery,
+    RedeliverDeadLetters,
+    RemoveSubscription,
+    ResealWebhook,
+)
+from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
+from holdfast.testing.conformance.reading import BROKEN
 
-_SUBSCRIPTION = """INSERT INTO holdfast.subscription (name, kind, which, after_tx, after_id, created_at, attempts, next_at)
+_SUBSCRIPTION = """INSERT INTO holdfast.subscription (name, kind, which, after_tx, after_id,
+    created_at, attempts, next_at)
     VALUES """
 
 BROKEN |= {
-    "a_dead_letter_belongs_to_a_webhook": """INSERT INTO holdfast.dead_letter
-        (subscription, run_id, seq, body, attempts, error, at) VALUES ('none', 'held', 1, '1', 1, 'x', 1)""",
-    "a_webhook_has_an_address_and_a_secret": f"{_SUBSCRIPTION} ('a', 'webhook', '{{}}', 1, 0, 1, 0, NULL)",
-    "what_is_to_be_delivered_again_says_when": f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 0, 1, 1, NULL)",
-    "nobody_has_read_beyond_the_last_event": f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 9999999, 1, 0, NULL)",
-    "at_most_one_place_is_held_for_the_last_number": """INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
-        VALUES ('', -1, 'numbered', 1, 1), ('', -2, 'numbered', 1, 1)""",
+    "a_dead_letter_belongs_to_a_webhook": (
+        """INSERT INTO holdfast.dead_letter
+        (subscription, run_id, seq, body, attempts, error, at) VALUES ('none', 'held', 1, '1', 1,
+        'x', 1)"""
+    ),
+    "a_webhook_has_an_address_and_a_secret": (
+        f"{_SUBSCRIPTION} ('a', 'webhook', '{{}}', 1, 0, 1, 0, NULL)"
+    ),
+    "what_is_to_be_delivered_again_says_when": (
+        f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 0, 1, 1, NULL)"
+    ),
+    "nobody_has_read_beyond_the_last_event": (
+        f"{_SUBSCRIPTION} ('a', 'cursor', '{{}}', 1, 9999999, 1, 0, NULL)"
+    ),
+    "at_most_one_place_is_held_for_the_last_number": (
+        """INSERT INTO holdfast.event (run_id, seq, kind, attempt, at)
+        VALUES ('', -1, 'numbered', 1, 1), ('', -2, 'numbered', 1, 1)"""
+    ),
 }
 
-ALL = Which()
+ALL = EventFilter()
 SHOP = Route("shop", "order", "1", "default")
 HOOK = "https://example.org/hook"
 
 
-class Subscribing(Bench):
+class SubscriptionConformance(StoreFixture):
     """Whoever reads events misses none."""
 
     def told(
-        self, store: c.Store, which: Which = ALL, after: Place | str = BEGINNING, window: int = 500
+        self,
+        store: Store,
+        which: EventFilter = ALL,
+        after: EventCursor | str = BEGINNING,
+        window: int = 500,
     ) -> list[tuple[str, int]]:
         """Read page after page, to the end."""
         found: list[tuple[str, int]] = []
@@ -47,56 +94,103 @@ class Subscribing(Bench):
                 return found
             place = edge
 
-    def hook(self, store: c.Store, name: str = "hook", **options: Any) -> Subscription:
+    def hook(self, store: Store, name: str = "hook", **options: Any) -> Subscription:
         given = {"start": NOW, "url": HOOK, "secret": "s" * 16, "attempt_limit": 3, **options}
-        found: Subscription = self.do(store, c.Subscribe(name, WEBHOOK, ALL, **given))
+        found: Subscription = self.do(store, AddSubscription(name, WEBHOOK, ALL, **given))
         return found
 
-    def test_events_are_told_as_they_were_written(self, store: c.Store, clock: HandClock) -> None:
+    def test_events_are_told_as_they_were_written(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store, route=SHOP)
-        self.advance(store, run, events=[Event(Kind.STEP_FAILED, "a", b"1", b"{}", 2, 5, seq=1)])
+        self.advance(
+            store, run, events=[Event(EventKind.STEP_FAILED, "a", b"1", b"{}", 2, 5, seq=1)]
+        )
 
-        ((event,), edge) = store.events(store.place(BEGINNING), ALL)
+        (event,), edge = store.events(store.place(BEGINNING), ALL)
 
-        assert (event.run_id, event.namespace, event.workflow, event.seq, event.kind) == ("r1", "shop", "order", 1, "step_failed")
-        assert (event.step, event.data, event.error, event.attempt, event.started_at) == ("a", b"1", b"{}", 2, 5)
+        assert (event.run_id, event.namespace, event.workflow, event.seq, event.kind) == (
+            "r1",
+            "shop",
+            "order",
+            1,
+            "step_failed",
+        )
+        assert (event.step, event.data, event.error, event.attempt, event.started_at) == (
+            "a",
+            b"1",
+            b"{}",
+            2,
+            5,
+        )
         assert event.at == clock.now()
         assert event.cursor.startswith(f"{store.installation()}.")
         assert store.events(edge, ALL) == ([], edge)
 
     @pytest.mark.parametrize("window", [1, 2, 3, 100])
-    def test_pages_of_any_size_tell_every_event_once_and_in_order(self, store: c.Store, window: int) -> None:
+    def test_pages_of_any_size_tell_every_event_once_and_in_order(
+        self, store: Store, window: int
+    ) -> None:
         runs = [self.hold(store, name) for name in ("a", "b", "c")]
         for run in [*runs, *runs]:
             self.advance(store, run)
 
-        assert self.told(store, window=window) == [("a", 1), ("b", 1), ("c", 1), ("a", 2), ("b", 2), ("c", 2)]
+        assert self.told(store, window=window) == [
+            ("a", 1),
+            ("b", 1),
+            ("c", 1),
+            ("a", 2),
+            ("b", 2),
+            ("c", 2),
+        ]
 
-    def test_events_of_one_batch_are_told_in_the_order_of_their_runs_histories(self, store: c.Store) -> None:
+    def test_events_of_one_batch_are_told_in_the_order_of_their_runs_histories(
+        self, store: Store
+    ) -> None:
         runs = [self.hold(store, name) for name in ("a", "b")]
-        events = {run.id: [Event(Kind.MARKED, str(seq), seq=seq) for seq in (1, 2, 3)] for run in runs}
-        store.apply([c.Advance(run_id=run.id, generation=run.generation, events=events[run.id]) for run in runs])
+        events = {
+            run.id: [Event(EventKind.MARKED, str(seq), seq=seq) for seq in (1, 2, 3)]
+            for run in runs
+        }
+        store.apply(
+            [
+                Advance(run_id=run.id, generation=run.generation, events=events[run.id])
+                for run in runs
+            ]
+        )
 
         told = self.told(store)
 
         assert [seq for run_id, seq in told if run_id == "a"] == [1, 2, 3]
         assert [seq for run_id, seq in told if run_id == "b"] == [1, 2, 3]
 
-    def test_only_those_that_are_meant_are_told_and_the_others_are_passed(self, store: c.Store) -> None:
+    def test_only_those_that_are_meant_are_told_and_the_others_are_passed(
+        self, store: Store
+    ) -> None:
         shop = self.hold(store, "shop", route=SHOP, tags={"customer": "7", "city": "Ulm"})
         other = self.hold(store, "other", tags={"customer": "7"})
         for run in (shop, other):
             self.advance(store, run)
             self.finish(store, run)
 
-        assert self.told(store, Which(workflow="order")) == [("shop", 1), ("shop", 2)]
-        assert self.told(store, Which(namespace="shop", kinds=(Kind.RUN_COMPLETED,))) == [("shop", 2)]
-        assert self.told(store, Which(run_id="other", kinds=(Kind.MARKED, Kind.RUN_FAILED))) == [("other", 1)]
-        assert self.told(store, Which(tags={"customer": "7", "city": "Ulm"})) == [("shop", 1), ("shop", 2)]
-        assert self.told(store, Which(tags={"customer": "8"}), window=1) == []
-        assert self.told(store, Which(tags={"customer": "7"}, kinds=(Kind.RUN_COMPLETED,))) == [("shop", 2), ("other", 2)]
+        assert self.told(store, EventFilter(workflow="order")) == [("shop", 1), ("shop", 2)]
+        assert self.told(
+            store, EventFilter(namespace="shop", kinds=(EventKind.RUN_COMPLETED,))
+        ) == [("shop", 2)]
+        assert self.told(
+            store, EventFilter(run_id="other", kinds=(EventKind.MARKED, EventKind.RUN_FAILED))
+        ) == [("other", 1)]
+        assert self.told(store, EventFilter(tags={"customer": "7", "city": "Ulm"})) == [
+            ("shop", 1),
+            ("shop", 2),
+        ]
+        assert self.told(store, EventFilter(tags={"customer": "8"}), window=1) == []
+        assert self.told(
+            store, EventFilter(tags={"customer": "7"}, kinds=(EventKind.RUN_COMPLETED,))
+        ) == [
+            ("shop", 2),
+            ("other", 2),
+        ]
 
-    def test_who_begins_now_hears_only_what_comes(self, store: c.Store) -> None:
+    def test_who_begins_now_hears_only_what_comes(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
         now = store.place(NOW)
@@ -105,12 +199,12 @@ class Subscribing(Bench):
 
         assert self.told(store, after=now) == [("r1", 2)]
 
-    def test_numbers_are_not_given_out_twice(self, store: c.Store, clock: HandClock) -> None:
+    def test_numbers_are_not_given_out_twice(self, store: Store, clock: HandClock) -> None:
         self.finish(store, self.hold(store, "a"))
         self.finish(store, self.hold(store, "b"))
         place = store.place(NOW)
         clock.move(MINUTE)
-        self.do(store, c.Prune(clock.now(), ["completed"]))
+        self.do(store, Prune(clock.now(), ["completed"]))
 
         run = self.hold(store, "c")
         self.advance(store, run)
@@ -119,61 +213,63 @@ class Subscribing(Bench):
         assert self.told(store, after=place) == [("c", 1), ("c", 2)]
         assert self.told(store) == [("c", 1), ("c", 2)]
 
-    def test_a_takeover_is_an_event_and_no_progress(self, store: c.Store) -> None:
+    def test_a_takeover_is_an_event_and_no_progress(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
-        self.do(store, c.EndSession("s1", crashed=True))
+        self.do(store, EndSession("s1", crashed=True))
 
-        (event,) = store.events(store.place(BEGINNING), Which(kinds=(Kind.LEASE_LOST,)))[0]
+        (event,) = store.events(store.place(BEGINNING), EventFilter(kinds=(EventKind.LEASE_LOST,)))[
+            0
+        ]
         assert event.data == b'{"session":"s1","worker":"w"}'
         for number, crashes in enumerate((2, 3, 4)):
             self.claim(store, f"t{number}")
-            self.do(store, c.EndSession(f"t{number}", crashed=True))
+            self.do(store, EndSession(f"t{number}", crashed=True))
             assert self.get(store).crashes == crashes
 
-    def test_who_parks_or_stops_in_peace_loses_no_lease(self, store: c.Store) -> None:
+    def test_who_parks_or_stops_in_peace_loses_no_lease(self, store: Store) -> None:
         self.park(store, self.hold(store), keep=True)
         self.hold(store, "r2", "s2")
-        self.do(store, c.EndSession("s1", crashed=True))
-        self.do(store, c.EndSession("s2", crashed=False))
+        self.do(store, EndSession("s1", crashed=True))
+        self.do(store, EndSession("s2", crashed=False))
 
-        assert self.told(store, Which(kinds=(Kind.LEASE_LOST,))) == []
+        assert self.told(store, EventFilter(kinds=(EventKind.LEASE_LOST,))) == []
 
     # Under a name
 
-    def test_a_name_goes_on_where_it_has_come(self, store: c.Store) -> None:
+    def test_a_name_goes_on_where_it_has_come(self, store: Store) -> None:
         self.finish(store, self.hold(store))
-        opened = self.do(store, c.Subscribe("me", CURSOR, ALL, BEGINNING))
+        opened = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
         _, edge = store.events(opened.place, ALL)
 
-        self.do(store, c.MoveCursor("me", edge))
-        self.do(store, c.MoveCursor("me", opened.place))  # one who was slower
+        self.do(store, MoveCursor("me", edge))
+        self.do(store, MoveCursor("me", opened.place))  # one who was slower
 
-        again = self.do(store, c.Subscribe("me", CURSOR, ALL, BEGINNING))
+        again = self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
         assert (opened.place, again.place) == (store.place(BEGINNING), edge)
         assert store.subscription("me") == again
         assert [one.name for one in store.subscriptions()] == ["me"]
 
-    def test_a_name_belongs_to_one_kind_of_reader_of_certain_events(self, store: c.Store) -> None:
-        self.do(store, c.Subscribe("me", CURSOR, ALL, BEGINNING))
+    def test_a_name_belongs_to_one_kind_of_reader_of_certain_events(self, store: Store) -> None:
+        self.do(store, AddSubscription("me", CURSOR, ALL, BEGINNING))
 
         with pytest.raises(SubscriptionExists):
-            self.do(store, c.Subscribe("me", CURSOR, Which(workflow="other"), BEGINNING))
+            self.do(store, AddSubscription("me", CURSOR, EventFilter(workflow="other"), BEGINNING))
         with pytest.raises(SubscriptionExists):
             self.hook(store, "me")
         with pytest.raises(SubscriptionNotFound):
-            self.do(store, c.MoveCursor("nobody", Place(1, 1)))
+            self.do(store, MoveCursor("nobody", EventCursor(1, 1)))
         with pytest.raises(SubscriptionNotFound):
-            self.do(store, c.Unsubscribe("nobody"))
+            self.do(store, RemoveSubscription("nobody"))
         with pytest.raises(SubscriptionNotFound):
-            self.do(store, c.ReplayLetters("nobody"))
+            self.do(store, RedeliverDeadLetters("nobody"))
 
-        self.do(store, c.Unsubscribe("me"))
+        self.do(store, RemoveSubscription("me"))
         assert store.subscriptions() == []
 
     # In the same transaction
 
-    def test_what_is_written_about_events_and_the_cursor_are_one(self, store: c.Store) -> None:
+    def test_what_is_written_about_events_and_the_cursor_are_one(self, store: Store) -> None:
         self.execute(store, "CREATE TABLE ledger (line TEXT)")
         run = self.hold(store)
         for _ in range(3):
@@ -183,154 +279,186 @@ class Subscribing(Bench):
         def note(connection: Any, events: list[RunEvent]) -> None:
             told.extend(event.seq for event in events)
             for event in events:
-                connection.execute(f"INSERT INTO ledger (line) VALUES ('{event.run_id} {event.seq}')")
+                connection.execute(
+                    f"INSERT INTO ledger (line) VALUES ('{event.run_id} {event.seq}')"
+                )
 
         def stumble(connection: Any, events: list[RunEvent]) -> None:
             note(connection, events)
             raise ValueError("no")
 
-        consume = c.Consume("me", ALL, BEGINNING, 2, note)
+        consume = Consume("me", ALL, BEGINNING, 2, note)
         with pytest.raises(ValueError, match="no"):
-            self.do(store, c.Consume("me", ALL, BEGINNING, 2, stumble))
+            self.do(store, Consume("me", ALL, BEGINNING, 2, stumble))
         assert store.subscription("me") is None
-        assert self.do(store, consume) == c.Consumed(2, more=True)
+        assert self.do(store, consume) == Consumed(2, more=True)
         with pytest.raises(ValueError, match="no"):
-            self.do(store, c.Consume("me", ALL, BEGINNING, 2, stumble))
-        assert self.do(store, consume) == c.Consumed(1, more=True)
-        assert self.do(store, consume) == c.Consumed(0, more=False)
+            self.do(store, Consume("me", ALL, BEGINNING, 2, stumble))
+        assert self.do(store, consume) == Consumed(1, more=True)
+        assert self.do(store, consume) == Consumed(0, more=False)
 
         assert told == [1, 2, 1, 2, 3, 3]
         with self.transaction(store) as connection:
             lines = connection.execute("SELECT line FROM ledger ORDER BY line").fetchall()
         assert [line[0] for line in lines] == ["r1 1", "r1 2", "r1 3"]
 
-    def test_a_callback_that_is_refused_harms_none_of_its_neighbours(self, store: c.Store) -> None:
+    def test_a_callback_that_is_refused_harms_none_of_its_neighbours(self, store: Store) -> None:
         run = self.hold(store)
         self.advance(store, run)
 
         def stumble(connection: Any, events: list[RunEvent]) -> None:
             raise ValueError("no")
 
-        answers = store.apply([
-            c.Advance(run_id="r1", generation=run.generation, events=[self.event(store)]),
-            c.Consume("me", ALL, BEGINNING, 10, stumble),
-            c.Subscribe("other", CURSOR, ALL, NOW),
-        ])  # fmt: skip
+        answers = store.apply(
+            [
+                Advance(run_id="r1", generation=run.generation, events=[self.event(store)]),
+                Consume("me", ALL, BEGINNING, 10, stumble),
+                AddSubscription("other", CURSOR, ALL, NOW),
+            ]
+        )
 
-        assert isinstance(answers[0], c.Advanced)
+        assert isinstance(answers[0], Advanced)
         assert isinstance(answers[1], ValueError)
         assert [one.name for one in store.subscriptions()] == ["other"]
 
-    def test_events_that_are_not_meant_are_passed_without_a_call(self, store: c.Store) -> None:
+    def test_events_that_are_not_meant_are_passed_without_a_call(self, store: Store) -> None:
         self.advance(store, self.hold(store))
 
         def never(connection: Any, events: list[RunEvent]) -> None:
             raise AssertionError("called")
 
-        which = Which(workflow="other")
-        assert self.do(store, c.Consume("me", which, BEGINNING, 10, never)) == c.Consumed(0, more=True)
-        assert self.do(store, c.Consume("me", which, BEGINNING, 10, never)) == c.Consumed(0, more=False)
+        which = EventFilter(workflow="other")
+        assert self.do(store, Consume("me", which, BEGINNING, 10, never)) == Consumed(0, more=True)
+        assert self.do(store, Consume("me", which, BEGINNING, 10, never)) == Consumed(0, more=False)
 
     # Webhooks
 
-    def test_one_session_at_a_time_delivers_a_webhook(self, store: c.Store) -> None:
+    def test_one_session_at_a_time_delivers_a_webhook(self, store: Store) -> None:
         self.hook(store)
         self.open(store, "s1")
         self.open(store, "s2")
 
-        assert self.do(store, c.ClaimWebhooks("s1")) == ["hook"]
-        assert self.do(store, c.ClaimWebhooks("s2")) == []
+        assert self.do(store, ClaimWebhooks("s1")) == ["hook"]
+        assert self.do(store, ClaimWebhooks("s2")) == []
         with pytest.raises(LeaseLost):
-            self.do(store, c.SettleDelivery("hook", "s2", Place(1, 1)))
+            self.do(store, RecordDelivery("hook", "s2", EventCursor(1, 1)))
 
-        self.do(store, c.EndSession("s1", crashed=True))
-        assert self.do(store, c.ClaimWebhooks("s1")) == []
-        assert self.do(store, c.ClaimWebhooks("s2")) == ["hook"]
+        self.do(store, EndSession("s1", crashed=True))
+        assert self.do(store, ClaimWebhooks("s1")) == []
+        assert self.do(store, ClaimWebhooks("s2")) == ["hook"]
         with pytest.raises(LeaseLost):
-            self.do(store, c.SettleDelivery("hook", "s1", Place(1, 1)))
+            self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 1)))
 
-        self.do(store, c.EndSession("s2", crashed=False))
+        self.do(store, EndSession("s2", crashed=False))
         found = store.subscription("hook")
         assert found is not None and found.session_id is None
 
-    def test_how_a_delivery_went_is_written_down(self, store: c.Store, clock: HandClock) -> None:
+    def test_how_a_delivery_went_is_written_down(self, store: Store, clock: HandClock) -> None:
         self.hook(store)
         self.open(store)
-        self.do(store, c.ClaimWebhooks("s1"))
+        self.do(store, ClaimWebhooks("s1"))
 
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 7), 2, clock.now() + 5, "no answer"))
+        self.do(
+            store, RecordDelivery("hook", "s1", EventCursor(1, 7), 2, clock.now() + 5, "no answer")
+        )
         failing = store.subscription("hook")
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8)))
+        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8)))
         arrived = store.subscription("hook")
 
         assert failing is not None and arrived is not None
-        assert (failing.place, failing.attempts, failing.next_at, failing.error) == (Place(1, 7), 2, clock.now() + 5, "no answer")
-        assert (arrived.place, arrived.attempts, arrived.next_at, arrived.error) == (Place(1, 8), 0, None, None)
+        assert (failing.place, failing.attempts, failing.next_at, failing.error) == (
+            EventCursor(1, 7),
+            2,
+            clock.now() + 5,
+            "no answer",
+        )
+        assert (arrived.place, arrived.attempts, arrived.next_at, arrived.error) == (
+            EventCursor(1, 8),
+            0,
+            None,
+            None,
+        )
 
-    def test_what_cannot_be_delivered_is_kept_and_can_be_delivered_again(self, store: c.Store, clock: HandClock) -> None:
+    def test_what_cannot_be_delivered_is_kept_and_can_be_delivered_again(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.hook(store)
         self.open(store)
-        self.do(store, c.ClaimWebhooks("s1"))
-        letter = Letter("hook", "r1", 3, b"{}", 3, "no answer", 0)
+        self.do(store, ClaimWebhooks("s1"))
+        letter = DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", 0)
 
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8), error="no answer", letter=letter))
-        assert store.letters("hook") == [Letter("hook", "r1", 3, b"{}", 3, "no answer", clock.now())]
+        self.do(
+            store, RecordDelivery("hook", "s1", EventCursor(1, 8), error="no answer", letter=letter)
+        )
+        assert store.letters("hook") == [
+            DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", clock.now())
+        ]
         assert store.letters("hook", again=True) == []
-        assert self.do(store, c.ReplayLetters("hook")) == 1
+        assert self.do(store, RedeliverDeadLetters("hook")) == 1
         assert [one.again for one in store.letters("hook", again=True)] == [True]
 
-        once_more = Letter("hook", "r1", 3, b"{}", 1, "still no answer", 0)
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8), letter=once_more))
+        once_more = DeadLetter("hook", "r1", 3, b"{}", 1, "still no answer", 0)
+        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), letter=once_more))
         (found,) = store.letters("hook")
         assert (found.attempts, found.error, found.again) == (4, "still no answer", False)
 
-        self.do(store, c.ReplayLetters("hook"))
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8), delivered=found))
+        self.do(store, RedeliverDeadLetters("hook"))
+        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), delivered=found))
         assert store.letters("hook") == []
 
-    def test_the_secret_of_a_webhook_gets_another_seal_unless_it_has_changed(self, store: c.Store) -> None:
+    def test_the_secret_of_a_webhook_gets_another_seal_unless_it_has_changed(
+        self, store: Store
+    ) -> None:
         self.hook(store)
 
-        assert not self.do(store, c.ResealWebhook("hook", "not what is stored", "sealed"))
-        assert not self.do(store, c.ResealWebhook("other", "s" * 16, "sealed"))
-        assert self.do(store, c.ResealWebhook("hook", "s" * 16, "\x01e1\x01sealed"))
+        assert not self.do(store, ResealWebhook("hook", "not what is stored", "sealed"))
+        assert not self.do(store, ResealWebhook("other", "s" * 16, "sealed"))
+        assert self.do(store, ResealWebhook("hook", "s" * 16, "\x01e1\x01sealed"))
 
         assert [webhook.secret for webhook in store.subscriptions()] == ["\x01e1\x01sealed"]
         assert store.keys_in_use() == {"e1": 1}
 
-    def test_who_unsubscribes_leaves_no_letters(self, store: c.Store) -> None:
+    def test_who_unsubscribes_leaves_no_letters(self, store: Store) -> None:
         self.hook(store)
         self.open(store)
-        self.do(store, c.ClaimWebhooks("s1"))
-        letter = Letter("hook", "r1", 3, b"{}", 3, "no answer", 0)
-        self.do(store, c.SettleDelivery("hook", "s1", Place(1, 8), letter=letter))
+        self.do(store, ClaimWebhooks("s1"))
+        letter = DeadLetter("hook", "r1", 3, b"{}", 3, "no answer", 0)
+        self.do(store, RecordDelivery("hook", "s1", EventCursor(1, 8), letter=letter))
 
-        self.do(store, c.Unsubscribe("hook"))
+        self.do(store, RemoveSubscription("hook"))
 
         assert store.letters("hook") == []
         assert store.standing() == {}
 
     # Moving house
 
-    def test_copied_events_keep_their_order_and_come_before_new_ones(self, store: c.Store) -> None:
+    def test_copied_events_keep_their_order_and_come_before_new_ones(self, store: Store) -> None:
         events = {
-            "a": [Event(Kind.MARKED, "1", seq=1, at=1, id=11), Event(Kind.MARKED, "2", seq=2, at=1, id=13)],
-            "b": [Event(Kind.MARKED, "1", seq=1, at=1, id=12), Event(Kind.MARKED, "2", seq=2, at=1, id=14)],
+            "a": [
+                Event(EventKind.MARKED, "1", seq=1, at=1, id=11),
+                Event(EventKind.MARKED, "2", seq=2, at=1, id=13),
+            ],
+            "b": [
+                Event(EventKind.MARKED, "1", seq=1, at=1, id=12),
+                Event(EventKind.MARKED, "2", seq=2, at=1, id=14),
+            ],
         }
         which = b'{"workflow":null}'
         row: list[Cell] = ["me", CURSOR, which, 1, 12, 1, None, None, None, 0, 0, None, None]
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([], {"subscription": [row]}))
+        self.do(store, BeginCopy([], {"subscription": [row]}))
         self.start(store, "pattern")
         pattern = self.get(store, "pattern")
         self.end_sessions(store)
-        self.do(store, c.BeginCopy([], {"subscription": [row]}))
+        self.do(store, BeginCopy([], {"subscription": [row]}))
         for run_id, lines in events.items():
-            run = type(pattern)(**{**{n: getattr(pattern, n) for n in pattern.__struct_fields__}, "id": run_id})
-            self.do(store, c.CopyRuns([Dossier(run, {}, lines, rank=1)]))
-        self.do(store, c.EndCopy())
+            run = type(pattern)(
+                **{**{n: getattr(pattern, n) for n in pattern.__struct_fields__}, "id": run_id}
+            )
+            self.do(store, CopyRuns([RunSnapshot(run, {}, lines, rank=1)]))
+        self.do(store, EndCopy())
 
-        (run, _) = self.claim(store)
+        run, _ = self.claim(store)
         self.advance(store, run)
 
         found = store.subscription("me")

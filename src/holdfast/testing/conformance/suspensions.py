@@ -1,4 +1,5 @@
-"""Leased runs that wait, held by nobody: whoever delivers signals wakes them, time ends them; and leases of one very run."""
+"""Leased runs that wait, held by nobody: whoever delivers signals wakes them, time ends them; and
+leases of one very run."""
 
 from __future__ import annotations
 
@@ -8,171 +9,280 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.conditions import AllOf, Condition, Handed, Named
-from holdfast.core.records import Event, Kind, Run, Signal, Wait
+from holdfast.core.conditions.model import AllOf, Condition, SignalNamed, SignalToWait
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.core.streams import NewFrame, Output, StreamPart
-from holdfast.core.suspensions import ENDS, Suspension
+from holdfast.core.streams.model import NewFrame, Output, StreamPart
+from holdfast.core.tasks.suspension import ENDS, Suspension
+from holdfast.core.waits import Signal, WaitRecord
 from holdfast.errors import BadOption, LeaseLost
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, Bench, HandClock
-from holdfast.testing.conformance.looking import BROKEN
+from holdfast.store.contract import Operation, Store
+from holdfast.store.contract.keys import NeedKey, OfferedKey
+from holdfast.store.contract.leases import (
+    ClaimLeases,
+    ExpireAttempts,
+    Judge,
+    LeasedTask,
+    SetPriority,
+)
+from holdfast.store.contract.runs import Advance, Advanced, EndSession, ReplayRun, SignalRun
+from holdfast.store.contract.streams import Appended, AppendFrames
+from holdfast.store.contract.waits import ReleaseWait
+from holdfast.testing.conformance.fixture import MINUTE, HandClock, StoreFixture
+from holdfast.testing.conformance.reading import BROKEN
 
 BROKEN |= {
     "a_task_belongs_to_a_run": "INSERT INTO holdfast.task (run_id, policy) VALUES ('none', '{}')",
-    "what_is_timed_names_its_generation": "INSERT INTO holdfast.task (run_id, policy, attempt_until) VALUES ('held', '{}', 1)",
+    "what_is_timed_names_its_generation": (
+        "INSERT INTO holdfast.task (run_id, policy, attempt_until) VALUES ('held', '{}', 1)"
+    ),
 }
 
 
-class Suspending(Bench):
+class SuspensionConformance(StoreFixture):
     def suspend(
-        self, store: c.Store, run: Run, condition: Condition, *, until: int | None = None, on_timeout: str = "continue"
+        self,
+        store: Store,
+        run: RunRecord,
+        condition: Condition,
+        *,
+        until: int | None = None,
+        on_timeout: str = "continue",
     ) -> Any:
         wanted = Suspension(step="wait 1", condition=condition, until=until, on_timeout=on_timeout)
         now = store.now()
-        event = Event(Kind.WAIT_OPENED, wanted.step, wanted.told(), seq=self.seq(store, run.id))
-        row = Wait(run_id=run.id, step=wanted.step, id=None, name="x", opened_at=now, until=until)
-        return self.do(store, c.Advance(
-            run_id=run.id, generation=run.generation, events=[event], status=Status.WAITING, keep=False, closes="released",
-            waits=wanted.waits(now, sealed=False), alarm=wanted.due(now), opened=[row],
-        ))  # fmt: skip
+        event = Event(
+            EventKind.WAIT_OPENED, wanted.step, wanted.told(), seq=self.seq(store, run.id)
+        )
+        row = WaitRecord(
+            run_id=run.id, step=wanted.step, id=None, name="x", opened_at=now, until=until
+        )
+        return self.do(
+            store,
+            Advance(
+                run_id=run.id,
+                generation=run.generation,
+                events=[event],
+                status=Status.WAITING,
+                keep=False,
+                closes="released",
+                waits=wanted.waits(now, sealed=False),
+                alarm=wanted.due(now),
+                opened=[row],
+            ),
+        )
 
-    def take(self, store: c.Store, judge: c.Judge | None = None, **options: Any) -> list[c.Leased]:
+    def take(self, store: Store, judge: Judge | None = None, **options: Any) -> list[LeasedTask]:
         if "s9" not in {session.id for session in store.sessions()}:
             self.open(store, "s9")
         routes = [(number, route.lane) for number, route in store.routes().items()]
-        found: list[c.Leased] = self.do(store, c.ClaimLeases("s9", routes, 10, judge=judge, **options))
+        found: list[LeasedTask] = self.do(
+            store, ClaimLeases("s9", routes, 10, judge=judge, **options)
+        )
         return found
 
-    def show(self, store: c.Store, run: Run, *data: bytes, **part: Any) -> c.Appended:
-        frames = [NewFrame(0, "event", "summary" if "since" in part else "durable", one, 7) for one in data]
+    def show(self, store: Store, run: RunRecord, *data: bytes, **part: Any) -> Appended:
+        frames = [
+            NewFrame(0, "event", "summary" if "since" in part else "durable", one, 7)
+            for one in data
+        ]
         output = Output([StreamPart("", 1, run.generation, **part)], frames)
-        answer: c.Appended = self.do(store, c.AppendFrames(run.id, run.generation, output))
+        answer: Appended = self.do(store, AppendFrames(run.id, run.generation, output))
         return answer
 
-    def test_a_condition_wakes_a_suspended_run_when_it_is_whole(self, store: c.Store, clock: HandClock) -> None:
-        self.suspend(store, self.hold(store), AllOf((Named("a"), Named("b"))), until=clock.now() + MINUTE)
+    def test_a_condition_wakes_a_suspended_run_when_it_is_whole(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.suspend(
+            store,
+            self.hold(store),
+            AllOf((SignalNamed("a"), SignalNamed("b"))),
+            until=clock.now() + MINUTE,
+        )
 
         assert store.next_attempt_end() == store.next_wake() == clock.now() + MINUTE
-        assert self.do(store, c.SignalRun("r1", "a", b"1")).effect == "kept"
+        assert self.do(store, SignalRun("r1", "a", b"1")).effect == "kept"
         assert self.status(store) is Status.WAITING
-        assert self.do(store, c.SignalRun("r1", "b", b"2")).effect == "satisfied"
+        assert self.do(store, SignalRun("r1", "b", b"2")).effect == "satisfied"
         assert self.status(store) is Status.PENDING
         clock.move(MINUTE)
-        assert self.do(store, c.ExpireAttempts(0.5)) == 0  # it waits no more
+        assert self.do(store, ExpireAttempts(0.5)) == 0  # it waits no more
         assert self.status(store) is Status.PENDING
 
     @pytest.mark.parametrize("action", ["continue", "fail", "cancel", "expire", "escalate"])
-    def test_time_is_up(self, store: c.Store, clock: HandClock, action: str) -> None:
+    def test_time_is_up(self, store: Store, clock: HandClock, action: str) -> None:
         parent = self.hold(store, "p", "s0")
         self.advance(store, parent, children=[self.child_of(parent, "kid")])
         (kid,) = (one.run for one in self.take(store) if one.run.id == "kid")
-        self.suspend(store, kid, Named("a"), until=clock.now() + MINUTE, on_timeout=action)
-        assert self.do(store, c.ExpireAttempts(0.5)) == 0
+        self.suspend(store, kid, SignalNamed("a"), until=clock.now() + MINUTE, on_timeout=action)
+        assert self.do(store, ExpireAttempts(0.5)) == 0
         clock.move(MINUTE)
 
-        assert self.do(store, c.ExpireAttempts(0.5)) == 1
+        assert self.do(store, ExpireAttempts(0.5)) == 1
         (wait,) = store.waits("kid")
         if action in ENDS:
             assert (self.status(store, "kid"), self.kinds(store, "kid")[-1]) == ENDS[action]
             assert wait.closed_by == "timeout"
             assert [run_id for _, run_id in store.knocks("s0", 0)] == ["p"]
         else:
-            assert self.status(store, "kid") is (Status.PENDING if action == "continue" else Status.WAITING)
+            assert self.status(store, "kid") is (
+                Status.PENDING if action == "continue" else Status.WAITING
+            )
             assert (wait.escalated_at is None, wait.closed_at) == (action == "continue", None)
         clock.move(MINUTE)
-        assert self.do(store, c.ExpireAttempts(0.5)) == 0
+        assert self.do(store, ExpireAttempts(0.5)) == 0
 
-    def test_what_can_no_longer_be_met_is_given_up_and_what_can_waits_on(self, store: c.Store, clock: HandClock) -> None:
-        self.do(store, c.NeedKey(c.OfferedKey("k1", b"x" * 32)))
+    def test_what_can_no_longer_be_met_is_given_up_and_what_can_waits_on(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.do(store, NeedKey(OfferedKey("k1", b"x" * 32)))
         soon, late = clock.now() + MINUTE, clock.now() + 9 * MINUTE
-        for name, members in (("gone", (Named("a"),)), ("open", ())):
+        for name, members in (("gone", (SignalNamed("a"),)), ("open", ())):
             run = self.hold(store, name, f"s {name}")
-            handed = Wait(run_id=name, step="h", id=f"w {name}", name="h", kid="k1", opened_at=clock.now(), until=soon)
+            handed = WaitRecord(
+                run_id=name,
+                step="h",
+                id=f"w {name}",
+                name="h",
+                kid="k1",
+                opened_at=clock.now(),
+                until=soon,
+            )
             self.advance(store, run, opened=[handed])
-            leaf = Handed(f"w {name}", "h", "h", soon)
-            condition: Condition = AllOf((leaf, *members)) if members else Named("a")
+            leaf = SignalToWait(f"w {name}", "h", "h", soon)
+            condition: Condition = AllOf((leaf, *members)) if members else SignalNamed("a")
             self.suspend(store, run, condition, until=late, on_timeout="fail")
         clock.move(MINUTE)
 
-        assert self.do(store, c.ExpireAttempts(0.5)) == 1
-        assert (self.status(store, "gone"), self.status(store, "open")) == (Status.FAILED, Status.WAITING)
+        assert self.do(store, ExpireAttempts(0.5)) == 1
+        assert (self.status(store, "gone"), self.status(store, "open")) == (
+            Status.FAILED,
+            Status.WAITING,
+        )
         assert store.next_attempt_end() == late
 
-    def test_a_person_lets_a_suspended_run_go(self, store: c.Store) -> None:
-        self.suspend(store, self.hold(store), Named("a"))
-        self.do(store, c.ReleaseWait(run_id="r1", step="wait 1", payload=b"1", by="ann"))
+    def test_a_person_lets_a_suspended_run_go(self, store: Store) -> None:
+        self.suspend(store, self.hold(store), SignalNamed("a"))
+        self.do(store, ReleaseWait(run_id="r1", step="wait 1", payload=b"1", by="ann"))
 
         assert self.status(store) is Status.PENDING
 
-    def test_what_a_wait_came_to_is_written_with_the_claim(self, store: c.Store) -> None:
-        self.suspend(store, self.hold(store), Named("a"))
-        self.do(store, c.SignalRun("r1", "a", b"7"))
+    def test_what_a_wait_came_to_is_written_with_the_claim(self, store: Store) -> None:
+        self.suspend(store, self.hold(store), SignalNamed("a"))
+        self.do(store, SignalRun("r1", "a", b"7"))
         self.start(store, "new")
         asked: list[tuple[str, list[str], list[bytes]]] = []
 
-        def judge(leased: c.Leased, history: list[Event], signals: Callable[[], list[Signal]]) -> c.Advance:
+        def judge(
+            leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
+        ) -> Advance:
             found = signals()
-            asked.append((leased.run.id, [event.kind for event in history], [signal.payload for signal in found]))
-            event = Event(Kind.WAIT_SATISFIED, "wait 1", b"{}", seq=leased.seq + 1)
-            return c.Advance(
-                run_id=leased.run.id, generation=leased.run.generation, events=[event], status=Status.RUNNING,
-                taken=[signal.id for signal in found], closed=[("wait 1", "its signals")],
-            )  # fmt: skip
+            asked.append(
+                (
+                    leased.run.id,
+                    [event.kind for event in history],
+                    [signal.payload for signal in found],
+                )
+            )
+            event = Event(EventKind.WAIT_SATISFIED, "wait 1", b"{}", seq=leased.seq + 1)
+            return Advance(
+                run_id=leased.run.id,
+                generation=leased.run.generation,
+                events=[event],
+                status=Status.RUNNING,
+                taken=[signal.id for signal in found],
+                closed=[("wait 1", "its signals")],
+            )
 
         assert {one.run.id for one in self.take(store, judge)} == {"r1", "new"}
-        assert asked == [("r1", [Kind.WAIT_OPENED], [b"7"])]
-        assert self.kinds(store) == [Kind.WAIT_OPENED, Kind.WAIT_SATISFIED]
+        assert asked == [("r1", [EventKind.WAIT_OPENED], [b"7"])]
+        assert self.kinds(store) == [EventKind.WAIT_OPENED, EventKind.WAIT_SATISFIED]
         assert (self.status(store), store.signals("r1")) == (Status.RUNNING, [])
 
-    def test_whoever_judges_is_told_of_the_last_wait_and_of_failures_before_it(self, store: c.Store) -> None:
+    def test_whoever_judges_is_told_of_the_last_wait_and_of_failures_before_it(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
-        self.advance(store, run, events=[Event(Kind.ATTEMPT_FAILED, data=b"{}", seq=1), Event(Kind.MARKED, "m", seq=2)])
+        self.advance(
+            store,
+            run,
+            events=[
+                Event(EventKind.ATTEMPT_FAILED, data=b"{}", seq=1),
+                Event(EventKind.MARKED, "m", seq=2),
+            ],
+        )
         for number in range(2):
-            self.suspend(store, run, Named("a"))
-            self.do(store, c.SignalRun("r1", "a", b"7"))
+            self.suspend(store, run, SignalNamed("a"))
+            self.do(store, SignalRun("r1", "a", b"7"))
             told: list[list[str]] = []
 
-            def judge(leased: c.Leased, history: list[Event], _: object, told: list[list[str]] = told) -> None:
+            def judge(
+                leased: LeasedTask, history: list[Event], _: object, told: list[list[str]] = told
+            ) -> None:
                 told.append([f"{event.kind} {event.seq}" for event in history])
 
             (run,) = (one.run for one in self.take(store, judge))
             assert told == [["attempt_failed 1", f"wait_opened {number + 3}"]]
         self.finish(store, run)
-        self.do(store, c.ReplayRun("r1", [4, 5]))
+        self.do(store, ReplayRun("r1", [4, 5]))
         self.take(store, judge)
         assert told[-1] == [f"{event.kind} {event.seq}" for event in store.history("r1")]
 
-    def test_one_very_run_is_leased(self, store: c.Store) -> None:
+    def test_one_very_run_is_leased(self, store: Store) -> None:
         for name in ("a", "b", "held"):
             self.start(store, name)
-        self.do(store, c.SetPriority(run_id="held", namespace="default", priority=9))
+        self.do(store, SetPriority(run_id="held", namespace="default", priority=9))
         self.claimed(store, "s1", limit=1)
 
         assert [one.run.id for one in self.take(store, run_id="b")] == ["b"]
         for name in ("b", "held", "nobody"):
             assert self.take(store, run_id=name) == []
-        self.do(store, c.EndSession("s9", crashed=False))
-        self.do(store, c.EndSession("s1", crashed=False))
+        self.do(store, EndSession("s9", crashed=False))
+        self.do(store, EndSession("s1", crashed=False))
         assert self.claimed(store, "s2") == ["held", "a", "b"]
 
-    def test_who_ends_a_lease_closes_what_its_attempt_put_out(self, store: c.Store, clock: HandClock) -> None:
+    def test_who_ends_a_lease_closes_what_its_attempt_put_out(
+        self, store: Store, clock: HandClock
+    ) -> None:
         runs = [self.hold(store, f"r{number}", "s1") for number in range(4)]
         for run in runs:
             self.show(store, run, b"1")
-        done = Event(Kind.RUN_COMPLETED, seq=1)
-        put = Event(Kind.RUN_DELAYED, data=msgspec.json.encode({"until": 1}), seq=1)
-        ops: list[c.Transition] = [
-            c.Advance(run_id=run.id, generation=run.generation, events=[msgspec.structs.replace(event)], **place)
+        done = Event(EventKind.RUN_COMPLETED, seq=1)
+        put = Event(EventKind.RUN_DELAYED, data=msgspec.json.encode({"until": 1}), seq=1)
+        ops: list[Operation] = [
+            Advance(
+                run_id=run.id,
+                generation=run.generation,
+                events=[msgspec.structs.replace(event)],
+                **place,
+            )
             for run, event, place in (
-                (runs[0], done, {"status": Status.COMPLETED, "result": b"1", "closes": "completed"}),
-                (runs[1], done, {"status": Status.COMPLETED, "result": b"1", "closes": "completed"}),
-                (runs[2], put, {"status": Status.PENDING, "keep": False, "wake_at": clock.now() + 1, "closes": "released"}),
+                (
+                    runs[0],
+                    done,
+                    {"status": Status.COMPLETED, "result": b"1", "closes": "completed"},
+                ),
+                (
+                    runs[1],
+                    done,
+                    {"status": Status.COMPLETED, "result": b"1", "closes": "completed"},
+                ),
+                (
+                    runs[2],
+                    put,
+                    {
+                        "status": Status.PENDING,
+                        "keep": False,
+                        "wake_at": clock.now() + 1,
+                        "closes": "released",
+                    },
+                ),
             )
         ]
         answers = store.apply(ops)
 
-        assert [type(answer) for answer in answers] == [c.Advanced] * 3
+        assert [type(answer) for answer in answers] == [Advanced] * 3
         reasons = [store.streams(run.id)[0].reason for run in runs]
         assert reasons == ["completed", "completed", "released", None]
         with pytest.raises(LeaseLost):
@@ -180,7 +290,9 @@ class Suspending(Bench):
         with pytest.raises(LeaseLost):
             self.do(store, ops[0])
 
-    def test_frames_are_appended_where_their_writer_believes_them_to_be_or_not_at_all(self, store: c.Store) -> None:
+    def test_frames_are_appended_where_their_writer_believes_them_to_be_or_not_at_all(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
 
         assert self.show(store, run, b"1", b"2", place=0).last_seq == 2

@@ -7,51 +7,91 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core import conditions as of
 from holdfast.core import tokens
-from holdfast.core.records import Kind, Run, Wait
+from holdfast.core.conditions import evaluation as of
+from holdfast.core.conditions import model as condition_model
+from holdfast.core.events import EventKind
+from holdfast.core.runs import RunRecord
 from holdfast.core.status import Status
-from holdfast.errors import RunFinished, RunNotFound, TokenRefused, TooManySignals, WaitClosed, WaitExpired, WaitNotFound
-from holdfast.store import contract as c
-from holdfast.testing.conformance.bench import MINUTE, SECOND, Bench, HandClock
+from holdfast.core.tokens import WAIT_TOKEN
+from holdfast.core.waits import WaitRecord
+from holdfast.errors import (
+    RunFinished,
+    RunNotFound,
+    TokenRefused,
+    TooManySignals,
+    WaitClosed,
+    WaitExpired,
+    WaitNotFound,
+)
+from holdfast.store.contract import Store
+from holdfast.store.contract.keys import NeedKey, OfferedKey, RotateKey
+from holdfast.store.contract.runs import Prune, ReplayRun, SignalRun
+from holdfast.store.contract.waits import BEFORE, DeliverSignal, ReleaseWait, WaitDelivery
+from holdfast.testing.conformance.fixture import MINUTE, SECOND, HandClock, StoreFixture
 
-KEY = c.OfferedKey("k1", b"a secret of 16 bytes or more")
-OTHER = c.OfferedKey("k2", b"another secret, just as long")
+KEY = OfferedKey("k1", b"a secret of 16 bytes or more")
+OTHER = OfferedKey("k2", b"another secret, just as long")
 
 
-class Waiting(Bench):
+class WaitConformance(StoreFixture):
     """What outsiders may do, and what they may not even learn."""
 
-    def hand_out(self, store: c.Store, run: Run, wait_id: str = "w1", **options: Any) -> of.Handed:
+    def hand_out(
+        self, store: Store, run: RunRecord, wait_id: str = "w1", **options: Any
+    ) -> condition_model.SignalToWait:
         """Let a held run hand out a wait called w; return it as a condition."""
         if not store.keys():
-            self.do(store, c.NeedKey(KEY))
-        fresh = {"run_id": run.id, "step": f"create {wait_id}", "id": wait_id, "name": "w", "kid": "k1", "opened_at": store.now()}
-        wait = Wait(**{**fresh, **options})
+            self.do(store, NeedKey(KEY))
+        fresh = {
+            "run_id": run.id,
+            "step": f"create {wait_id}",
+            "id": wait_id,
+            "name": "w",
+            "kid": "k1",
+            "opened_at": store.now(),
+        }
+        wait = WaitRecord(**{**fresh, **options})
         self.advance(store, run, opened=[wait])
-        return of.Handed(wait_id, wait.step, "w", wait.until)
+        return condition_model.SignalToWait(wait_id, wait.step, "w", wait.until)
 
-    def park_on(self, store: c.Store, run: Run, condition: of.Condition, **options: Any) -> None:
+    def park_on(
+        self, store: Store, run: RunRecord, condition: condition_model.Condition, **options: Any
+    ) -> None:
         """Park a held run on a condition; nobody holds it then."""
-        wait = {"kind": "wait", "step": "wait", "condition": msgspec.to_builtins(condition), **options}
-        opened = Wait(run_id=run.id, step="wait", id=None, name=of.show(condition), opened_at=store.now())
+        wait = {
+            "kind": "wait",
+            "step": "wait",
+            "condition": msgspec.to_builtins(condition),
+            **options,
+        }
+        opened = WaitRecord(
+            run_id=run.id, step="wait", id=None, name=of.show(condition), opened_at=store.now()
+        )
         self.park(store, run, waits=msgspec.json.encode([wait]), opened=[opened])
 
-    def wait_token(self, store: c.Store, wait_id: str = "w1", *, purpose: str = c.WAIT_TOKEN) -> str:
+    def wait_token(self, store: Store, wait_id: str = "w1", *, purpose: str = WAIT_TOKEN) -> str:
         return tokens.sign(store.keys()[0], purpose, {"wait": wait_id})
 
-    def deliver_to(self, store: c.Store, wait_id: str = "w1", token: str | None = None, **options: Any) -> c.Delivery:
-        given = {"name": None, "payload": b"1", "token": self.wait_token(store, wait_id) if token is None else token, **options}
-        answer: c.Delivery = self.do(store, c.DeliverSignal(wait_id=wait_id, **given))
+    def deliver_to(
+        self, store: Store, wait_id: str = "w1", token: str | None = None, **options: Any
+    ) -> WaitDelivery:
+        given = {
+            "name": None,
+            "payload": b"1",
+            "token": self.wait_token(store, wait_id) if token is None else token,
+            **options,
+        }
+        answer: WaitDelivery = self.do(store, DeliverSignal(wait_id=wait_id, **given))
         return answer
 
-    def tell(self, store: c.Store, name: str = "paid", **options: Any) -> str:
-        answer: c.Delivery = self.do(store, c.SignalRun("r1", name, **{"payload": b"1", **options}))
+    def tell(self, store: Store, name: str = "paid", **options: Any) -> str:
+        answer: WaitDelivery = self.do(store, SignalRun("r1", name, **{"payload": b"1", **options}))
         return answer.effect
 
     # Handing out
 
-    def test_a_wait_is_there_before_anybody_waits(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_wait_is_there_before_anybody_waits(self, store: Store, clock: HandClock) -> None:
         self.hand_out(store, self.hold(store), until=clock.now() + SECOND)
 
         found = store.wait("w1")
@@ -66,24 +106,34 @@ class Waiting(Bench):
         assert store.waits("r1") == [found] == store.waits()
         assert store.wait("none") is None
 
-    def test_an_early_signal_to_a_wait_is_kept(self, store: c.Store) -> None:
+    def test_an_early_signal_to_a_wait_is_kept(self, store: Store) -> None:
         self.hand_out(store, self.hold(store))
 
-        assert self.deliver_to(store, payload=b"7", source="bank") == c.Delivery(1, "kept")
+        assert self.deliver_to(store, payload=b"7", source="bank") == WaitDelivery(1, "kept")
 
         (signal,) = store.signals("r1")
-        assert (signal.number, signal.wait_id, signal.name, signal.payload, signal.source) == (1, "w1", "w", b"7", "bank")
+        assert (signal.number, signal.wait_id, signal.name, signal.payload, signal.source) == (
+            1,
+            "w1",
+            "w",
+            b"7",
+            "bank",
+        )
 
-    def test_a_signal_to_a_wait_wakes_a_run_that_waits_for_it(self, store: c.Store) -> None:
+    def test_a_signal_to_a_wait_wakes_a_run_that_waits_for_it(self, store: Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))
 
-        assert self.deliver_to(store) == c.Delivery(1, "satisfied")
+        assert self.deliver_to(store) == WaitDelivery(1, "satisfied")
         assert self.status(store) is Status.PENDING
 
-    def test_the_signal_that_satisfies_a_wait_closes_it(self, store: c.Store) -> None:
+    def test_the_signal_that_satisfies_a_wait_closes_it(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, of.AnyOf((self.hand_out(store, run), self.hand_out(store, run, "w2"))))
+        self.park_on(
+            store,
+            run,
+            condition_model.AnyOf((self.hand_out(store, run), self.hand_out(store, run, "w2"))),
+        )
 
         assert self.deliver_to(store, key="k").effect == "satisfied"
 
@@ -92,33 +142,37 @@ class Waiting(Bench):
                 self.deliver_to(store, wait_id)
             with pytest.raises(WaitClosed):
                 self.tell(store, wait_id=wait_id)
-        assert self.deliver_to(store, key="k") == c.Delivery(1, "satisfied", new=False)
+        assert self.deliver_to(store, key="k") == WaitDelivery(1, "satisfied", new=False)
         assert len(store.signals("r1")) == 1
 
-    def test_a_wait_stays_open_until_its_condition_is_whole(self, store: c.Store) -> None:
+    def test_a_wait_stays_open_until_its_condition_is_whole(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, of.Count(2, (self.hand_out(store, run),)))
+        self.park_on(store, run, condition_model.Count(2, (self.hand_out(store, run),)))
 
         assert [self.deliver_to(store).effect for _ in range(2)] == ["kept", "satisfied"]
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
 
-    def test_a_person_who_releases_a_wait_closes_what_was_handed_out_for_it(self, store: c.Store) -> None:
+    def test_a_person_who_releases_a_wait_closes_what_was_handed_out_for_it(
+        self, store: Store
+    ) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))
 
-        self.do(store, c.ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
+        self.do(store, ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
 
         with pytest.raises(WaitClosed, match="a person"):
             self.deliver_to(store)
 
     @pytest.mark.parametrize("on_timeout", ["fail", "continue", "escalate"])
     def test_a_signal_after_the_timeout_is_refused_unless_a_person_is_asked(
-        self, store: c.Store, clock: HandClock, on_timeout: str
+        self, store: Store, clock: HandClock, on_timeout: str
     ) -> None:
         run = self.hold(store)
         gives_up = clock.now() + SECOND
-        self.park_on(store, run, self.hand_out(store, run), gives_up=gives_up, on_timeout=on_timeout)
+        self.park_on(
+            store, run, self.hand_out(store, run), gives_up=gives_up, on_timeout=on_timeout
+        )
         clock.advance(2 * SECOND)
 
         if on_timeout == "escalate":
@@ -128,32 +182,39 @@ class Waiting(Bench):
                 self.deliver_to(store)
             assert store.signals("r1") == []
 
-    def test_a_signal_to_the_run_is_none_to_its_waits(self, store: c.Store) -> None:
+    def test_a_signal_to_the_run_is_none_to_its_waits(self, store: Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))
 
         assert self.tell(store, "w") == "kept"
         assert self.status(store) is Status.WAITING
 
-    def test_insiders_need_no_token(self, store: c.Store) -> None:
+    def test_insiders_need_no_token(self, store: Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))
 
         assert self.tell(store, "yes", wait_id="w1") == "satisfied"
 
-    def test_insiders_are_told_that_a_run_has_no_such_wait(self, store: c.Store) -> None:
+    def test_insiders_are_told_that_a_run_has_no_such_wait(self, store: Store) -> None:
         self.start(store, "r2")
         self.hand_out(store, self.hold(store))
 
-        for op in (c.SignalRun("r2", "a", b"1", wait_id="w1"), c.SignalRun("r1", "a", b"1", wait_id="none")):
+        for op in (
+            SignalRun("r2", "a", b"1", wait_id="w1"),
+            SignalRun("r1", "a", b"1", wait_id="none"),
+        ):
             with pytest.raises(WaitNotFound):
                 self.do(store, op)
         assert store.signals("r1") == store.signals("r2") == []
 
     # Who may
 
-    @pytest.mark.parametrize("token", ["", "nonsense", "k1.e30.AAAA", "k9.e30.AAAA", "a.b.c.d", "ä.ö.ü"])
-    def test_a_wrong_token_and_an_unknown_wait_look_the_same(self, store: c.Store, token: str) -> None:
+    @pytest.mark.parametrize(
+        "token", ["", "nonsense", "k1.e30.AAAA", "k9.e30.AAAA", "a.b.c.d", "ä.ö.ü"]
+    )
+    def test_a_wrong_token_and_an_unknown_wait_look_the_same(
+        self, store: Store, token: str
+    ) -> None:
         self.hand_out(store, self.hold(store))
 
         told = []
@@ -165,7 +226,7 @@ class Waiting(Bench):
         assert told[0] == told[1]
         assert store.signals("r1") == []
 
-    def test_a_token_is_good_for_its_own_wait_and_purpose_only(self, store: c.Store) -> None:
+    def test_a_token_is_good_for_its_own_wait_and_purpose_only(self, store: Store) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
         self.hand_out(store, run, "w2")
@@ -174,7 +235,7 @@ class Waiting(Bench):
             with pytest.raises(TokenRefused):
                 self.deliver_to(store, token=wrong)
 
-    def test_a_closed_wait_looks_like_none_to_whoever_has_no_token(self, store: c.Store) -> None:
+    def test_a_closed_wait_looks_like_none_to_whoever_has_no_token(self, store: Store) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
         self.advance(store, run, closed=[("create w1", "its signals")])
@@ -184,10 +245,12 @@ class Waiting(Bench):
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
 
-    def test_an_old_key_is_good_until_its_grace_is_over(self, store: c.Store, clock: HandClock) -> None:
+    def test_an_old_key_is_good_until_its_grace_is_over(
+        self, store: Store, clock: HandClock
+    ) -> None:
         self.hand_out(store, self.hold(store))
         token = self.wait_token(store)
-        self.do(store, c.RotateKey(OTHER, 10 * SECOND))
+        self.do(store, RotateKey(OTHER, 10 * SECOND))
 
         clock.move(10 * SECOND)
         assert self.deliver_to(store, token=token).new
@@ -196,15 +259,17 @@ class Waiting(Bench):
             self.deliver_to(store, token=token)
         assert len(store.signals("r1")) == 1
 
-    def test_no_repr_tells_the_token(self, store: c.Store) -> None:
+    def test_no_repr_tells_the_token(self, store: Store) -> None:
         self.hand_out(store, self.hold(store))
         token = self.wait_token(store)
 
-        assert token.split(".")[2] not in repr(c.DeliverSignal(wait_id="w1", token=token, name=None, payload=b"1"))
+        assert token.split(".")[2] not in repr(
+            DeliverSignal(wait_id="w1", token=token, name=None, payload=b"1")
+        )
 
     # When no more
 
-    def test_an_expired_wait_takes_no_more_signals(self, store: c.Store, clock: HandClock) -> None:
+    def test_an_expired_wait_takes_no_more_signals(self, store: Store, clock: HandClock) -> None:
         self.hand_out(store, self.hold(store), until=clock.now() + SECOND)
         clock.move(SECOND - 1)
         self.deliver_to(store, key="k")
@@ -216,7 +281,7 @@ class Waiting(Bench):
         assert self.deliver_to(store, key="k").new is False
         assert len(store.signals("r1")) == 1
 
-    def test_a_run_that_has_ended_takes_no_more_signals(self, store: c.Store) -> None:
+    def test_a_run_that_has_ended_takes_no_more_signals(self, store: Store) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
         self.deliver_to(store, key="k")
@@ -224,10 +289,10 @@ class Waiting(Bench):
 
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
-        assert self.deliver_to(store, key="k") == c.Delivery(1, "kept", new=False)
+        assert self.deliver_to(store, key="k") == WaitDelivery(1, "kept", new=False)
         assert store.waits() == []
 
-    def test_a_run_has_only_so_many_signals(self, store: c.Store) -> None:
+    def test_a_run_has_only_so_many_signals(self, store: Store) -> None:
         self.hand_out(store, self.hold(store))
         for _ in range(2):
             self.tell(store, limit=3)
@@ -240,7 +305,7 @@ class Waiting(Bench):
         assert self.deliver_to(store, limit=3, key="k").new is False
         assert [signal.number for signal in store.signals("r1")] == [1, 2, 3]
 
-    def test_taken_signals_count_towards_the_limit(self, store: c.Store) -> None:
+    def test_taken_signals_count_towards_the_limit(self, store: Store) -> None:
         run = self.hold(store)
         self.tell(store, limit=1)
         self.advance(store, run, taken=[store.signals("r1")[0].id])
@@ -250,7 +315,7 @@ class Waiting(Bench):
 
     # What comes of it
 
-    def test_a_repeated_signal_is_answered_as_the_first_was(self, store: c.Store) -> None:
+    def test_a_repeated_signal_is_answered_as_the_first_was(self, store: Store) -> None:
         run = self.hold(store)
         self.park_on(store, run, self.hand_out(store, run))
 
@@ -260,31 +325,47 @@ class Waiting(Bench):
         assert (again.number, again.effect) == (first.number, first.effect) == (1, "satisfied")
         assert (first.new, again.new, len(store.signals("r1"))) == (True, False, 1)
 
-    def test_the_keys_of_outsiders_are_nobody_elses(self, store: c.Store) -> None:
+    def test_the_keys_of_outsiders_are_nobody_elses(self, store: Store) -> None:
         self.hand_out(store, self.hold(store))
 
         assert self.deliver_to(store, key="k").new
-        assert self.do(store, c.SignalRun("r1", "paid", b"1", "k")).new
+        assert self.do(store, SignalRun("r1", "paid", b"1", "k")).new
 
-    def test_a_run_is_woken_when_its_condition_is_whole_and_not_before(self, store: c.Store) -> None:
-        votes = of.Count(2, (of.Named("vote"),), "sources")
+    def test_a_run_is_woken_when_its_condition_is_whole_and_not_before(self, store: Store) -> None:
+        votes = condition_model.Count(2, (condition_model.SignalNamed("vote"),), "sources")
         run = self.hold(store)
-        self.park_on(store, run, of.AllOf((of.Named("paid", {"currency": "EUR"}), votes)))
+        self.park_on(
+            store,
+            run,
+            condition_model.AllOf(
+                (condition_model.SignalNamed("paid", {"currency": "EUR"}), votes)
+            ),
+        )
 
         effects = []
         for name, source, payload in [
-            ("vote", "ann", b"1"), ("vote", "ann", b"1"), ("other", "ann", b"1"), ("paid", None, b'{"currency":"USD"}'),
-            ("paid", None, b'{"currency":"EUR","amount":3}'), ("vote", "bob", b"1"),
-        ]:  # fmt: skip
+            ("vote", "ann", b"1"),
+            ("vote", "ann", b"1"),
+            ("other", "ann", b"1"),
+            ("paid", None, b'{"currency":"USD"}'),
+            ("paid", None, b'{"currency":"EUR","amount":3}'),
+            ("vote", "bob", b"1"),
+        ]:
             assert self.status(store) is Status.WAITING
             effects.append(self.tell(store, name, source=source, payload=payload))
 
         assert effects == ["kept", "duplicate", "kept", "ignored", "kept", "satisfied"]
         assert self.status(store) is Status.PENDING
 
-    def test_a_holder_is_not_troubled_by_what_changes_nothing(self, store: c.Store) -> None:
+    def test_a_holder_is_not_troubled_by_what_changes_nothing(self, store: Store) -> None:
         run = self.hold(store)
-        wait = {"kind": "wait", "step": "wait", "condition": msgspec.to_builtins(of.Count(2, (of.Named("vote"),)))}
+        wait = {
+            "kind": "wait",
+            "step": "wait",
+            "condition": msgspec.to_builtins(
+                condition_model.Count(2, (condition_model.SignalNamed("vote"),))
+            ),
+        }
         self.park(store, run, waits=msgspec.json.encode([wait]), keep=True)
         revision = self.get(store).revision
 
@@ -294,9 +375,9 @@ class Waiting(Bench):
 
         assert [run_id for _, run_id in store.knocks("s1", 0)] == ["r1"]
 
-    def test_what_only_the_codec_can_read_is_left_to_whoever_has_it(self, store: c.Store) -> None:
+    def test_what_only_the_codec_can_read_is_left_to_whoever_has_it(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, of.Named("paid", {"a": 1}), sealed=True)
+        self.park_on(store, run, condition_model.SignalNamed("paid", {"a": 1}), sealed=True)
 
         assert self.tell(store, "other", payload=b'"x"') == "kept"
         assert self.status(store) is Status.WAITING
@@ -305,64 +386,71 @@ class Waiting(Bench):
 
     # People
 
-    def test_a_person_lets_a_wait_go(self, store: c.Store) -> None:
+    def test_a_person_lets_a_wait_go(self, store: Store) -> None:
         run = self.hold(store)
-        self.park_on(store, run, of.Named("paid"))
+        self.park_on(store, run, condition_model.SignalNamed("paid"))
 
-        self.do(store, c.ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
+        self.do(store, ReleaseWait(run_id="r1", step="wait", payload=b"5", by="ann"))
 
         assert self.status(store) is Status.PENDING
         (signal,) = store.signals("r1")
         assert (signal.step, signal.source, signal.payload) == ("wait", "ann", b"5")
 
-    def test_only_what_is_waited_for_can_be_let_go(self, store: c.Store) -> None:
+    def test_only_what_is_waited_for_can_be_let_go(self, store: Store) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
-        opened = Wait(run_id="r1", step="old", id=None, name="paid", opened_at=1)
+        opened = WaitRecord(run_id="r1", step="old", id=None, name="paid", opened_at=1)
         self.advance(store, run, opened=[opened], closed=[("old", "its signals")])
 
         for step in ("none", "create w1", "old"):
             with pytest.raises(WaitNotFound):
-                self.do(store, c.ReleaseWait(run_id="r1", step=step, payload=b"1"))
+                self.do(store, ReleaseWait(run_id="r1", step=step, payload=b"1"))
         assert store.signals("r1") == []
         self.finish(store, run)
         with pytest.raises(RunFinished):
-            self.do(store, c.ReleaseWait(run_id="r1", step="old", payload=b"1"))
+            self.do(store, ReleaseWait(run_id="r1", step="old", payload=b"1"))
 
-    def test_a_run_that_was_put_off_is_let_begin(self, store: c.Store, clock: HandClock) -> None:
+    def test_a_run_that_was_put_off_is_let_begin(self, store: Store, clock: HandClock) -> None:
         later = clock.now() + MINUTE
         self.start(store, "r1", available_at=later)
         self.start(store, "r2", available_at=later)
         assert self.claim(store) == []
 
-        self.do(store, c.ReleaseWait(run_id="r1", step=c.BEFORE, payload=b"null", by="ann"))
+        self.do(store, ReleaseWait(run_id="r1", step=BEFORE, payload=b"null", by="ann"))
 
-        assert [event.kind for event in store.history("r1")] == [Kind.RUN_RELEASED]
+        assert [event.kind for event in store.history("r1")] == [EventKind.RUN_RELEASED]
         assert [run.id for run in self.claim(store)] == ["r1"]
         for run_id in ("r1", "r3"):
             with pytest.raises((WaitNotFound, RunNotFound)):
-                self.do(store, c.ReleaseWait(run_id=run_id, step=c.BEFORE, payload=b"null"))
+                self.do(store, ReleaseWait(run_id=run_id, step=BEFORE, payload=b"null"))
         clock.move(MINUTE)
         with pytest.raises(WaitNotFound):
-            self.do(store, c.ReleaseWait(run_id="r2", step=c.BEFORE, payload=b"null"))
+            self.do(store, ReleaseWait(run_id="r2", step=BEFORE, payload=b"null"))
         assert [run.id for run in self.claim(store)] == ["r2"]
 
-    def test_what_needs_a_person_is_listed(self, store: c.Store, clock: HandClock) -> None:
+    def test_what_needs_a_person_is_listed(self, store: Store, clock: HandClock) -> None:
         for run_id in ("r1", "r2"):
             run = self.hold(store, run_id)
-            opened = Wait(run_id=run_id, step="wait", id=None, name="paid", opened_at=clock.now(), until=clock.now() + 1)
+            opened = WaitRecord(
+                run_id=run_id,
+                step="wait",
+                id=None,
+                name="paid",
+                opened_at=clock.now(),
+                until=clock.now() + 1,
+            )
             self.advance(store, run, opened=[opened])
         self.advance(store, self.get(store, "r2"), escalated=["wait"])
 
-        assert [(wait.run_id, wait.escalated_at, wait.until) for wait in store.waits(escalated=True)] == [
-            ("r2", clock.now(), None)
-        ]
+        assert [
+            (wait.run_id, wait.escalated_at, wait.until) for wait in store.waits(escalated=True)
+        ] == [("r2", clock.now(), None)]
         assert store.waits("r1", escalated=True) == []
         assert [wait.run_id for wait in store.waits(limit=1)] == ["r1"]
 
     # What moves with a run
 
-    def test_waits_go_with_their_run(self, store: c.Store, clock: HandClock) -> None:
+    def test_waits_go_with_their_run(self, store: Store, clock: HandClock) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
         self.deliver_to(store, key="k")
@@ -370,34 +458,48 @@ class Waiting(Bench):
         assert list(store.belongings("r1")) == ["wait"]
 
         clock.move(SECOND)
-        self.do(store, c.Prune(clock.now(), ["completed"]))
+        self.do(store, Prune(clock.now(), ["completed"]))
 
         assert (store.waits("r1"), store.wait("w1"), store.signals("r1")) == ([], None, [])
         with pytest.raises(WaitClosed):
             self.deliver_to(store)
 
-    def test_a_signal_moves_with_all_that_is_known_of_it(self, store: c.Store) -> None:
+    def test_a_signal_moves_with_all_that_is_known_of_it(self, store: Store) -> None:
         self.hand_out(store, self.hold(store))
         self.deliver_to(store, key="k", source="bank")
 
         (moved,) = store.dossiers("", 10, 10**6)
 
         (signal,) = moved.signals
-        assert (signal.number, signal.wait_id, signal.source, signal.key, signal.effect) == (1, "w1", "bank", "w1 k", "kept")
+        assert (signal.number, signal.wait_id, signal.source, signal.key, signal.effect) == (
+            1,
+            "w1",
+            "bank",
+            "w1 k",
+            "kept",
+        )
         assert [row[:3] for row in moved.below["wait"]] == [["create w1", "w1", "w"]]
 
-    def test_a_replayed_run_opens_what_its_end_or_time_had_closed(self, store: c.Store) -> None:
+    def test_a_replayed_run_opens_what_its_end_or_time_had_closed(self, store: Store) -> None:
         run = self.hold(store)
         for wait_id in ("w1", "w2", "w3"):
             self.hand_out(store, run, wait_id)
-        closed = [("create w1", "the end of the run"), ("create w2", "timeout"), ("create w3", "its signals")]
+        closed = [
+            ("create w1", "the end of the run"),
+            ("create w2", "timeout"),
+            ("create w3", "its signals"),
+        ]
         self.finish(store, run, closed=closed)
 
-        self.do(store, c.ReplayRun("r1", []))
+        self.do(store, ReplayRun("r1", []))
 
-        assert {wait.id: wait.closed_at is None for wait in store.waits("r1")} == {"w1": True, "w2": True, "w3": False}
+        assert {wait.id: wait.closed_at is None for wait in store.waits("r1")} == {
+            "w1": True,
+            "w2": True,
+            "w3": False,
+        }
 
-    def test_a_step_that_is_done_again_opens_its_wait_anew(self, store: c.Store) -> None:
+    def test_a_step_that_is_done_again_opens_its_wait_anew(self, store: Store) -> None:
         run = self.hold(store)
         self.hand_out(store, run)
         self.advance(store, run, closed=[("create w1", "its signals")])

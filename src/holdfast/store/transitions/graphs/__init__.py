@@ -1,11 +1,17 @@
-"""Graphs: how they are started and grown, what the ends of their members lead to, and how they are cancelled or done again."""
+"""Graphs: how they are started and grown, what the ends of their members lead to, and how they are
+cancelled or done again."""
 
 from holdfast.store.transitions.graphs.cancelling import cancel_graph
 from holdfast.store.transitions.graphs.copying import import_graph
 from holdfast.store.transitions.graphs.pruning import prune, prune_graphs, prune_of
 from holdfast.store.transitions.graphs.replaying import replay_member
-from holdfast.store.transitions.graphs.settling import settle_graphs
-from holdfast.store.transitions.graphs.staging import extend_graph, reseal_member, stage_graphs, stage_part
+from holdfast.store.transitions.graphs.settling import resolve_graphs
+from holdfast.store.transitions.graphs.staging import (
+    extend_graph,
+    reseal_member,
+    stage_graphs,
+    stage_part,
+)
 from holdfast.store.transitions.graphs.sweeping import sweep_stages
 
 __all__ = [
@@ -17,7 +23,7 @@ __all__ = [
     "prune_of",
     "replay_member",
     "reseal_member",
-    "settle_graphs",
+    "resolve_graphs",
     "stage_graphs",
     "stage_part",
     "sweep_stages",

@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core.graphs.records import MemberState
+from holdfast.core.graphs.model import MemberState
 from holdfast.errors import GraphExists
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import ImportGraph
+from holdfast.store.contract.reading import MemberOutcome
 from holdfast.store.transitions.clear_values import clear_values_accepted
 from holdfast.store.transitions.graphs.rows import group_row
 from holdfast.store.transitions.graphs.work import START
-from holdfast.store.transitions.touching import leave_news
+from holdfast.store.transitions.touching import write_outbox
 from holdfast.store.transitions.transaction import Transaction
 
 
-def import_graph(tx: Transaction, op: c.ImportGraph) -> None:
-    """Write a graph as it was elsewhere. Members whose runs had ended since it was read there end here."""
+def import_graph(tx: Transaction, op: ImportGraph) -> None:
+    """Write a graph as it was elsewhere. Members whose runs had ended since it was read there end
+    here."""
     whole = op.whole
     if tx.rows("graph", graph_id=whole.graph.id):
         raise GraphExists(graph=whole.graph.id)
-    tx.change("copy_graph", **{**msgspec.structs.asdict(whole.graph), "status": whole.graph.status.value})
-    members = [{**msgspec.structs.asdict(member), "state": member.state.value} for member in whole.members.values()]
+    tx.change(
+        "copy_graph", **{**msgspec.structs.asdict(whole.graph), "status": whole.graph.status.value}
+    )
+    members = [
+        {**msgspec.structs.asdict(member), "state": member.state.value}
+        for member in whole.members.values()
+    ]
     with clear_values_accepted(tx):
         tx.many("copy_graph_member", members)
     tx.many("copy_graph_group", [group_row(group) for group in whole.groups.values()])
     tx.many("copy_graph_edge", [msgspec.structs.asdict(edge) for edge in whole.edges])
     tx.many("copy_graph_event", [msgspec.structs.asdict(event) for event in op.trail])
-    started = [run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED]
+    started = [
+        run_id for run_id, member in whole.members.items() if member.state is MemberState.STARTED
+    ]
     ended = tx.rows("ended_runs", ids=tx.as_list(started)) if started else []
-    tx.news += [c.News(row["id"], row["status"]) for row in ended]
-    if any(member.state is MemberState.WAITING and member.missing == 0 for member in whole.members.values()):
-        row: dict[str, object] = {"graph_id": whole.graph.id, "run_id": None, "status": START, "at": tx.now, "place": None}
+    tx.news += [MemberOutcome(row["id"], row["status"]) for row in ended]
+    if any(
+        member.state is MemberState.WAITING and member.missing == 0
+        for member in whole.members.values()
+    ):
+        row: dict[str, object] = {
+            "graph_id": whole.graph.id,
+            "run_id": None,
+            "status": START,
+            "at": tx.now,
+            "place": None,
+        }
         tx.many("insert_news", [row])  # a portion of the next transaction was to start them
         tx.hints.graphs = True
     if tx.news:
-        leave_news(tx)
+        write_outbox(tx)

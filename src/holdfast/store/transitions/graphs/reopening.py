@@ -1,14 +1,17 @@
-"""Taking back the ends of members that are replayed, and waiting again for what was skipped because of them.
+"""Taking back the ends of members that are replayed, and waiting again for what was skipped because
+of them.
 
-It is the reverse of settling an end. The end of a member was counted in the groups of its dependents; it is taken back from
-each of these groups. A dependent that was skipped and could be started by its counts waits again, so its own end is taken back
-as well.
+It is the reverse of settling an end. The end of a member was counted in the groups of its
+dependents; it is taken back from each of these groups. A dependent that was skipped and could be
+started by its counts waits again, so its own end is taken back as well.
 
 Invariants:
-- One transaction takes back at most ``LINKS`` links. The rest is left over as news: which member, how it had ended, and the last
-  dependent that is done. Counts are only added to and subtracted from, so ends and replays in parts may be interleaved.
-- ``missing`` of a member is one too many as long as its end is being taken back. So it is not started before that, and if it has
-  been (a run that is replayed), its new end is not settled before that: no dependent counts both ends.
+- One transaction takes back at most ``LINKS`` links. The rest is left over as news: which member,
+  how it had ended, and the last dependent that is done. Counts are only added to and subtracted
+  from, so ends and replays in parts may be interleaved.
+- ``missing`` of a member is one too many as long as its end is being taken back. So it is not
+  started before that, and if it has been (a run that is replayed), its new end is not settled
+  before that: no dependent counts both ends.
 - A graph does not end while an end of one of its members is being taken back.
 """
 
@@ -19,19 +22,27 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.core.graphs.records import LOST, Graph, GraphStatus, Group, GroupState, MemberState, name_of
-from holdfast.core.graphs.settling import judged
+from holdfast.core.graphs.model import (
+    LOST,
+    GraphRecord,
+    GraphStatus,
+    GroupRecord,
+    GroupState,
+    MemberState,
+    name_of,
+)
+from holdfast.core.graphs.resolution import judged
 from holdfast.store.transitions.graphs import work as portions
 from holdfast.store.transitions.graphs.rows import group_from
-from holdfast.store.transitions.graphs.work import REPLAY, Work
+from holdfast.store.transitions.graphs.work import REPLAY, GraphResolution
 from holdfast.store.transitions.transaction import Row
 
 _UNDECIDED = frozenset({MemberState.STAGED, MemberState.WAITING})
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """An end that no longer counts: whose it was, how it had ended, and the last dependent from whose group it is taken back.
-    ``resumed`` says that an earlier transaction has begun with it."""
+    """An end that no longer counts: whose it was, how it had ended, and the last dependent from
+    whose group it is taken back. ``resumed`` says that an earlier transaction has begun with it."""
 
     run_id: str
     was: MemberState
@@ -53,26 +64,33 @@ def taken_back(run_id: str, place: str) -> TakenBack:
 class Reopening:
     """Takes back ends of the members of one graph, as many as one transaction may."""
 
-    def __init__(self, work: Work, graph: Graph) -> None:
-        self._work: Work = work
-        self._graph: Graph = graph
+    def __init__(self, work: GraphResolution, graph: GraphRecord) -> None:
+        self._work: GraphResolution = work
+        self._graph: GraphRecord = graph
 
     def reopen(self, members: Mapping[str, MemberState]) -> None:
         """Let members that have ended be started, or wait, which is what each is given with."""
         work = self._work
-        rows: list[dict[str, object]] = [{"run_id": run_id, "state": state.value} for run_id, state in members.items()]
+        rows: list[dict[str, object]] = [
+            {"run_id": run_id, "state": state.value} for run_id, state in members.items()
+        ]
         work.write()
         work.tx.many("reopen_member", rows)
         self._graph.live += len(rows)
         for run_id in members:
             work.trail.add(self._graph, "member_replayed", name_of(run_id))
-        self._wait_again([run_id for run_id, state in members.items() if state is MemberState.WAITING])
+        self._wait_again(
+            [run_id for run_id, state in members.items() if state is MemberState.WAITING]
+        )
 
     def take_back(self, ends: Sequence[TakenBack]) -> None:
         """Take back these ends and all that follow from them, or leave the rest over."""
         while ends:
             was = {end.run_id: end.was for end in ends}
-            ends = [TakenBack(run_id, MemberState.SKIPPED) for run_id in self._uncount(self._links(ends), was)]
+            ends = [
+                TakenBack(run_id, MemberState.SKIPPED)
+                for run_id in self._uncount(self._links(ends), was)
+            ]
 
     # Reading
 
@@ -105,9 +123,12 @@ class Reopening:
         return rows
 
     def _close(self, ends: Sequence[TakenBack]) -> None:
-        """Let members be started, or their new ends be settled: all links below these ends are read."""
+        """Let members be started, or their new ends be settled: all links below these ends are
+        read."""
         self._work.write()  # the number of groups that a member misses may be noted
-        self._work.tx.many("miss_more", [{"run_id": end.run_id, "more": -1} for end in ends if end.resumed])
+        self._work.tx.many(
+            "miss_more", [{"run_id": end.run_id, "more": -1} for end in ends if end.resumed]
+        )
 
     def _leave(self, end: TakenBack) -> None:
         self._work.leave_over(self._graph.id, REPLAY, end.run_id, end.place)
@@ -118,8 +139,9 @@ class Reopening:
     # Writing
 
     def _uncount(self, rows: Sequence[Row], was: Mapping[str, MemberState]) -> list[str]:
-        """Take ends back from the groups of their dependents; return the dependents that wait again."""
-        groups: dict[tuple[str, int], Group] = {}
+        """Take ends back from the groups of their dependents; return the dependents that wait
+        again."""
+        groups: dict[tuple[str, int], GroupRecord] = {}
         more: Counter[str] = Counter()
         skipped: dict[str, None] = {}
         for row in rows:
@@ -135,37 +157,56 @@ class Reopening:
             elif state is MemberState.SKIPPED and lost:
                 skipped[group.run_id] = None
         self._save(groups.values())
-        # Added, not set: since its row was read, a member may have begun to miss the taking back of its own end.
-        rows_of_members: list[dict[str, object]] = [{"run_id": run_id, "more": count} for run_id, count in more.items() if count]
+        # Added, not set: since its row was read, a member may have begun to miss the taking back of
+        # its own end.
+        rows_of_members: list[dict[str, object]] = [
+            {"run_id": run_id, "more": count} for run_id, count in more.items() if count
+        ]
         self._work.tx.many("miss_more", rows_of_members)
         return self._wait_if_possible(list(skipped))
 
     @staticmethod
-    def _judge(group: Group) -> int:
+    def _judge(group: GroupRecord) -> int:
         """Judge a group by its counts; return how many more groups its member misses."""
         before, group.state = group.state, judged(group)
         return (before is GroupState.SATISFIED) - (group.state is GroupState.SATISFIED)
 
-    def _save(self, groups: Iterable[Group]) -> None:
-        self._work.tx.many("save_group", [
-            {"run_id": one.run_id, "number": one.number, "done": one.done, "lost": one.lost, "state": one.state.value}
-            for one in groups
-        ])  # fmt: skip
+    def _save(self, groups: Iterable[GroupRecord]) -> None:
+        self._work.tx.many(
+            "save_group",
+            [
+                {
+                    "run_id": one.run_id,
+                    "number": one.number,
+                    "done": one.done,
+                    "lost": one.lost,
+                    "state": one.state.value,
+                }
+                for one in groups
+            ],
+        )
 
     def _wait_if_possible(self, skipped: Sequence[str]) -> list[str]:
-        """Let those of the skipped members wait again that could be started by the counts of all their groups."""
+        """Let those of the skipped members wait again that could be started by the counts of all
+        their groups."""
         if not skipped or self._graph.status is not GraphStatus.RUNNING:
             return []
         groups = self._groups(skipped)
         possible = [
-            run_id for run_id in skipped if all(judged(group) is not GroupState.IMPOSSIBLE for group in groups.get(run_id, ()))
+            run_id
+            for run_id in skipped
+            if all(judged(group) is not GroupState.IMPOSSIBLE for group in groups.get(run_id, ()))
         ]
         self.reopen(dict.fromkeys(possible, MemberState.WAITING))
         return possible
 
-    def _groups(self, run_ids: Sequence[str]) -> dict[str, list[Group]]:
-        groups: dict[str, list[Group]] = {}
-        for row in self._work.ask("groups_of_members", ids=self._work.tx.as_list(run_ids)) if run_ids else ():
+    def _groups(self, run_ids: Sequence[str]) -> dict[str, list[GroupRecord]]:
+        groups: dict[str, list[GroupRecord]] = {}
+        for row in (
+            self._work.ask("groups_of_members", ids=self._work.tx.as_list(run_ids))
+            if run_ids
+            else ()
+        ):
             groups.setdefault(row["run_id"], []).append(group_from(row))
         return groups
 
@@ -180,11 +221,16 @@ class Reopening:
                 missing[run_id] += group.state is not GroupState.SATISFIED
             missing[run_id] += pending[run_id]
         self._save([group for of_member in groups.values() for group in of_member])
-        self._work.tx.many("save_missing", [{"run_id": run_id, "missing": count} for run_id, count in missing.items()])
+        self._work.tx.many(
+            "save_missing",
+            [{"run_id": run_id, "missing": count} for run_id, count in missing.items()],
+        )
 
     def _pending(self, run_ids: Sequence[str]) -> Counter[str]:
         """Return how many previous ends of each of the members are still being taken back."""
         if not run_ids:
             return Counter()
-        rows = self._work.ask("replays_of_members", graph_id=self._graph.id, ids=self._work.tx.as_list(run_ids))
+        rows = self._work.ask(
+            "replays_of_members", graph_id=self._graph.id, ids=self._work.tx.as_list(run_ids)
+        )
         return Counter(row["run_id"] for row in rows)

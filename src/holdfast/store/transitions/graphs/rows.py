@@ -7,50 +7,67 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.graphs.records import Graph, GraphStatus, Group, GroupState, Member, MemberState, Rest, Spec, graph_of, run_of
+from holdfast.core.graphs.model import (
+    GraphRecord,
+    GraphStatus,
+    GroupRecord,
+    GroupState,
+    MemberRecord,
+    MemberSpec,
+    MemberState,
+    RemainderPolicy,
+    graph_of,
+    run_of,
+)
 from holdfast.errors import GraphNotFound
 from holdfast.store.soundness import damaged
 from holdfast.store.transitions.transaction import Row, Transaction
 
 _STATUSES = {status.value: status for status in GraphStatus}
-_RESTS = {rest.value: rest for rest in Rest}
+_RESTS = {rest.value: rest for rest in RemainderPolicy}
 _GROUPS = {state.value: state for state in GroupState}
 STATES = {state.value: state for state in MemberState}
 
-_spec = lru_cache(1000)(msgspec.json.Decoder(Spec).decode)
+_spec = lru_cache(1000)(msgspec.json.Decoder(MemberSpec).decode)
 """Members of graphs that are alike are started with the same."""
 
 
-def graph_from(row: Row) -> Graph:
+def graph_from(row: Row) -> GraphRecord:
     """Return the graph that a row holds."""
     values = dict(row)
     values["status"] = _STATUSES[values["status"]]
     values["summary"] = None if values["summary"] is None else bytes(values["summary"])
-    return Graph(**values)
+    return GraphRecord(**values)
 
 
-def member_from(row: Row) -> Member:
+def member_from(row: Row) -> MemberRecord:
     """Return the member that a row holds."""
     values = dict(row)
     values["state"] = MemberState(values["state"])
     values["spec"], values["input"] = bytes(values["spec"]), bytes(values["input"])
-    return Member(**values)
+    return MemberRecord(**values)
 
 
-def group_from(row: Row) -> Group:
+def group_from(row: Row) -> GroupRecord:
     """Return the group that a row holds."""
-    return Group(
-        run_id=row["run_id"], number=row["number"], need=row["need"], total=row["total"], done=row["done"], lost=row["lost"],
-        rest=_RESTS[row["rest"]], state=_GROUPS[row["state"]],
-    )  # fmt: skip
+    return GroupRecord(
+        run_id=row["run_id"],
+        number=row["number"],
+        need=row["need"],
+        total=row["total"],
+        done=row["done"],
+        lost=row["lost"],
+        rest=_RESTS[row["rest"]],
+        state=_GROUPS[row["state"]],
+    )
 
 
-def group_row(group: Group) -> dict[str, Any]:
+def group_row(group: GroupRecord) -> dict[str, Any]:
     """Return a group as a row."""
     return {**msgspec.structs.asdict(group), "rest": group.rest.value, "state": group.state.value}
 
 
-def load_graph(tx: Transaction, graph_id: str, namespace: str) -> Graph:
+def load_graph(tx: Transaction, graph_id: str, namespace: str) -> GraphRecord:
     """Return a graph that is about to be changed. Raises GraphNotFound."""
     found = tx.rows("graph_to_change", graph_id=graph_id)
     if not found or found[0]["namespace"] != namespace:
@@ -58,33 +75,49 @@ def load_graph(tx: Transaction, graph_id: str, namespace: str) -> Graph:
     return graph_from(found[0])
 
 
-def counted(graph: Graph) -> dict[str, object]:
+def counted(graph: GraphRecord) -> dict[str, object]:
     """Return how many members of a graph live, and how long its trail is: else it is as it was."""
     return {"id": graph.id, "live": graph.live, "events": graph.events}
 
 
-def saved(graph: Graph) -> dict[str, object]:
+def saved(graph: GraphRecord) -> dict[str, object]:
     """Return a graph as it stands now."""
     return {
-        "id": graph.id, "status": graph.status.value, "revision": graph.revision, "members": graph.members,
-        "live": graph.live, "events": graph.events, "policy": graph.policy, "reason": graph.reason,
-        "summary": graph.summary, "finished_at": graph.finished_at,
-    }  # fmt: skip
+        "id": graph.id,
+        "status": graph.status.value,
+        "revision": graph.revision,
+        "members": graph.members,
+        "live": graph.live,
+        "events": graph.events,
+        "policy": graph.policy,
+        "reason": graph.reason,
+        "summary": graph.summary,
+        "finished_at": graph.finished_at,
+    }
 
 
-class Trail:
+class GraphAudit:
     """Lines for the audit trails of graphs, numbered as they come and written together."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._rows: list[dict[str, object]] = []
 
-    def add(self, graph: Graph, kind: str, member: str | None = None, data: object = None) -> None:
+    def add(
+        self, graph: GraphRecord, kind: str, member: str | None = None, data: object = None
+    ) -> None:
         """Add a line."""
         graph.events += 1
         told = None if data is None else msgspec.json.encode(data)
         self._rows.append(
-            {"graph_id": graph.id, "seq": graph.events, "kind": kind, "member": member, "data": told, "at": self._tx.now}
+            {
+                "graph_id": graph.id,
+                "seq": graph.events,
+                "kind": kind,
+                "member": member,
+                "data": told,
+                "at": self._tx.now,
+            }
         )
 
     def take(self) -> list[dict[str, object]]:
@@ -96,11 +129,13 @@ class Trail:
 def state_of(state: str, run_id: str) -> MemberState:
     """Return the state of a member. Raises RowDamaged."""
     if state not in STATES:
-        raise damaged("graph_member", {"run_id": run_id}, "state", f"{state!r} is no state of a member")
+        raise damaged(
+            "graph_member", {"run_id": run_id}, "state", f"{state!r} is no state of a member"
+        )
     return STATES[state]
 
 
-def spec_of(run_id: str, spec: bytes) -> Spec:
+def spec_of(run_id: str, spec: bytes) -> MemberSpec:
     """Return what a member is started with. Raises RowDamaged."""
     try:
         return _spec(spec)
@@ -108,7 +143,8 @@ def spec_of(run_id: str, spec: bytes) -> Spec:
         raise damaged("graph_member", {"run_id": run_id}, "spec", str(unreadable)) from unreadable
 
 
-def sources_of(run_id: str, spec: Spec) -> dict[str, str]:
-    """Return whose results the input of a member has places for: the ids of their runs, and their names."""
+def sources_of(run_id: str, spec: MemberSpec) -> dict[str, str]:
+    """Return whose results the input of a member has places for: the ids of their runs, and their
+    names."""
     graph_id = graph_of(run_id) or ""
     return {run_of(graph_id, name): name for name in spec.takes}

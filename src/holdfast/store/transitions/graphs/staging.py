@@ -1,7 +1,8 @@
 """Starting graphs and adding to them. All is checked before anything is written.
 
-A graph with very many members is written in parts: each transaction of a stage adds members that nobody sees, and the last one
-makes all of them visible, and begins. A stage that is not ended is deleted, in parts as well (`sweeping.py`).
+A graph with very many members is written in parts: each transaction of a stage adds members that
+nobody sees, and the last one makes all of them visible, and begins. A stage that is not ended is
+deleted, in parts as well (`sweeping.py`).
 
 Lock order: the graph, then the stage, then members.
 """
@@ -14,24 +15,24 @@ from operator import itemgetter
 
 import msgspec
 
-from holdfast.core.graphs.records import (
+from holdfast.core.graphs.model import (
     LOST,
-    Edge,
-    Graph,
+    EdgeRecord,
+    GraphPatch,
+    GraphRecord,
     GraphStatus,
-    Group,
+    GroupRecord,
     GroupState,
-    Member,
+    MemberRecord,
     MemberState,
     NewGroup,
     NewMember,
-    Patch,
-    Rest,
+    RemainderPolicy,
     name_of,
     run_of,
 )
-from holdfast.core.graphs.settling import in_vain, judged
-from holdfast.core.graphs.structure import check_patch
+from holdfast.core.graphs.resolution import can_never_fire, judged
+from holdfast.core.graphs.validation import check_patch
 from holdfast.errors import (
     GraphBusy,
     GraphChanged,
@@ -42,20 +43,28 @@ from holdfast.errors import (
     MemberExists,
     MemberStarted,
 )
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import (
+    GraphStage,
+    ResealMember,
+    StagedGraph,
+    StageGraphs,
+    StartedMember,
+    WriteStagePart,
+)
+from holdfast.store.contract.growing import AddMembers, PreparedMember
 from holdfast.store.transitions.budgets import check_budgets
 from holdfast.store.transitions.graphs.reopening import TakenBack, taken_back
 from holdfast.store.transitions.graphs.rows import graph_from, group_from, group_row, load_graph
 from holdfast.store.transitions.graphs.sweeping import STALE
-from holdfast.store.transitions.graphs.work import REPLAY, SKIP, START, Work
+from holdfast.store.transitions.graphs.work import REPLAY, SKIP, START, GraphResolution
 from holdfast.store.transitions.transaction import Transaction, lanes_from
 
 
-def stage_graphs(tx: Transaction, op: c.StageGraphs) -> list[c.Staged]:
+def stage_graphs(tx: Transaction, op: StageGraphs) -> list[StagedGraph]:
     """Start graphs, or recognise those that are there."""
     rows = tx.rows("graphs_to_settle", ids=tx.as_list([stage.id for stage in op.stages]))
     there = {graph.id: graph for graph in map(graph_from, rows)}
-    new: list[c.Stage] = []
+    new: list[GraphStage] = []
     sizes = op.prepared.members if op.prepared is not None else {}
     for stage in op.stages:
         old = there.get(stage.id)
@@ -64,14 +73,22 @@ def stage_graphs(tx: Transaction, op: c.StageGraphs) -> list[c.Staged]:
                 raise GraphChanged(graph=stage.id, why="it was deleted meanwhile")
             check_patch(stage.id, stage.namespace, stage.patch, {})
             new.append(stage)
-            there[stage.id] = Graph(
-                id=stage.id, namespace=stage.namespace, name=stage.name, status=GraphStatus.RUNNING, revision=1, members=0,
-                live=0, events=0, fingerprint=stage.fingerprint, created_at=tx.now,
-            )  # fmt: skip
+            there[stage.id] = GraphRecord(
+                id=stage.id,
+                namespace=stage.namespace,
+                name=stage.name,
+                status=GraphStatus.RUNNING,
+                revision=1,
+                members=0,
+                live=0,
+                events=0,
+                fingerprint=stage.fingerprint,
+                created_at=tx.now,
+            )
         elif (old.namespace, old.fingerprint) != (stage.namespace, stage.fingerprint):
             raise GraphExists(graph=stage.id)
     _refuse_drained(tx, [stage.patch for stage in new], op.prepared)
-    work = Work(tx, [there[stage.id] for stage in new], op.compose, op.lease)
+    work = GraphResolution(tx, [there[stage.id] for stage in new], op.compose, op.lease)
     if tx.many("insert_graph", [_graph_row(there[stage.id]) for stage in new]) < len(new):
         if tx.rows("stage_to_change", stage_id=new[0].id):
             raise GraphBusy(graph=new[0].id, stage=new[0].id)
@@ -86,23 +103,35 @@ def stage_graphs(tx: Transaction, op: c.StageGraphs) -> list[c.Staged]:
     return _answers(work, [there[stage.id] for stage in op.stages], {stage.id for stage in new})
 
 
-def _graph_row(graph: Graph) -> dict[str, object]:
+def _graph_row(graph: GraphRecord) -> dict[str, object]:
     return {
-        "id": graph.id, "namespace": graph.namespace, "name": graph.name, "status": graph.status.value,
-        "revision": graph.revision, "members": graph.members, "live": graph.live, "events": graph.events,
-        "fingerprint": graph.fingerprint, "created_at": graph.created_at,
-    }  # fmt: skip
+        "id": graph.id,
+        "namespace": graph.namespace,
+        "name": graph.name,
+        "status": graph.status.value,
+        "revision": graph.revision,
+        "members": graph.members,
+        "live": graph.live,
+        "events": graph.events,
+        "fingerprint": graph.fingerprint,
+        "created_at": graph.created_at,
+    }
 
 
-def _answers(work: Work, graphs: Sequence[Graph], new: set[str]) -> list[c.Staged]:
-    born: dict[str, list[c.Born]] = {}
+def _answers(
+    work: GraphResolution, graphs: Sequence[GraphRecord], new: set[str]
+) -> list[StagedGraph]:
+    born: dict[str, list[StartedMember]] = {}
     for one in work.born:
         born.setdefault(work.graph(one.run.id).id, []).append(one)
-    return [c.Staged(graph, born.pop(graph.id, []), graph.id in new) for graph in graphs]
+    return [StagedGraph(graph, born.pop(graph.id, []), graph.id in new) for graph in graphs]
 
 
-def _refuse_drained(tx: Transaction, patches: Sequence[Patch], prepared: c.Prepared | None) -> None:
-    """A lane that is being drained takes no new graphs; what is in a graph already goes on. Raises LaneDraining."""
+def _refuse_drained(
+    tx: Transaction, patches: Sequence[GraphPatch], prepared: PreparedMember | None
+) -> None:
+    """A lane that is being drained takes no new graphs; what is in a graph already goes on. Raises
+    LaneDraining."""
     drained = {lane.name for lane in lanes_from(*tx.sifted("lanes")) if lane.draining}
     lanes = {member.spec.route.lane for patch in patches for member in patch.members}
     if prepared is not None:
@@ -111,7 +140,7 @@ def _refuse_drained(tx: Transaction, patches: Sequence[Patch], prepared: c.Prepa
         raise LaneDraining(lane=lane)
 
 
-def extend_graph(tx: Transaction, op: c.ExtendGraph) -> c.Staged:
+def extend_graph(tx: Transaction, op: AddMembers) -> StagedGraph:
     """Add members and dependencies to a graph that has not ended."""
     graph = load_graph(tx, op.graph_id, op.namespace)
     if graph.status is not GraphStatus.RUNNING:
@@ -119,18 +148,23 @@ def extend_graph(tx: Transaction, op: c.ExtendGraph) -> c.Staged:
     if op.revision is not None and op.revision != graph.revision:
         raise GraphChanged(graph=op.graph_id, expected=op.revision, actual=graph.revision)
     there = _there(tx, graph.id, _named(op.patch))
-    edges: list[Edge] = []
+    edges: list[EdgeRecord] = []
     if op.patch.groups and op.prepared is None:
         rows = tx.rows("edges_of_graph", graph_id=graph.id)
-        edges = [Edge(name_of(row["upstream"]), name_of(row["dependent"]), row["number"]) for row in rows]
+        edges = [
+            EdgeRecord(name_of(row["upstream"]), name_of(row["dependent"]), row["number"])
+            for row in rows
+        ]
     if op.prepared is None:
-        check_patch(graph.id, graph.namespace, op.patch, dict.fromkeys(there.states, graph.namespace), edges)
+        check_patch(
+            graph.id, graph.namespace, op.patch, dict.fromkeys(there.states, graph.namespace), edges
+        )
     for name, _ in op.patch.groups:
         state = there.states.get(name, MemberState.WAITING)
         if state is not MemberState.WAITING:
             raise MemberStarted(graph=graph.id, member=name, state=state.value)
     _refuse_drained(tx, [op.patch], op.prepared)
-    work = Work(tx, [graph], op.compose, op.lease)
+    work = GraphResolution(tx, [graph], op.compose, op.lease)
     graph.revision += 1
     size = len(op.patch.members) if op.prepared is None else op.prepared.members[graph.id]
     work.trail.add(graph, "graph_extended", data={"members": size, "revision": graph.revision})
@@ -140,17 +174,22 @@ def extend_graph(tx: Transaction, op: c.ExtendGraph) -> c.Staged:
         work.leave_over(graph.id, SKIP)
     _add(work, [(graph, op.patch)], there)
     work.finish()
-    return c.Staged(graph, work.born)
+    return StagedGraph(graph, work.born)
 
 
-def _named(patch: Patch) -> set[str]:
+def _named(patch: GraphPatch) -> set[str]:
     """Return the names of all members that a patch names."""
-    names = {name for member in patch.members for group in member.groups for name in (member.name, *group.upstreams)}
+    names = {
+        name
+        for member in patch.members
+        for group in member.groups
+        for name in (member.name, *group.upstreams)
+    }
     names |= {member.name for member in patch.members} | {name for name, _ in patch.groups}
     return names | {name for _, group in patch.groups for name in group.upstreams}
 
 
-def _there(tx: Transaction, graph_id: str, names: Iterable[str]) -> There:
+def _there(tx: Transaction, graph_id: str, names: Iterable[str]) -> ExistingMembers:
     """Return those of the members that are there."""
     ids = [run_of(graph_id, name) for name in sorted(names)]
     rows = tx.rows("states_of_members", ids=tx.as_list(ids)) if ids else []
@@ -158,18 +197,21 @@ def _there(tx: Transaction, graph_id: str, names: Iterable[str]) -> There:
     undone: dict[str, list[TakenBack]] = {}
     for row in places:
         if row["status"] == REPLAY:
-            undone.setdefault(name_of(row["run_id"]), []).append(taken_back(row["run_id"], row["place"]))
-    return There(
+            undone.setdefault(name_of(row["run_id"]), []).append(
+                taken_back(row["run_id"], row["place"])
+            )
+    return ExistingMembers(
         {name_of(row["run_id"]): MemberState(row["state"]) for row in rows},
         {name_of(row["run_id"]): row["place"] for row in places if row["status"] != REPLAY},
         undone,
     )
 
 
-class There(msgspec.Struct):
-    """The members that a graph has already, as far as new ones name them. An end that is still being settled, in the order of the
-    ids of the dependents, counts for those up to its place: for the others it will be counted. One that is still being taken back
-    (``undone``) counts for those after its place, from which it will be taken back."""
+class ExistingMembers(msgspec.Struct):
+    """The members that a graph has already, as far as new ones name them. An end that is still
+    being settled, in the order of the ids of the dependents, counts for those up to its place: for
+    the others it will be counted. One that is still being taken back (``undone``) counts for those
+    after its place, from which it will be taken back."""
 
     states: Mapping[str, MemberState] = {}
     places: Mapping[str, str] = {}
@@ -182,36 +224,52 @@ class There(msgspec.Struct):
         return self.states.get(name)
 
     def ends_to_take_back(self, name: str, dependent: str) -> list[MemberState]:
-        """Return the ends of a member that will be taken back from a new group of this dependent."""
+        """Return the ends of a member that will be taken back from a new group of this
+        dependent."""
         return [end.was for end in self.undone.get(name, ()) if dependent > end.after]
 
 
-NOBODY = There()
+NOBODY = ExistingMembers()
 
 
 class NewRows(msgspec.Struct):
     """The rows of new members, and of what they wait for."""
 
-    members: list[Member]
-    groups: list[Group]
+    members: list[MemberRecord]
+    groups: list[GroupRecord]
     edges: list[dict[str, object]]
 
 
-def _new_rows(graph_id: str, members: Iterable[NewMember], there: There, rows: NewRows) -> None:
+def _new_rows(
+    graph_id: str, members: Iterable[NewMember], there: ExistingMembers, rows: NewRows
+) -> None:
     """Add the rows of new members, counted by how those stand that are there already."""
     for new in members:
         run_id = run_of(graph_id, new.name)
-        mine = [_group(graph_id, run_id, number, group, there, rows.edges) for number, group in enumerate(new.groups)]
+        mine = [
+            _group(graph_id, run_id, number, group, there, rows.edges)
+            for number, group in enumerate(new.groups)
+        ]
         rows.groups += mine
         missing = sum(group.state is not GroupState.SATISFIED for group in mine)
-        rows.members.append(Member(
-            run_id=run_id, graph_id=graph_id, workflow=new.spec.route.workflow, state=MemberState.WAITING, missing=missing,
-            spec=msgspec.json.encode(new.spec), input=new.input,
-        ))  # fmt: skip
+        rows.members.append(
+            MemberRecord(
+                run_id=run_id,
+                graph_id=graph_id,
+                workflow=new.spec.route.workflow,
+                state=MemberState.WAITING,
+                missing=missing,
+                spec=msgspec.json.encode(new.spec),
+                input=new.input,
+            )
+        )
 
 
-def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: There) -> None:
-    """Write what was checked: who can start starts, who can never start is skipped, and others with it."""
+def _add(
+    work: GraphResolution, patches: Sequence[tuple[GraphRecord, GraphPatch]], there: ExistingMembers
+) -> None:
+    """Write what was checked: who can start starts, who can never start is skipped, and others with
+    it."""
     tx, rows = work.tx, NewRows([], [], [])
     for graph, patch in patches:
         _new_rows(graph.id, patch.members, there, rows)
@@ -228,15 +286,26 @@ def _add(work: Work, patches: Sequence[tuple[Graph, Patch]], there: There) -> No
         member.state, member.started_at, member.input = MemberState.STARTED, tx.now, b""
     _write(tx, rows)
     failed |= work.start(runs, fresh=True)
-    vain = {group.run_id: in_vain(group) for group in rows.groups if group.state is GroupState.IMPOSSIBLE}
+    vain = {
+        group.run_id: can_never_fire(group)
+        for group in rows.groups
+        if group.state is GroupState.IMPOSSIBLE
+    }
     ends = dict.fromkeys(failed, MemberState.FAILED) | dict.fromkeys(vain, MemberState.SKIPPED)
-    closed = [group for group in rows.groups if group.state is not GroupState.OPEN and group.rest is Rest.CANCEL]
+    closed = [
+        group
+        for group in rows.groups
+        if group.state is not GroupState.OPEN and group.rest is RemainderPolicy.CANCEL
+    ]
     work.proceed(ends, failed | vain, closed)
 
 
 def _write(tx: Transaction, rows: NewRows) -> None:
-    """Write new members. Raises GraphBusy when a stage that is not ended, or not deleted, has one of them."""
-    if tx.many("insert_member", [_member_row(member) for member in rows.members]) < len(rows.members):
+    """Write new members. Raises GraphBusy when a stage that is not ended, or not deleted, has one
+    of them."""
+    if tx.many("insert_member", [_member_row(member) for member in rows.members]) < len(
+        rows.members
+    ):
         ids = tx.as_list([member.run_id for member in rows.members])
         busy = tx.rows("stage_of_members", ids=ids, own=rows.members[0].graph_id)
         if busy:
@@ -250,11 +319,13 @@ def _write(tx: Transaction, rows: NewRows) -> None:
 # Stages
 
 
-def stage_part(tx: Transaction, op: c.StagePart) -> int:
+def stage_part(tx: Transaction, op: WriteStagePart) -> int:
     """Write the next members of a stage."""
     there = NOBODY
     if op.extends is not None:
-        load_graph(tx, op.extends, op.namespace)  # whoever settles it counts what ends below it, too
+        load_graph(
+            tx, op.extends, op.namespace
+        )  # whoever settles it counts what ends below it, too
         there = _there(tx, op.extends, op.outside)
     tx.change("insert_stage", id=op.stage_id, due_at=tx.now + STALE)
     stage = tx.rows("stage_to_change", stage_id=op.stage_id)[0]
@@ -274,9 +345,11 @@ def stage_part(tx: Transaction, op: c.StagePart) -> int:
     return written
 
 
-def make_visible(work: Work, prepared: c.Prepared, graphs: Sequence[Graph]) -> None:
-    """Add the members of a stage to their graphs, which begin with the next transaction; a stage that nobody needs is given up.
-    Raises GraphChanged when the stage is not whole."""
+def make_visible(
+    work: GraphResolution, prepared: PreparedMember, graphs: Sequence[GraphRecord]
+) -> None:
+    """Add the members of a stage to their graphs, which begin with the next transaction; a stage
+    that nobody needs is given up. Raises GraphChanged when the stage is not whole."""
     tx = work.tx
     if not graphs:
         tx.change("discard_stage", id=prepared.id)
@@ -285,7 +358,9 @@ def make_visible(work: Work, prepared: c.Prepared, graphs: Sequence[Graph]) -> N
     stages = tx.rows("stage_to_change", stage_id=prepared.id)
     wanted = sum(prepared.members.values())
     if not stages or stages[0]["discarded"] or stages[0]["written"] != wanted:
-        raise GraphChanged(graph=graphs[0].id, why="its new members are not written yet, or were deleted")
+        raise GraphChanged(
+            graph=graphs[0].id, why="its new members are not written yet, or were deleted"
+        )
     decided = tx.rows("rests_of_stage", stage_id=prepared.id) if prepared.stops else []
     tx.change("make_visible", stage_id=prepared.id)
     tx.change("delete_stage", id=prepared.id)
@@ -300,26 +375,49 @@ def make_visible(work: Work, prepared: c.Prepared, graphs: Sequence[Graph]) -> N
 def _refuse_taken(tx: Transaction, run_ids: Sequence[str]) -> None:
     taken = tx.rows("runs_there", ids=tx.as_list(run_ids)) if run_ids else []
     if taken:
-        raise MemberElsewhere(run=taken[0]["id"], why="there is a run with this id that is in no graph")
+        raise MemberElsewhere(
+            run=taken[0]["id"], why="there is a run with this id that is in no graph"
+        )
 
 
-def _group(graph_id: str, run_id: str, number: int, new: NewGroup, there: There, edges: list[dict[str, object]]) -> Group:
+def _group(
+    graph_id: str,
+    run_id: str,
+    number: int,
+    new: NewGroup,
+    there: ExistingMembers,
+    edges: list[dict[str, object]],
+) -> GroupRecord:
     """Return a new group, counted by how those stand that are there already."""
-    group = Group(run_id=run_id, number=number, need=new.need, total=len(new.upstreams), rest=new.rest)
+    group = GroupRecord(
+        run_id=run_id, number=number, need=new.need, total=len(new.upstreams), rest=new.rest
+    )
     if there.states:
         states = [there.state(name, run_id) for name in new.upstreams]
-        group.done, group.lost = states.count(MemberState.COMPLETED), sum(state in LOST for state in states)
+        group.done, group.lost = (
+            states.count(MemberState.COMPLETED),
+            sum(state in LOST for state in states),
+        )
         group.state = judged(group)
         taken = [state for name in new.upstreams for state in there.ends_to_take_back(name, run_id)]
         group.done += taken.count(MemberState.COMPLETED)
         group.lost += sum(state in LOST for state in taken)
-    edges += [{"upstream": run_of(graph_id, name), "dependent": run_id, "number": number} for name in new.upstreams]
+    edges += [
+        {"upstream": run_of(graph_id, name), "dependent": run_id, "number": number}
+        for name in new.upstreams
+    ]
     return group
 
 
-def _more_groups(work: Work, graph: Graph, patch: Patch, there: There, edges: list[dict[str, object]]) -> list[Group]:
+def _more_groups(
+    work: GraphResolution,
+    graph: GraphRecord,
+    patch: GraphPatch,
+    there: ExistingMembers,
+    edges: list[dict[str, object]],
+) -> list[GroupRecord]:
     """Return the new groups of members that are there and wait."""
-    found: list[Group] = []
+    found: list[GroupRecord] = []
     numbers: dict[str, int] = {}
     for name, new in patch.groups:
         run_id = run_of(graph.id, name)
@@ -333,13 +431,19 @@ def _more_groups(work: Work, graph: Graph, patch: Patch, there: There, edges: li
     return found
 
 
-def _member_row(member: Member) -> dict[str, object]:
+def _member_row(member: MemberRecord) -> dict[str, object]:
     return {
-        "run_id": member.run_id, "graph_id": member.graph_id, "workflow": member.workflow, "state": member.state.value,
-        "missing": member.missing, "spec": member.spec, "input": member.input, "started_at": member.started_at,
-    }  # fmt: skip
+        "run_id": member.run_id,
+        "graph_id": member.graph_id,
+        "workflow": member.workflow,
+        "state": member.state.value,
+        "missing": member.missing,
+        "spec": member.spec,
+        "input": member.input,
+        "started_at": member.started_at,
+    }
 
 
-def reseal_member(tx: Transaction, op: c.ResealMember) -> bool:
+def reseal_member(tx: Transaction, op: ResealMember) -> bool:
     """Put the input of a member that waits into another seal."""
     return bool(tx.change("reseal_member", run_id=op.run_id, old=op.old, new=op.new))

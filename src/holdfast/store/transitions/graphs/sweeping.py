@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from holdfast.store import contract as c
+from holdfast.store.contract.graphs import SweepStages
 from holdfast.store.transitions.graphs.work import PORTION
 from holdfast.store.transitions.transaction import Transaction
 
 STALE = 600_000_000
-"""Microseconds after which a stage to which nothing was added counts as given up: whoever was at it has died."""
+"""Microseconds after which a stage to which nothing was added counts as given up: whoever was at it
+has died."""
 
 
-def sweep_stages(tx: Transaction, op: c.SweepStages) -> bool:
+def sweep_stages(tx: Transaction, op: SweepStages) -> bool:
     """Delete some rows of a stage."""
     if op.give_up:
         tx.change("discard_stage", id=op.stage_id)
@@ -28,7 +29,8 @@ def sweep_stages(tx: Transaction, op: c.SweepStages) -> bool:
 
 
 def _sweep_events(tx: Transaction, stage_id: str) -> int:
-    """Delete some events of a graph that was pruned, or of a history that was staged; return how many."""
+    """Delete some events of a graph that was pruned, or of a history that was staged; return how
+    many."""
     return tx.change("sweep_events", stage_id=stage_id, limit=PORTION) or tx.change(
         "sweep_history", stage_id=stage_id, limit=PORTION
     )

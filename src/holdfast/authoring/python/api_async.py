@@ -1,0 +1,294 @@
+"""The verbs for ``async def`` workflows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Generic, TypeVar, overload
+
+from holdfast.authoring.python import children, deterministic, gates, graphs, signals, waits
+from holdfast.authoring.python.gates import Names, Options
+from holdfast.authoring.python.step import Step, current_step
+from holdfast.authoring.python.waits import Wait, Waited
+from holdfast.authoring.python.workflow import Workflow
+from holdfast.authoring.replay.async_program import AsyncProgram
+from holdfast.authoring.replay.call import Call
+from holdfast.authoring.replay.replay import current_program
+from holdfast.core import duration
+from holdfast.core.conditions.model import Condition
+from holdfast.core.duration import Duration
+from holdfast.core.gates.answer import Answer
+from holdfast.core.graphs.builder import Graph
+from holdfast.errors import BadOption, NotInWorkflow
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+def _here(call: str) -> AsyncProgram:
+    program = deterministic.program_here(call)
+    if not isinstance(program, AsyncProgram):
+        raise NotInWorkflow(call=call, why=f"a plain def workflow uses holdfast.sync.{call}")
+    return program
+
+
+async def _fulfil(program: AsyncProgram, wish: Call) -> Any:
+    return wish.understand(await program.ask(wish.command))
+
+
+def sleep(length: Duration) -> Coroutine[Any, Any, None]:
+    """Wait for a while: milliseconds or months. The process may end meanwhile."""
+    if current_program.get() is None or current_step.get() is not None:
+        return asyncio.sleep(duration.parse(length) / 1_000_000)
+    program = _here("sleep")
+    return _fulfil(program, signals.sleeping(program, length))
+
+
+def wait_signal(
+    name: str, *, timeout: Duration | None = None, type: Any = Any
+) -> Coroutine[Any, Any, Any]:
+    """Wait for a signal of that name and return its payload; it may have come before. Raises
+    TimeoutError."""
+    program = _here("wait_signal")
+    return _fulfil(program, signals.awaiting_signal(program, name, timeout, type))
+
+
+def gate(
+    prompt: str,
+    *,
+    options: Options | None = None,
+    assignees: Names | None = None,
+    roles: Names | None = None,
+    quorum: int = 1,
+    exclude: Names | None = None,
+    timeout: Duration | None = None,
+    on_timeout: str = "fail",
+    remind: Any = None,
+    escalate: Any = None,
+    form: Any = None,
+    data: Any = None,
+) -> Coroutine[Any, Any, Answer]:
+    """Ask people for a decision and return the answer: the text of the choice, and who made it,
+    when and why.
+
+    Raises GateExpired when nobody decided in time, GateRejected when people reject what has no
+    option to, GateWithdrawn."""
+    program = _here("gate")
+    wish = gates.asking(
+        program,
+        prompt,
+        options=options,
+        assignees=assignees,
+        roles=roles,
+        quorum=quorum,
+        exclude=exclude,
+        timeout=timeout,
+        on_timeout=on_timeout,
+        remind=remind,
+        escalate=escalate,
+        form=form,
+        data=data,
+    )
+    return _fulfil(program, wish)
+
+
+def wait_for(
+    condition: str | Wait | Condition,
+    *,
+    timeout: Duration | None = None,
+    on_timeout: str = "fail",
+    type: Any = Any,
+) -> Coroutine[Any, Any, Waited]:
+    """Wait until a condition is met, and say by which signals. When time is up: "fail" raises
+    WaitTimeout, "cancel" and "expire" end the run like that, "continue" goes on, "escalate" waits
+    on until a person acts."""
+    program = _here("wait_for")
+    return _fulfil(program, waits.awaiting(program, condition, timeout, on_timeout, type))
+
+
+def create_wait(name: str, *, expires: Duration | None = None) -> Coroutine[Any, Any, Wait]:
+    """Open a wait to which others may deliver signals from now on: give them its id and its token,
+    then ``wait_for`` it."""
+    program = _here("create_wait")
+    return _fulfil(program, waits.creating(program, name, expires))
+
+
+def grow(graph: Graph) -> Coroutine[Any, Any, dict[str, str]]:
+    """Add to the graph that this run is a member of, once; return the ids of the new runs by their
+    names. What cannot be added fails the run."""
+    program = _here("grow")
+    return _fulfil(program, graphs.growing(program, graph))
+
+
+async def gather(*calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
+    """Run calls side by side and return their results in order."""
+    _check_awaitable(calls)
+    return list(await asyncio.gather(*calls, return_exceptions=return_exceptions))
+
+
+async def first(*calls: Awaitable[T]) -> T:
+    """Return the result of the call that ends first, and stop the others."""
+    if not calls:
+        raise BadOption(option="first", why="there must be something to wait for")
+    _check_awaitable(calls)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task for task in tasks if task in done).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _check_awaitable(calls: Sequence[object]) -> None:
+    """Refuse what cannot be awaited; the others are never begun."""
+    wrong = [call for call in calls if not inspect.isawaitable(call)]
+    if not wrong:
+        return
+    for call in calls:
+        if inspect.iscoroutine(call):
+            call.close()
+    raise BadOption(
+        option="calls",
+        value=wrong[0],
+        why="give what can be awaited, such as pack(item), where pack is async",
+    )
+
+
+def timeout(length: Duration) -> asyncio.Timeout:
+    """Limit, durably, how long a block of a workflow takes: ``async with timeout("5m"): ...``.
+    Raises TimeoutError."""
+    return asyncio.timeout(duration.parse(length) / 1_000_000)
+
+
+class AsyncChildHandle(Generic[T]):
+    """A child run that this workflow has started."""
+
+    def __init__(self, workflow: Workflow[..., Any], start: str, run_id: str) -> None:
+        self.id = run_id
+        self._workflow, self._start = workflow, start
+
+    async def result(self) -> T:
+        """Wait for the child to end and return its result. Raises ChildFailed."""
+        program = _here("result")
+        found: T = await _fulfil(
+            program, children.awaiting_child(program, self._workflow, self._start, self.id)
+        )
+        return found
+
+    async def signal(self, name: str, payload: Any = None) -> None:
+        """Send the child a signal."""
+        program = _here("signal")
+        await _fulfil(program, signals.sending(program, self.id, name, payload))
+
+    async def cancel(self, reason: str = "its parent asked for it") -> None:
+        """Ask the child to stop."""
+        program = _here("cancel")
+        await _fulfil(program, signals.cancelling(program, self.id, reason))
+
+
+@overload
+def start(
+    workflow: Workflow[..., Coroutine[Any, Any, T]], *args: Any, **options: Any
+) -> Coroutine[Any, Any, AsyncChildHandle[T]]: ...
+@overload
+def start(
+    workflow: Workflow[..., T], *args: Any, **options: Any
+) -> Coroutine[Any, Any, AsyncChildHandle[T]]: ...
+def start(
+    workflow: Workflow[..., Any], *args: Any, **options: Any
+) -> Coroutine[Any, Any, AsyncChildHandle[Any]]:
+    """Start a child run and go on. Options: id, lane, priority, delay, deadline, tags,
+    capabilities, and on_parent_end="cancel" or "leave"."""
+    if not isinstance(workflow, Workflow):
+        raise BadOption(
+            option="workflow", value=workflow, why="a function with @workflow is needed"
+        )
+    program = _here("start")
+    return _start(program, workflow, children.starting(program, workflow, args, {}, options))
+
+
+async def _start(
+    program: AsyncProgram, workflow: Workflow[..., Any], wish: Call
+) -> AsyncChildHandle[Any]:
+    return AsyncChildHandle(workflow, wish.command.id, await _fulfil(program, wish))  # type: ignore[union-attr]
+
+
+@overload
+async def map(
+    call: Workflow[[A], Coroutine[Any, Any, T]] | Step[[A], Coroutine[Any, Any, T]],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
+@overload
+async def map(
+    call: Workflow[[A], T] | Step[[A], T],
+    items: Iterable[A],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[T]: ...
+async def map(
+    call: Any,
+    items: Iterable[Any],
+    *,
+    max_parallel: int | None = None,
+    on_error: str = "fail_fast",
+    min_success: int | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Call a step, or start a child run, once per item, and return the results in order.
+
+    With ``on_error="collect"`` or ``min_success`` the errors stand among the results."""
+    program = _here("map")
+    found = deterministic.listed(items)
+    if isinstance(call, Workflow):
+        policy = {"max_parallel": max_parallel, "on_error": on_error, "min_success": min_success}
+        return list(
+            await _fulfil(
+                program,
+                children.mapping(program, call, found, options=options, **policy),  # type: ignore[arg-type]
+            )
+        )
+    children.check_call(call, options)
+    children.check_map(max_parallel, on_error, min_success, len(found))
+    return await _map_steps(call, found, max_parallel, on_error, min_success)
+
+
+async def _map_steps(
+    call: Callable[[Any], Awaitable[Any]],
+    items: list[Any],
+    limit: int | None,
+    on_error: str,
+    least: int | None,
+) -> list[Any]:
+    gate = asyncio.Semaphore(limit or max(len(items), 1))
+    tolerant = on_error == "collect" or least is not None
+
+    async def one(made: Awaitable[Any]) -> Any:
+        async with gate:
+            return await made
+
+    calls = [call(item) for item in items]
+    _check_awaitable(calls)
+    tasks = [asyncio.ensure_future(one(made)) for made in calls]
+    try:
+        results = await asyncio.gather(*tasks, return_exceptions=tolerant)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for made in calls:
+            if (
+                inspect.iscoroutine(made)
+                and inspect.getcoroutinestate(made) == inspect.CORO_CREATED
+            ):
+                made.close()  # its turn never came
+    return children.settle_map(list(results), on_error, least)

@@ -1,0 +1,235 @@
+"""Runs below a run: one called, one started with a handle, or one per item of a map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.authoring.replay.async_program import AsyncProgram
+from holdfast.authoring.replay.call import Call, resolve
+from holdfast.authoring.replay.replay import ReplayProgram
+from holdfast.authoring.replay.sync_program import SyncProgram
+from holdfast.core.budgets.rules import read_option
+from holdfast.core.commands import AwaitChild, StartChild, StartMap
+from holdfast.core.events import Event
+from holdfast.core.runs import ErrorInfo, Route
+from holdfast.core.signature import Signature
+from holdfast.core.text import is_one_of
+from holdfast.core.validation import (
+    checked_capabilities,
+    checked_count,
+    checked_start,
+    checked_text,
+)
+from holdfast.errors import BadOption, ChildFailed, TooManyFailures
+
+
+class ChildWorkflow(Protocol):
+    """A workflow, as whoever starts it as a child sees it."""
+
+    name: str
+    version: str
+    lane: str
+    capabilities: tuple[str, ...]
+    signature: Signature
+
+
+OPTIONS = (
+    "id",
+    "lane",
+    "priority",
+    "delay",
+    "deadline",
+    "tags",
+    "capabilities",
+    "budget",
+    "share",
+    "on_parent_end",
+)
+
+
+def starting(
+    program: ReplayProgram,
+    workflow: ChildWorkflow,
+    args: Any,
+    kwargs: Any,
+    options: Mapping[str, Any],
+) -> Call:
+    """Start a child."""
+    identity = program.identify(f"run {workflow.name}")
+    data = workflow.signature.encode_args(program.codec, args, kwargs)
+    command = StartChild(
+        identity, route_of(program, workflow, options), data, child_options(options), workflow
+    )
+    if ends_with_parent(options):
+        program.open_children.add(identity)
+    return Call(command, lambda event: msgspec.json.decode(event.data or b"{}")["run"])
+
+
+def ends_with_parent(options: Mapping[str, Any]) -> bool:
+    """Return whether a child with these options must end before its parent does."""
+    return options.get("on_parent_end") is None or is_one_of(options["on_parent_end"], ("cancel",))
+
+
+def route_of(program: ReplayProgram, workflow: ChildWorkflow, options: Mapping[str, Any]) -> Route:
+    """Return where a child of this program runs."""
+    capabilities = options.get("capabilities")
+    return Route(
+        program.run.namespace,
+        workflow.name,
+        workflow.version,
+        checked_text("lane", options.get("lane")) or workflow.lane,
+        workflow.capabilities if capabilities is None else checked_capabilities(capabilities),
+    )
+
+
+def child_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a child as plain data; durations in microseconds."""
+    unknown = set(options) - set(OPTIONS)
+    if unknown:
+        raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
+    if options.get("on_parent_end") is not None and not is_one_of(
+        options["on_parent_end"], ("cancel", "leave")
+    ):
+        raise BadOption(
+            option="on_parent_end", value=options["on_parent_end"], why='it is "cancel" or "leave"'
+        )
+    read_option(options.get("budget"))
+    return checked_start(
+        {name: value for name, value in options.items() if name not in ("lane", "capabilities")}
+    )
+
+
+def awaiting_child(
+    program: ReplayProgram, workflow: ChildWorkflow, start: str, run_id: str, *, owned: bool = False
+) -> Call:
+    """Wait for a child to end. One that is owned is cancelled when nobody waits for it any more."""
+
+    def understand(event: Event) -> Any:
+        program.open_children.discard(start)
+        return program.read(
+            event, lambda data: child_value(program, workflow, run_id, data, event.error)
+        )
+
+    return Call(
+        AwaitChild(program.identify(f"{start.rsplit('/', 1)[-1]} end"), start, run_id, owned),
+        understand,
+    )
+
+
+def child_value(
+    program: ReplayProgram,
+    workflow: ChildWorkflow,
+    run_id: str,
+    data: bytes | None,
+    error: bytes | None,
+) -> Any:
+    """Return a child's result, or raise ChildFailed."""
+    if error is not None:
+        info = msgspec.json.decode(error, type=ErrorInfo)
+        raise ChildFailed(workflow=workflow.name, run=run_id, type=info.type, message=info.message)
+    return workflow.signature.decode_result(program.codec, data or b"null")
+
+
+def call_child(program: ReplayProgram, workflow: ChildWorkflow, args: Any, kwargs: Any) -> Any:
+    """Run a child and wait for its result."""
+    started = starting(program, workflow, args, kwargs, {})
+    start = started.command.id  # type: ignore[union-attr]
+    if isinstance(program, AsyncProgram):
+        return _call_child(program, workflow, started, start)
+    assert isinstance(program, SyncProgram)
+    run_id = resolve(program, started)
+    return resolve(program, awaiting_child(program, workflow, start, run_id, owned=True))
+
+
+async def _call_child(
+    program: AsyncProgram, workflow: ChildWorkflow, started: Call, start: str
+) -> Any:
+    run_id = started.understand(await program.ask(started.command))
+    wish = awaiting_child(program, workflow, start, run_id, owned=True)
+    return wish.understand(await program.ask(wish.command))
+
+
+def mapping(
+    program: ReplayProgram,
+    workflow: ChildWorkflow,
+    items: Sequence[Any],
+    *,
+    max_parallel: int | None,
+    on_error: str,
+    min_success: int | None,
+    options: Mapping[str, Any],
+) -> Call:
+    """Start one child per item and wait for all."""
+    check_map(max_parallel, on_error, min_success, len(items))
+    inputs = [workflow.signature.encode_args(program.codec, (item,), {}) for item in items]
+    command = StartMap(
+        program.identify(f"map {workflow.name}"),
+        route_of(program, workflow, options),
+        inputs,
+        child_options(options),
+        workflow,
+        max_parallel,
+        on_error == "fail_fast" and min_success is None,
+    )
+
+    if ends_with_parent(options):
+        program.open_children.add(command.id)
+
+    def understand(event: Event) -> list[Any]:
+        ends = msgspec.json.decode(
+            event.data or b"[]", type=list[tuple[str, msgspec.Raw, msgspec.Raw]]
+        )
+        if len(ends) == len(inputs):
+            program.open_children.discard(command.id)
+        return settle_map([_end(program, workflow, end) for end in ends], on_error, min_success)
+
+    return Call(command, understand)
+
+
+def _end(program: ReplayProgram, workflow: ChildWorkflow, end: tuple[str, Any, Any]) -> Any:
+    run_id, data, error = end
+    try:
+        return child_value(program, workflow, run_id, _raw(data), _raw(error))
+    except ChildFailed as failure:
+        return failure
+
+
+def _raw(value: Any) -> bytes | None:
+    data = None if value is None else bytes(value)
+    return None if data == b"null" else data
+
+
+def check_map(max_parallel: int | None, on_error: str, min_success: int | None, count: int) -> None:
+    """Refuse options of ``map`` that make no sense."""
+    if not is_one_of(on_error, ("fail_fast", "collect")):
+        raise BadOption(option="on_error", value=on_error, why='it is "fail_fast" or "collect"')
+    if max_parallel is not None:
+        checked_count("max_parallel", max_parallel, least=1)
+    if min_success is not None and checked_count("min_success", min_success) > count:
+        raise BadOption(option="min_success", value=min_success, why=f"there are {count} items")
+
+
+def check_call(call: Any, options: Mapping[str, Any]) -> None:
+    """Refuse what a map cannot call, and options of runs where none is started."""
+    if not callable(call):
+        raise BadOption(option="call", value=call, why="give a step, a workflow or a function")
+    if options:
+        raise BadOption(
+            option=sorted(options)[0],
+            why="only a workflow is started as a run, and has such options",
+        )
+
+
+def settle_map(results: list[Any], on_error: str, min_success: int | None) -> list[Any]:
+    """Return the results in order, errors among them if they are tolerated; else raise."""
+    errors = [result for result in results if isinstance(result, Exception)]
+    if min_success is not None and len(results) - len(errors) < min_success:
+        raise TooManyFailures(
+            needed=min_success, succeeded=len(results) - len(errors), first=str(errors[0])
+        )
+    if errors and on_error == "fail_fast" and min_success is None:
+        raise errors[0]
+    return results

@@ -1,0 +1,68 @@
+"""Adding to a graph from inside one of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring import registry
+from holdfast.authoring.replay.call import Call
+from holdfast.authoring.replay.replay import ReplayProgram
+from holdfast.core.commands import ExtendGraph
+from holdfast.core.events import Event
+from holdfast.core.graphs.builder import Graph
+from holdfast.core.graphs.compile import GraphCompiler, encoded_unchecked
+from holdfast.core.graphs.model import graph_of, run_of
+from holdfast.core.runs import Route
+from holdfast.core.validation import checked_capabilities, checked_text
+from holdfast.errors import BadGraph, UnknownWorkflow
+from holdfast.errors.base import shown
+
+
+def growing(program: ReplayProgram, graph: Graph) -> Call:
+    """Add what was drawn up to the graph of this run; the code hears the ids of the new runs, by
+    their names."""
+    if not isinstance(graph, Graph):
+        raise BadGraph(graph=type(graph).__name__, why="draw it up as a holdfast.Graph")
+    graph_id = graph_of(program.run.id)
+    if graph_id is None:
+        raise BadGraph(run=program.run.id, why="this run is no member of a graph")
+
+    def route(workflow: Any, options: Mapping[str, Any]) -> Route:
+        known, wanted = _known(workflow), options.get("capabilities")
+        return Route(
+            checked_text("namespace", options.get("namespace")) or program.run.namespace,
+            known.name,
+            checked_text("version", str(options.get("version") or known.version)) or "",
+            checked_text("lane", options.get("lane")) or known.lane,
+            known.capabilities if wanted is None else checked_capabilities(wanted),
+        )
+
+    def encode(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        data: bytes = _known(workflow).signature.encode_checked(
+            program.codec, tuple(args), dict(kwargs)
+        )
+        return data
+
+    def unchecked(workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        return encoded_unchecked(program.codec, _known(workflow), args, kwargs)
+
+    patch, fingerprint = GraphCompiler(route, encode, unchecked).patch(graph, graph_id)
+
+    def understand(event: Event) -> dict[str, str]:
+        names = msgspec.json.decode(event.data or b"{}").get("members", [])
+        return {name: run_of(graph_id, name) for name in names}
+
+    workflows = [_known(member.workflow) for member in graph.members.values()]
+    return Call(
+        ExtendGraph(program.identify("grow"), graph_id, patch, workflows, fingerprint), understand
+    )
+
+
+def _known(workflow: Any) -> Any:
+    found = registry.known().get(workflow) if isinstance(workflow, str) else workflow
+    if not hasattr(found, "program"):
+        raise UnknownWorkflow(workflow=workflow if isinstance(workflow, str) else shown(workflow))
+    return found

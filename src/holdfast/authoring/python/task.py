@@ -1,0 +1,125 @@
+"""``@task``: one piece of work that is a run by itself: started from anywhere, done by whichever
+worker offers what it needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from holdfast.authoring import registry
+from holdfast.authoring.python.step import Step
+from holdfast.authoring.python.workflow import Workflow
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.core.retry import RetryPolicy, policy_from
+from holdfast.core.signature import Signature
+from holdfast.core.validation import (
+    checked_capabilities,
+    checked_flag,
+    checked_text,
+    checked_versions,
+)
+from holdfast.errors import BadOption
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Workflow[P, R]):
+    """A run of a single step. Called by a workflow it is a child run, wherever there is a worker
+    for it; called elsewhere it is just a function."""
+
+    def __init__(
+        self,
+        step: Step[P, R],
+        *,
+        name: str,
+        version: str,
+        lane: str,
+        capabilities: tuple[str, ...],
+        serves: frozenset[str] | None,
+    ) -> None:
+        async def work(*args: Any, **kwargs: Any) -> Any:
+            return await step.aio(*args, **kwargs)
+
+        super().__init__(
+            cast(Callable[P, R], work),
+            name=name,
+            version=version,
+            lane=lane,
+            capabilities=capabilities,
+            serves=serves,
+            stop_undoing=False,
+        )
+        self.step, self.origin = step, step.fn
+        self.signature = Signature(step.fn)
+        functools.update_wrapper(self, step.fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._called(self.step.fn, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+@overload
+def task(fn: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    *,
+    name: str | None = None,
+    version: str | int = "1",
+    serves: Iterable[str | int] | None = None,
+    lane: str = "default",
+    capabilities: Iterable[str] = (),
+    retries: int | RetryPolicy | None = None,
+    delay: Duration = ...,
+    factor: float = ...,
+    cap: Duration = ...,
+    jitter: float = ...,
+    when: Callable[[Exception], bool] | None = None,
+    timeout: Duration | None = None,
+    transactional: bool = False,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+def task(
+    fn: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str | int = "1",
+    serves: Iterable[str | int] | None = None,
+    lane: str = "default",
+    capabilities: Iterable[str] = (),
+    retries: Any = None,
+    timeout: Any = None,
+    transactional: bool = False,
+    **policy: Any,
+) -> Any:
+    """Make a function a task: a step that may be started by itself, and that any worker with the
+    capabilities can do."""
+
+    def decorate(fn: Callable[..., Any]) -> Task[..., Any]:
+        if not callable(fn) or isinstance(fn, Step | Workflow):
+            raise BadOption(option="task", value=fn, why="it decorates a function")
+        called = checked_text("name", name) or fn.__name__
+        own, served = checked_versions(version, serves)
+        limit = None if timeout is None else duration.parse(timeout)
+        made: Task[..., Any] = Task(
+            Step(
+                fn,
+                called,
+                policy_from(retries, **policy),
+                limit,
+                checked_flag("transactional", transactional),
+            ),
+            name=called,
+            version=own,
+            lane=checked_text("lane", lane) or "default",
+            capabilities=checked_capabilities(capabilities),
+            serves=served,
+        )
+        registry.register(made)
+        return made
+
+    return decorate if fn is None else decorate(fn)

@@ -1,0 +1,137 @@
+"""``@workflow``: a function that becomes a durable run when an engine starts it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from holdfast.authoring import registry
+from holdfast.authoring.python.children import call_child
+from holdfast.authoring.python.reachability import names_ahead
+from holdfast.authoring.python.step import Step, current_step
+from holdfast.authoring.replay.async_program import AsyncProgram
+from holdfast.authoring.replay.replay import ReplayProgram, current_program
+from holdfast.authoring.replay.sync_program import SyncProgram
+from holdfast.core.codec import Codec, same
+from holdfast.core.runs import RunRecord
+from holdfast.core.signature import Signature
+from holdfast.core.validation import (
+    checked_capabilities,
+    checked_flag,
+    checked_text,
+    checked_versions,
+)
+from holdfast.errors import BadOption
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Workflow(Generic[P, R]):
+    """A workflow definition. Called by another workflow it is a child run; called elsewhere it is
+    just a function."""
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        *,
+        name: str,
+        version: str,
+        lane: str,
+        capabilities: tuple[str, ...],
+        serves: frozenset[str] | None,
+        stop_undoing: bool,
+    ) -> None:
+        self.fn, self.name, self.version, self.lane = fn, name, version, lane
+        self.capabilities, self.serves, self.stop_undoing = capabilities, serves, stop_undoing
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.blocking = not self.is_async
+        self.origin: Callable[..., Any] = fn
+        """The function that was decorated."""
+        self.signature = Signature(fn)
+        self.schedules: list[tuple[str, dict[str, Any]]] = []
+        """What ``@schedule`` says about it: names and options."""
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._called(self.fn, args, kwargs)
+
+    def _called(self, fn: Callable[..., R], args: Any, kwargs: Any) -> R:
+        program = current_program.get()
+        if program is None or current_step.get() is not None:
+            return fn(*args, **kwargs)
+        return cast(R, call_child(program, self, args, kwargs))
+
+    def program(self, run: RunRecord, codec: Codec) -> ReplayProgram:
+        """Return this workflow at work in *run*, not yet begun."""
+        args, kwargs = self.signature.decode_args(codec, run.input)
+        if self.is_async:
+
+            async def call() -> bytes:
+                return self._encoded(codec, await cast(Any, self.fn(*args, **kwargs)))
+
+            return AsyncProgram(run, codec, names_ahead, call, stop_undoing=self.stop_undoing)
+        return SyncProgram(
+            run,
+            codec,
+            names_ahead,
+            lambda: self._encoded(codec, self.fn(*args, **kwargs)),
+            stop_undoing=self.stop_undoing,
+        )
+
+    def _encoded(self, codec: Codec, value: Any) -> bytes:
+        """Return the result as it is stored. Raises NotEncodable, WrongType."""
+        data = codec.encode(value, what=f"the result of {self.name}()")
+        if not same(value, self.signature.return_type):
+            self.signature.decode_result(codec, data)
+        return data
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name}>"
+
+
+@overload
+def workflow(fn: Callable[P, R], /) -> Workflow[P, R]: ...
+@overload
+def workflow(
+    *,
+    name: str | None = None,
+    version: str | int = "1",
+    serves: Iterable[str | int] | None = None,
+    lane: str = "default",
+    capabilities: Iterable[str] = (),
+    stop_undoing_on_failure: bool = False,
+) -> Callable[[Callable[P, R]], Workflow[P, R]]: ...
+def workflow(
+    fn: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str | int = "1",
+    serves: Iterable[str | int] | None = None,
+    lane: str = "default",
+    capabilities: Iterable[str] = (),
+    stop_undoing_on_failure: bool = False,
+) -> Any:
+    """Make a function a workflow. By default it also goes on with runs that other versions of it
+    have started; with ``serves`` only with those of the versions named."""
+
+    def decorate(fn: Callable[..., Any]) -> Workflow[..., Any]:
+        if not callable(fn) or isinstance(fn, Step):
+            raise BadOption(option="workflow", value=fn, why="it decorates a function")
+        own, served = checked_versions(version, serves)
+        made: Workflow[..., Any] = Workflow(
+            fn,
+            name=checked_text("name", name) or fn.__name__,
+            version=own,
+            lane=checked_text("lane", lane) or "default",
+            capabilities=checked_capabilities(capabilities),
+            serves=served,
+            stop_undoing=checked_flag("stop_undoing_on_failure", stop_undoing_on_failure),
+        )
+        registry.register(made)
+        return made
+
+    return decorate if fn is None else decorate(fn)

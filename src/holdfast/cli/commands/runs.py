@@ -1,0 +1,185 @@
+"""``holdfast runs``: list runs, newest first, page by page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from holdfast.cli.context import command_context, printing
+from holdfast.cli.output import (
+    error_line,
+    iso,
+    payload,
+    print_json,
+    print_table,
+    seconds,
+    short,
+    took,
+)
+from holdfast.cli.params import MOMENT, STATUSES, TAG
+from holdfast.core.runs import RunRecord
+from holdfast.core.sessions import Session
+from holdfast.core.status import Status
+from holdfast.core.why.model import away
+from holdfast.store.contract import Store
+
+EPILOG = """\b
+Examples:
+  holdfast runs --status failed,stuck --since 1d
+  holdfast runs --workflow checkout --tag customer=7 --limit 10 --json"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--status", metavar="A,B", type=STATUSES, help="Only these statuses. E.g. --status failed,stuck"
+)
+@click.option(
+    "--workflow", metavar="NAME", help="Only runs of this workflow. E.g. --workflow checkout"
+)
+@click.option(
+    "--tag",
+    "tags",
+    metavar="NAME=VALUE",
+    type=TAG,
+    multiple=True,
+    help="Only runs with this tag; may be repeated. E.g. --tag customer=7",
+)
+@click.option(
+    "--since", metavar="WHEN", type=MOMENT, help="Started since. E.g. --since 1h or 2026-11-15"
+)
+@click.option("--until", metavar="WHEN", type=MOMENT, help="Started before. E.g. --until 30m")
+@click.option("--worker", metavar="NAME", help="Held by this worker now. E.g. --worker gpu-1")
+@click.option("--namespace", metavar="NAME", help="Of this namespace. E.g. --namespace acme")
+@click.option("--parent", metavar="RUN", help="The children of this run. E.g. --parent last")
+@click.option("--roots", is_flag=True, help="Leave children out.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="How many. E.g. --limit 10",
+)
+@click.option(
+    "--before",
+    metavar="ID",
+    help="Only runs with smaller ids: the next page. E.g. --before 01m7ge8gkb9apz",
+)
+@printing
+def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filters: Any) -> None:
+    """List runs, newest first."""
+    filters["namespace"] = filters["namespace"] or command_context().namespace
+    with command_context().opened() as office:
+        if parent is not None:
+            filters["parent_id"] = office.find(parent).id
+        found = office.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
+        page, more = [office.vault.shown(run) for run in found[:limit]], len(found) > limit
+        if command_context().as_json:
+            print_json([as_data(office.store, run) for run in page])
+            return
+        if not page:
+            print("no runs")
+            return
+        _print_page(office.store, page)
+        if more:
+            print(f"more: {_next_page(page[-1].id)}")
+
+
+def _print_page(store: Store, page: list[RunRecord]) -> None:
+    now = store.now()
+    workers = {session.id: session for session in store.sessions()}
+    rows = [
+        (
+            run.id,
+            run.workflow,
+            run.status.value,
+            seconds(run.created_at),
+            took(run, now),
+            _note(run, workers, now),
+        )
+        for run in page
+    ]
+    print_table(("ID", "WORKFLOW", "STATUS", "CREATED", "TOOK", "NOTE"), rows)
+
+
+def _note(run: RunRecord, workers: dict[str, Session], now: int) -> str:
+    if run.error is not None:
+        return error_line(run.error, 70)
+    if run.status is Status.COMPLETED:
+        return short(run.result, 50)
+    if run.wake_at is not None and run.waits is None:
+        return f"begins {away(run.wake_at, now)}"
+    waits = payload(run.waits)
+    if isinstance(waits, list) and waits:
+        return short(", ".join(_wait(wait, now) for wait in waits), 70)
+    session = workers.get(run.session_id or "")
+    return f"worker {session.worker}" if session is not None else ""
+
+
+def _wait(wait: dict[str, Any], now: int) -> str:
+    what = f"{wait.get('kind')} {wait.get('name') or wait.get('run') or wait.get('step')}"
+    return what if wait.get("until") is None else f"{what} {away(wait['until'], now)}"
+
+
+def _next_page(last: str) -> str:
+    """Return the command that was given, with the next page's beginning in place of this one's."""
+    context = click.get_current_context()
+    words = ["holdfast", "runs"]
+    for option in context.command.params:
+        name = option.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name != "before" and name in context.params:
+            words += _spelled(option.opts[0], context.params[name])
+    return command_context().command(" ".join([*words, "--before", shlex.quote(last)]))
+
+
+def _spelled(option: str, value: Any) -> list[str]:
+    if value is True:
+        return [option]
+    if isinstance(value, tuple):
+        return [word for name, text in value for word in (option, shlex.quote(f"{name}={text}"))]
+    return [option, shlex.quote(",".join(value) if isinstance(value, list) else str(value))]
+
+
+def as_data(store: Store, run: RunRecord) -> dict[str, Any]:
+    """Return a run as plain data, with times as ISO 8601."""
+    workers = {session.id: session.worker for session in store.sessions()} if run.session_id else {}
+    return {
+        "id": run.id,
+        "workflow": run.workflow,
+        "version": run.version,
+        "status": run.status.value,
+        "input": payload(run.input),
+        "result": payload(run.result),
+        "error": payload(run.error),
+        "namespace": run.namespace,
+        "lane": run.lane,
+        "capabilities": list(run.capabilities),
+        "priority": run.priority,
+        "key": run.key,
+        "tags": store.tags(run.id),
+        "worker": workers.get(run.session_id or ""),
+        "generation": run.generation,
+        "crashes": run.crashes,
+        "waits": [with_iso(wait) for wait in payload(run.waits) or []],
+        "created_at": iso(run.created_at),
+        "started_at": iso(run.started_at),
+        "finished_at": iso(run.finished_at),
+        "wake_at": iso(run.wake_at),
+        "deadline": iso(run.deadline),
+        "parent_id": run.parent_id,
+        "root_id": run.root_id,
+        "forked_from": run.forked_from,
+        "cancel_reason": run.cancel_reason,
+    }
+
+
+def with_iso(wait: Any) -> Any:
+    """Return what the engine wrote, with its ``until`` as ISO 8601."""
+    if isinstance(wait, dict) and isinstance(wait.get("until"), int):
+        return {**wait, "until": iso(wait["until"])}
+    return wait

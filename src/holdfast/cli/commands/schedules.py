@@ -1,0 +1,376 @@
+"""``holdfast schedules``: what starts by itself, when, and what keeps it from doing so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from holdfast.cli.context import OpenDatabase, command_context, printing
+from holdfast.cli.loading import load_workflow
+from holdfast.cli.output import iso, payload, print_json, print_table, seconds
+from holdfast.cli.params import DURATION, JSON, MOMENT, NEGATIVE_NUMBERS, TAG
+from holdfast.connect.engine import Engine
+from holdfast.core import duration
+from holdfast.core.schedules import rules
+from holdfast.core.schedules.model import MISFIRES, OVERLAPS, Schedule, Tick
+from holdfast.core.schedules.plan import MOST_TICKS
+
+EPILOG = """\b
+Examples:
+  holdfast schedules
+  holdfast schedules add nightly shop.py:report --cron "0 2 * * *" --zone Europe/Berlin
+  holdfast schedules next nightly
+  holdfast schedules pause nightly --reason "the printer is broken"
+  holdfast schedules backfill nightly --since 2026-12-01 --until 2026-12-24 --preview"""
+
+
+@click.group(
+    short_help="List what starts by itself, and change it.",
+    epilog=EPILOG,
+    invoke_without_command=True,
+)
+@printing
+@click.pass_context
+def schedules(ctx: click.Context) -> None:
+    """List the schedules; the commands below change them."""
+    if ctx.invoked_subcommand is None:
+        _list()
+
+
+@schedules.command("list", epilog="Example: holdfast schedules list --json")
+@printing
+def list_schedules() -> None:
+    """List the schedules with their rules and their next ticks."""
+    _list()
+
+
+@schedules.command(
+    "add",
+    epilog='Example: holdfast schedules add nightly shop.py:report --cron "0 2 * * *"',
+    context_settings=NEGATIVE_NUMBERS,
+)
+@click.argument("name", metavar="NAME")
+@click.argument("target", metavar="MODULE:WORKFLOW")
+@click.argument("args", metavar="[ARGS_JSON]...", nargs=-1, type=JSON)
+@click.option(
+    "--cron",
+    metavar="TEXT",
+    help='Five fields, or six with the second first. E.g. --cron "0 9 * * 1-5"',
+)
+@click.option(
+    "--interval", metavar="TIME", help="Every so often, counted from now. E.g. --interval 15m"
+)
+@click.option(
+    "--date",
+    "dates",
+    metavar="WHEN",
+    multiple=True,
+    help="Once at that time; may be repeated. E.g. --date 2026-12-24T18:00",
+)
+@click.option(
+    "--repeat",
+    metavar="TEXT",
+    help="An ISO 8601 repetition. E.g. --repeat R5/2026-12-24T18:00:00/P1D",
+)
+@click.option(
+    "--zone",
+    metavar="NAME",
+    default="UTC",
+    help="The time zone whose clock counts. E.g. --zone Europe/Berlin",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    default="skip",
+    help="If the last run is at work. E.g. --overlap queue",
+)
+@click.option(
+    "--queue-limit",
+    metavar="N",
+    type=int,
+    default=100,
+    help="How many ticks wait at most. E.g. --queue-limit 10",
+)
+@click.option(
+    "--misfire",
+    type=click.Choice(MISFIRES),
+    default="once",
+    help="For ticks that nobody saw to. E.g. --misfire all",
+)
+@click.option(
+    "--catch-up",
+    metavar="N",
+    type=int,
+    default=100,
+    help="How many of them start, at most. E.g. --catch-up 10",
+)
+@click.option(
+    "--grace",
+    metavar="TIME",
+    type=DURATION,
+    default="1m",
+    help="How late it may be for --misfire none. E.g. --grace 5m",
+)
+@click.option(
+    "--jitter",
+    metavar="TIME",
+    type=DURATION,
+    help="Begin later, each tick by a part of that. E.g. --jitter 5m",
+)
+@click.option("--lane", metavar="NAME", help="The lane that the runs wait in. E.g. --lane slow")
+@click.option(
+    "--priority",
+    metavar="N",
+    type=int,
+    default=0,
+    help="Higher goes first, -1000 to 1000. E.g. --priority 10",
+)
+@click.option(
+    "--deadline",
+    metavar="TIME",
+    type=DURATION,
+    help="How long each run may take. E.g. --deadline 1h",
+)
+@click.option(
+    "--tag",
+    "tags",
+    metavar="NAME=VALUE",
+    type=TAG,
+    multiple=True,
+    help="Label the runs. E.g. --tag team=7",
+)
+@click.option("--paused", is_flag=True, help="Start nothing until it is resumed.")
+@printing
+def add(
+    name: str,
+    target: str,
+    args: Sequence[Any],
+    dates: Sequence[str],
+    tags: Sequence[tuple[str, str]],
+    **options: Any,
+) -> None:
+    """Add the schedule NAME, or change it: runs of MODULE:WORKFLOW with these arguments start by
+    themselves.
+
+    Exactly one of --cron, --interval, --date and --repeat says when."""
+    workflow = load_workflow(target)
+    given = {option: value for option, value in options.items() if value is not None}
+    engine = Engine(
+        command_context().url,
+        codec=command_context().codec(),
+        namespace=command_context().namespace,
+    )
+    try:
+        engine.schedule(name, workflow, args=args, tags=dict(tags), dates=dates or None, **given)
+        _show(engine, name)
+    finally:
+        engine.close()
+
+
+@schedules.command("show", epilog="Example: holdfast schedules show nightly")
+@click.argument("name", metavar="NAME")
+@printing
+def show(name: str) -> None:
+    """Show a schedule, its next ticks, and what keeps it from starting a run."""
+    with command_context().opened() as office:
+        _show(office.engine, name)
+
+
+@schedules.command("next", epilog="Example: holdfast schedules next nightly --count 20")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--count",
+    metavar="N",
+    type=click.IntRange(1, MOST_TICKS),
+    default=10,
+    help="How many ticks. E.g. --count 20",
+)
+@printing
+def next_ticks(name: str, count: int) -> None:
+    """Show when a schedule ticks next, by the clock of its zone."""
+    with command_context().opened() as office:
+        found = [tick.isoformat() for tick in office.engine.next_ticks(name, count)]
+        if command_context().as_json:
+            print_json(found)
+        else:
+            print("\n".join(found) if found else "it never ticks again")
+
+
+@schedules.command(
+    "pause", epilog='Example: holdfast schedules pause nightly --reason "the printer is broken"'
+)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    default="paused by request",
+    help="Why, for those who look. E.g. --reason inventory",
+)
+@printing
+def pause(name: str, reason: str) -> None:
+    """Let a schedule start nothing until it is resumed."""
+    with command_context().opened() as office:
+        office.engine.pause_schedule(name, reason)
+        _show(office.engine, name)
+
+
+@schedules.command("resume", epilog="Example: holdfast schedules resume nightly")
+@click.argument("name", metavar="NAME")
+@printing
+def resume(name: str) -> None:
+    """Let a schedule go on with its next tick; `backfill` makes up for those that came
+    meanwhile."""
+    with command_context().opened() as office:
+        office.engine.resume_schedule(name)
+        _show(office.engine, name)
+
+
+@schedules.command("trigger", epilog="Example: holdfast schedules trigger nightly")
+@click.argument("name", metavar="NAME")
+@printing
+def trigger(name: str) -> None:
+    """Start a run of a schedule now, as if it ticked, and print its id."""
+    with command_context().opened() as office:
+        tick = office.engine.trigger(name)
+        if command_context().as_json:
+            print_json(_tick(tick))
+        else:
+            print(
+                tick.run or f"it waits for the run before it to end: holdfast schedules show {name}"
+            )
+
+
+@schedules.command(
+    "backfill",
+    epilog="Example: holdfast schedules backfill nightly --since 2026-12-01 --until 1d --preview",
+)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--since",
+    metavar="WHEN",
+    type=MOMENT,
+    required=True,
+    help="From then on. E.g. --since 2026-12-01 or 7d",
+)
+@click.option(
+    "--until",
+    metavar="WHEN",
+    type=MOMENT,
+    default="0s",
+    help="Before then; now unless you say. E.g. --until 1d",
+)
+@click.option("--preview", is_flag=True, help="Only show what would be started.")
+@printing
+def backfill(name: str, since: str | datetime, until: str | datetime, preview: bool) -> None:
+    """Start a run for each tick of that time that has none."""
+    with command_context().opened() as office:
+        ticks = office.engine.backfill(name, since, until, preview=preview)
+        if command_context().as_json:
+            print_json([_tick(tick) for tick in ticks])
+        else:
+            print_table(
+                ("TICK", "RUN", ""),
+                [(seconds(tick.at), tick.run or "-", _fate(tick, preview)) for tick in ticks],
+            )
+
+
+@schedules.command("remove", epilog="Example: holdfast schedules remove nightly")
+@click.argument("name", metavar="NAME")
+@printing
+def remove(name: str) -> None:
+    """Remove a schedule; the runs that it started stay."""
+    with command_context().opened() as office:
+        office.engine.unschedule(name)
+        if command_context().as_json:
+            print_json({"removed": name})
+
+
+def _fate(tick: Tick, preview: bool) -> str:
+    if tick.run is None:
+        return "would start" if preview else "not started"
+    return "started" if tick.created else "has a run"
+
+
+def _tick(tick: Tick) -> dict[str, Any]:
+    return {"at": iso(tick.at), "run": tick.run, "created": tick.created}
+
+
+def _list() -> None:
+    with command_context().opened() as office:
+        found = office.engine.schedules()
+        if command_context().as_json:
+            print_json([as_data(one) for one in found])
+            return
+        rows = [
+            (one.name, one.workflow, rules.shown(one.rule), one.zone, _state(office, one))
+            for one in found
+        ]
+        print_table(("SCHEDULE", "WORKFLOW", "RULE", "ZONE", "NEXT"), rows)
+
+
+def _state(office: OpenDatabase, schedule: Schedule) -> str:
+    if schedule.paused is not None:
+        return f"paused: {schedule.paused}"
+    found = office.engine.next_ticks(schedule.name, 1)
+    return found[0].isoformat() if found else "never again"
+
+
+def _show(engine: Engine, name: str) -> None:
+    schedule, blockers = engine.find_schedule(name), engine.why_schedule(name)
+    ticks = [tick.isoformat() for tick in engine.next_ticks(name)]
+    if command_context().as_json:
+        print_json({**as_data(schedule), "next": ticks, "why": blockers})
+        return
+    lines = [
+        (
+            f"{schedule.name}: {rules.shown(schedule.rule)}, by the clock of {schedule.zone},"
+            f" starts {schedule.workflow}"
+        ),
+        f"overlap {schedule.overlap}, misfire {schedule.misfire}"
+        + (f", jitter {duration.show(schedule.jitter)}" if schedule.jitter else ""),
+        f"{schedule.started} runs started, {schedule.skipped} ticks skipped",
+        *([schedule.note] if schedule.note else []),
+        *(
+            f"{blocker.text}"
+            + (f" -> {command_context().command(blocker.remedy)}" if blocker.remedy else "")
+            for blocker in blockers
+        ),
+        *(f"  {tick}" for tick in ticks),
+    ]
+    print("\n".join(lines))
+
+
+def as_data(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule as JSON shows it."""
+    return {
+        "name": schedule.name,
+        "namespace": schedule.namespace,
+        "workflow": schedule.workflow,
+        "version": schedule.version,
+        "lane": schedule.lane,
+        "capabilities": schedule.capabilities,
+        "arguments": payload(schedule.input),
+        "priority": schedule.priority,
+        "tags": schedule.tags,
+        "deadline": schedule.deadline and duration.show(schedule.deadline),
+        "rule": payload(schedule.rule.encode()),
+        "zone": schedule.zone,
+        "overlap": schedule.overlap,
+        "queue_limit": schedule.queue_limit,
+        "misfire": schedule.misfire,
+        "catch_up": schedule.catch_up,
+        "grace": duration.show(schedule.grace),
+        "jitter": duration.show(schedule.jitter),
+        "origin": schedule.origin,
+        "paused": schedule.paused,
+        "next_at": iso(schedule.next_at),
+        "last_at": iso(schedule.last_at),
+        "waiting": [iso(tick) for tick in schedule.queued],
+        "started": schedule.started,
+        "skipped": schedule.skipped,
+        "note": schedule.note,
+        "created_at": iso(schedule.created_at),
+    }

@@ -1,0 +1,47 @@
+"""``holdfast db unseal``: let a sealed database accept writes again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from holdfast.cli.commands.copy import open_as_it_is
+from holdfast.cli.context import command_context, must_be_there, printing
+from holdfast.cli.output import print_json
+from holdfast.core.payload import Seal
+from holdfast.store.contract import UnsealStore
+
+EPILOG = """\b
+Example: look at an old file after a move, or continue a run that was exported
+  holdfast --db orders.db db unseal"""
+
+
+@click.command(short_help="Let a sealed database accept writes again.", epilog=EPILOG)
+@printing
+def unseal() -> None:
+    """Let a database accept writes again that `db copy` or `export` has sealed.
+
+    Its runs then continue here as well as in the other database, which repeats their work: end them
+    there, or delete the other database, before a worker opens this one."""
+    command_context().concerns_all("db unseal")
+    must_be_there(command_context().url, "name one with --db")
+    store, _ = open_as_it_is(command_context().url)
+    with closing(store):
+        (seal,) = store.apply([UnsealStore()])
+        if isinstance(seal, BaseException):
+            raise seal
+    _show(seal)
+
+
+def _show(seal: Seal | None) -> None:
+    other = None if seal is None else seal.moved_to or seal.copied_from
+    if command_context().as_json:
+        print_json({"unsealed": seal is not None, "other": other})
+    elif seal is None:
+        print("the database is not sealed")
+    else:
+        print(
+            f"the database is no longer sealed; see to it that its runs do not continue in {other}"
+            " as well"
+        )

@@ -1,0 +1,464 @@
+"""What a blocking and an asynchronous engine are both made of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.authoring import registry
+from holdfast.authoring.python.step import current_step
+from holdfast.authoring.replay.replay import current_program
+from holdfast.connect.open_store import open_store
+from holdfast.core import duration
+from holdfast.core.addresses import checked_hosts
+from holdfast.core.codec import Codec, JsonCodec
+from holdfast.core.duration import Duration
+from holdfast.core.runs import NewRun, Route, RunRecord
+from holdfast.core.schedules.model import GONE
+from holdfast.core.sessions import Session
+from holdfast.core.text import is_one_of
+from holdfast.core.validation import (
+    checked_capabilities,
+    checked_count,
+    checked_flag,
+    checked_many,
+    checked_text,
+    checked_words,
+)
+from holdfast.engine.runtime.group_commit import GroupCommit
+from holdfast.engine.runtime.news import News
+from holdfast.engine.runtime.program_loop import ProgramLoop
+from holdfast.engine.runtime.results import DONE, Results
+from holdfast.engine.runtime.settings import WorkerSettings
+from holdfast.engine.runtime.work import Work
+from holdfast.engine.worker.worker import Worker
+from holdfast.errors import BadOption, CodecMismatch, StoreError, UnknownWorkflow
+from holdfast.errors.base import shown
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.payloads.value_format import LARGE
+from holdfast.service.runs import RunService
+from holdfast.service.schedules import ScheduleService
+from holdfast.service.streams import StreamService
+from holdfast.service.subscriptions import SubscriptionService
+from holdfast.store.clear_values import GUARDED
+from holdfast.store.clock import Clock
+from holdfast.store.contract import (
+    ENCRYPTION,
+    MOST_SIGNALS,
+    CheckProgress,
+    EncryptStore,
+    Operation,
+    PauseSchedule,
+    SetSchedule,
+)
+
+if TYPE_CHECKING:
+    from holdfast.core.why.model import Why
+    from holdfast.core.why.workers import UnservedRoute
+
+log = logging.getLogger("holdfast")
+
+START_OPTIONS = (
+    "id",
+    "key",
+    "lane",
+    "priority",
+    "delay",
+    "deadline",
+    "tags",
+    "capabilities",
+    "namespace",
+    "version",
+    "policy",
+    "budget",
+    "share",
+    "debounce",
+    "max_wait",
+    "batch",
+    "within",
+)
+
+
+WEBHOOK_HOSTS = "HOLDFAST_WEBHOOK_HOSTS"
+"""The environment variable that names the hosts of ``webhook_hosts``, with commas between them."""
+
+UNEASY = 5.0
+"""Seconds after which whoever waits for a run, and does not work on it, is told what holds it
+up."""
+
+
+class EngineOptions:
+    """The options of an engine, checked, before its database is opened."""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        workflows: Iterable[Any] | None = None,
+        namespace: str | None = None,
+        codec: Codec | None = None,
+        clock: Clock | None = None,
+        store: Any = None,
+        driver: str | None = None,
+        max_signals: int = MOST_SIGNALS,
+        large: int = LARGE,
+        locked: bool = False,
+        **options: Any,
+    ) -> None:
+        self.url = url
+        self.codec: Codec = JsonCodec() if codec is None else checked_codec(codec)
+        self.max_signals = checked_limit(max_signals)
+        if isinstance(large, bool) or not isinstance(large, int) or large < 0:
+            raise BadOption(option="large", value=large, why="it is a number of bytes")
+        self.large = large
+        given = (
+            None
+            if workflows is None
+            else [checked_workflow(one) for one in checked_many("workflows", workflows)]
+        )
+        self.workflows = None if given is None else {one.name: one for one in given}
+        self.settings = settings_from(
+            {**options, "namespace": checked_text("namespace", namespace)}
+        )
+        self.namespace = namespace
+        self.clock = None if clock is None else checked_clock(clock)
+        self.store = store
+        self.driver: dict[str, Any] = {} if driver is None else {"driver": driver}
+        self.locked = locked
+
+
+class Components:
+    """Store, writer, client and, while it works, the worker. Making it opens the database."""
+
+    def __init__(self, plan: EngineOptions) -> None:
+        self.codec, self.settings = plan.codec, plan.settings
+        self._given = plan.workflows
+        self._started: dict[str, Any] = {}
+        self.store = plan.store or open_store(
+            plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
+        )
+        self.vault = self._new_vault(plan.large, given=plan.store is not None, locked=plan.locked)
+        self.clock: Clock = plan.clock or self.store.clock
+        self.writer = GroupCommit(self.store)
+        self.results = Results()
+        self.writer.listeners.append(self.results.hinted)
+        self.news = News()
+        self.writer.listeners.append(self.news.hinted)
+        self.work = Work(self.store)
+        self.writer.listeners.append(self.work.hinted)
+        self.frames = StreamService(self.store, self.codec, self.vault)
+        self.client = RunService(
+            self.store, self.codec, self.definitions, plan.namespace, self.vault
+        )
+        self.subscriptions = SubscriptionService(self.client)
+        self.schedules = ScheduleService(self.client)
+        self.client.max_signals = plan.max_signals
+        self.worker: Worker | None = None
+
+    def why(self, run: RunRecord | str) -> Why:
+        """Explain where a run stands."""
+        from holdfast.service.why import why  # only who asks pays for it
+
+        return why(self.store, run, self.vault, self.client.only)
+
+    def check(self, progress: CheckProgress | None = None) -> list[str]:
+        """Return what is wrong with the database, in words."""
+        damaged = self.store.damaged_values() if self.codec.name == JsonCodec.name else []
+        return damaged + self.store.check(progress)
+
+    def unserved(self) -> list[UnservedRoute]:
+        """Return what is ready and nobody serves."""
+        from holdfast.service.why import unserved
+
+        return unserved(self.store, only=self.client.only)
+
+    def workers(self) -> list[Session]:
+        """Return the sessions of the workers that serve what may be touched here."""
+        from holdfast.service.why import look_at_workers
+
+        only = self.client.only
+        return (
+            self.store.sessions()
+            if only is None
+            else [seen.session for seen in look_at_workers(self.store, only)]
+        )
+
+    def looking_at(self, run_id: str) -> Callable[[], RunRecord]:
+        """Return how to look at a run for somebody who waits for its end, and who is told once if
+        that may take for ever."""
+        unease = LateWarning(self)
+
+        def look() -> RunRecord:
+            run = self.results.fetch(run_id, self.store.runs_by_id) or self.client.get(run_id)
+            if unease.is_due(run):
+                unease.tell(run)
+            return run
+
+        return look
+
+    def _new_vault(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
+        """Return what seals and opens values. A database that is encrypted stays so: who has no
+        keys may only look, and only if that is what they want. Raises CodecMismatch."""
+        cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
+        try:
+            encrypted = self.store.setting(ENCRYPTION) is not None
+            if cipher is None and encrypted and not locked:
+                raise CodecMismatch(
+                    database=self.store.url,
+                    stored=f"{self.codec.name}, encrypted",
+                    given=self.codec.name,
+                )
+            shut = cipher is None and encrypted
+            vault = PayloadSealer(
+                self.store,
+                cipher,
+                packing,
+                large,
+                json=self.codec.name == JsonCodec.name,
+                locked=shut,
+            )
+            if cipher is not None:
+                self._encrypt(vault, self.store.setting(ENCRYPTION))
+        except BaseException:
+            if not given:
+                self.store.close()
+            raise
+        return vault
+
+    def _encrypt(self, vault: PayloadSealer, noted: str | None) -> None:
+        """Note that the database is encrypted, let it refuse values in clear, and encrypt the
+        secrets that an engine without a key has left in clear."""
+        if noted is None:
+            (answer,) = self.store.apply([EncryptStore()])
+            if isinstance(answer, BaseException):
+                raise answer
+        elif noted != GUARDED:  # a copy, or one that an older Holdfast has encrypted
+            with suppress(StoreError):  # such as a file that may only be read: it can still be read
+                self.store.apply([EncryptStore()])
+        ops: list[Operation] = [*vault.secrets.unencrypted(self.store)]
+        for answer in self.store.apply(ops) if ops else ():
+            if isinstance(answer, BaseException):
+                raise answer
+
+    def definitions(self) -> Mapping[str, Any]:
+        """Return the workflows that this engine knows, by name: those given to it, or all that the
+        process defines."""
+        known = registry.known() if self._given is None else self._given
+        return {**known, **self._started} if self._started else known
+
+    def know(self, workflow: Any) -> None:
+        """Remember a workflow that was started here: then it can be run here."""
+        if current_program.get() is not None and current_step.get() is None:
+            raise BadOption(
+                option="start",
+                why="a workflow starts runs with holdfast.start, so that it does so only once",
+            )
+        if not isinstance(workflow, str):
+            self.learn(workflow)
+        elif self._given is None and workflow not in self._started:
+            registry.check_name(workflow)
+
+    def learn(self, workflow: Any) -> None:
+        """Remember a workflow, whatever else goes by its name."""
+        name = getattr(workflow, "name", None)
+        if name is not None and self.definitions().get(name) is not workflow:
+            self._started[name] = workflow
+
+    def new_worker(self, program_loop: ProgramLoop | None = None) -> Worker:
+        """Return a worker for this engine, not yet started; async user code runs on *program_loop*,
+        if there is one."""
+        if self._given is None:
+            for name, places in registry.ambiguous().items():
+                log.info(
+                    "workflow %s is defined more than once and not served by its name: %s",
+                    name,
+                    ", ".join(places),
+                )
+        self.worker = Worker(
+            self.store,
+            self.writer,
+            self.codec,
+            self.definitions,
+            self.clock,
+            self.settings,
+            self.learn,
+            self.vault,
+            program_loop,
+        )
+        self.worker.watchers.append(self.results.changed)
+        self.worker.declare = self._declarations
+        self.worker.watchers += [self.news.changed, self.work.changed]
+        self.results.is_held = self.worker.capacity.has
+        self.results.watched = self.news.watched = self.work.watched = True
+        return self.worker
+
+    def _declarations(self) -> list[Operation]:
+        """Return what must be written so that the schedules stored are those that the code
+        declares."""
+        wanted, gone, wrong = self.schedules.declared(self.definitions())
+        for reason in wrong:
+            log.error("a schedule in the code is not used: %s", reason)
+        for one in gone:
+            log.warning("schedule %s is paused: %s", one.name, GONE)
+        return [
+            *map(SetSchedule, wanted),
+            *(PauseSchedule(one.namespace, one.name, GONE) for one in gone),
+        ]
+
+    def lease(self, route: Route) -> str | None:
+        """Return the session to which a new run can be born leased, if this engine works."""
+        return (
+            self.worker.lease_for(route)
+            if self.worker is not None and not self.worker.stopping
+            else None
+        )
+
+    def lease_member(self, route: Route) -> str | None:
+        """The same for a member of a graph, which is born inside a transaction."""
+        return (
+            self.worker.lease_member(route)
+            if self.worker is not None and not self.worker.stopping
+            else None
+        )
+
+    def adopt(self, runs: list[NewRun], answers: list[Any]) -> None:
+        """Go on, here, with the runs that were born leased to this engine's worker."""
+        worker = self.worker
+        born = [
+            (run, answer.now) for run, answer in zip(runs, answers, strict=True) if answer.leased
+        ]
+        if worker is not None:  # runs that are not born leased may be claimed here in a moment
+            self.results.expect(answer.id for answer in answers if answer.created)
+        if worker is not None and born:
+            with suppress(
+                RuntimeError
+            ):  # the engine was closed meanwhile: the runs are written, and free for other workers
+                worker.loop.call_soon_threadsafe(worker.adopt_all, born)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.writer.close()
+        self.store.close()
+
+
+class LateWarning:
+    """Tells a program that waits for a run, and does not work on it, once what holds the run up."""
+
+    def __init__(self, parts: Components) -> None:
+        self._parts = parts
+        self._at: float | None = time.monotonic() + UNEASY
+
+    def is_due(self, run: RunRecord) -> bool:
+        """Return whether it is time to tell; then it is told now."""
+        if self._at is None or time.monotonic() < self._at:
+            return False
+        self._at = None
+        return self._parts.worker is None and run.status not in DONE
+
+    def tell(self, run: RunRecord) -> None:
+        """Log what holds the run up."""
+        found = self._parts.why(run)
+        log.warning(
+            "run %s has not ended yet: %s (%s)",
+            run.id,
+            found.reason,
+            found.remedy or f"holdfast why {run.id}",
+        )
+
+
+def checked_codec(codec: Any) -> Codec:
+    """Return a codec; refuse what is none."""
+    if isinstance(codec, type) or not all(
+        hasattr(codec, name) for name in ("name", "encode", "decode")
+    ):
+        raise BadOption(
+            option="codec",
+            value=codec if isinstance(codec, str) else type(codec).__name__,
+            why="it is no codec",
+        )
+    return codec  # type: ignore[no-any-return]
+
+
+def checked_clock(clock: Any) -> Clock:
+    """Return a clock; refuse what is none."""
+    if isinstance(clock, type) or not all(
+        hasattr(clock, name) for name in ("flows", "now", "not_before", "listen", "unlisten")
+    ):
+        raise BadOption(
+            option="clock",
+            value=type(clock).__name__,
+            why="it is no clock, such as holdfast.testing.VirtualClock",
+        )
+    return clock  # type: ignore[no-any-return]
+
+
+def settings_from(options: dict[str, Any]) -> WorkerSettings:
+    """Return the settings of a worker; refuse unknown options."""
+    known = set(WorkerSettings.__struct_fields__)
+    unknown = set(options) - known
+    if unknown:
+        raise BadOption(option=sorted(unknown)[0], known=", ".join(sorted(known)))
+    given = {name: value for name, value in options.items() if value is not None}
+    given.setdefault("webhook_hosts", os.environ.get(WEBHOOK_HOSTS, "").replace(",", " ").split())
+    return WorkerSettings(
+        **{
+            name: _CHECKED[name](name, value) if name in _CHECKED else value
+            for name, value in given.items()
+        }
+    )
+
+
+def _micros(name: str, value: Any) -> int:
+    return duration.parse(value)
+
+
+def _seconds(name: str, value: Any) -> float:
+    return duration.parse(value) / 1_000_000
+
+
+_CHECKED: dict[str, Callable[[str, Any], Any]] = {
+    "name": lambda name, value: "" if is_one_of(value, ("",)) else checked_text(name, value),
+    "lanes": lambda name, value: tuple(checked_words(name, value) or ()),
+    "capabilities": lambda name, value: checked_capabilities(value),
+    "webhook_hosts": checked_hosts,
+    "schedules": checked_flag,
+    "capture": checked_flag,
+    **dict.fromkeys(("concurrency", "threads", "crash_limit"), partial(checked_count, least=1)),
+    **dict.fromkeys(("lifetime", "linger", "poll", "stream_window", "retain"), _micros),
+    **dict.fromkeys(("grace", "watch", "idle_watch"), _seconds),
+}
+"""How each setting is checked and brought into its unit."""
+
+
+def checked_limit(limit: Any) -> int:
+    """Return how many signals a run may have; refuse what is no number."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise BadOption(
+            option="max_signals", value=limit, why="it is a number of signals, from 1 on"
+        )
+    return limit
+
+
+def checked_workflow(workflow: Any) -> Any:
+    """Return a workflow; refuse what is none."""
+    if not hasattr(workflow, "program"):
+        raise UnknownWorkflow(
+            workflow=getattr(workflow, "__name__", shown(workflow)), why="it is no @workflow"
+        )
+    return workflow
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell the options of a start from the arguments of the workflow."""
+    options = {name: kwargs[name] for name in START_OPTIONS if name in kwargs}
+    return options, {name: value for name, value in kwargs.items() if name not in options}
+
+
+def seconds_of(timeout: Duration | None) -> float | None:
+    """Return a duration in seconds."""
+    return None if timeout is None else duration.parse(timeout) / 1_000_000

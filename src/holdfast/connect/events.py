@@ -1,0 +1,291 @@
+"""The events of all runs: ``events``, ``consume``, webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from typing import Any
+
+from holdfast.connect.calls import AsyncCalls, Calls
+from holdfast.connect.components import seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.envelope import is_sealed
+from holdfast.core.subscriptions import DeadLetter, EventCursor, RunEvent, Subscription
+from holdfast.core.validation import checked_flag
+from holdfast.errors import EngineClosed
+from holdfast.service.subscriptions import Callback, EventPages
+from holdfast.store.contract import Consumed
+
+
+class Subscriptions(Calls):
+    """For ``Engine``."""
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        return self._parts.subscriptions.all()
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        return self._parts.subscriptions.letters(name)
+
+    def events(
+        self,
+        *,
+        after: str | None = None,
+        name: str | None = None,
+        follow: bool = False,
+        timeout: Duration | None = None,
+        **filters: Any,
+    ) -> Iterator[RunEvent]:
+        """Yield the events of all runs, those of one run in order: from the beginning, from the
+        cursor *after* on, from ``now`` on, or, with a *name*, from where that name has come. Each
+        is yielded at least once.
+
+        With *follow* wait for more, without end, or until nothing comes for *timeout*. Filters are
+        ``workflow``, ``namespace``, ``run``, ``tags`` and ``kind``: a kind of event, a topic such
+        as ``completions``, or several. Raises BadCursor."""
+        checked_flag("follow", follow)
+        return self._events(self._reader(name, after, filters), name, follow, seconds_of(timeout))
+
+    def _reader(self, name: str | None, after: str | None, filters: dict[str, Any]) -> EventPages:
+        shop = self._parts.subscriptions
+        if name is None:
+            return shop.reader(after, filters)
+        reader: EventPages = self._do(shop.named(name, after, filters))
+        return reader
+
+    def _events(
+        self, reader: EventPages, name: str | None, follow: bool, seconds: float | None
+    ) -> Iterator[RunEvent]:
+        listener = self._parts.news.listen()
+        read: EventCursor | None = None
+        try:
+            heard = time.monotonic()
+            while True:
+                events, edge, more = reader.page()
+                for event in events:
+                    yield reader.told(event)
+                    read = reader.place_after(
+                        event
+                    )  # not before whoever has it asks for the next one
+                if more:
+                    self._moved(name, edge)
+                    read, heard = None, time.monotonic() if events else heard
+                    continue
+                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return
+                listener.wait(left)
+        finally:
+            listener.close()
+            if read is not None:
+                with suppress(EngineClosed):  # then the last ones are told once more
+                    self._moved(name, read)
+
+    def _moved(self, name: str | None, place: EventCursor) -> None:
+        if name is not None:
+            self._do(self._parts.subscriptions.moved(name, place))
+
+    def consume(
+        self,
+        name: str,
+        callback: Callback,
+        *,
+        after: str | None = None,
+        batch: int = 100,
+        follow: bool = False,
+        timeout: Duration | None = None,
+        **filters: Any,
+    ) -> int:
+        """Call ``callback(events, connection)`` with the events that this name has not had yet, and
+        return how many there were.
+
+        What it writes on the connection and the move of the cursor are one transaction: both
+        happen, or neither. If it raises, nothing has happened, and the error is raised here. It
+        must not commit, nor ask the engine for anything. With *follow* wait for more. The filters
+        are those of ``events``."""
+        checked_flag("follow", follow)
+        listener = self._parts.news.listen()
+        total, heard, seconds = 0, time.monotonic(), seconds_of(timeout)
+        try:
+            while True:
+                done = self._consumed(name, callback, after, batch, filters)
+                total += done.events
+                if done.more:
+                    heard = time.monotonic()
+                    continue
+                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                while follow and (left is None or left > 0):
+                    listener.wait(left)
+                    if self._parts.subscriptions.has_news(name):
+                        break
+                    left = None if seconds is None else seconds - (time.monotonic() - heard)
+                else:
+                    return total
+        finally:
+            listener.close()
+
+    def _consumed(
+        self, name: str, callback: Callback, after: str | None, batch: int, filters: dict[str, Any]
+    ) -> Consumed:
+        """Hand over the next events, and move the cursor, in one transaction."""
+        done: Consumed = self._do(
+            self._parts.subscriptions.consume(name, callback, after, batch, filters)
+        )
+        return done
+
+    def add_webhook(
+        self,
+        name: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        after: str | None = None,
+        attempts: int | None = None,
+        **filters: Any,
+    ) -> str:
+        """Deliver events to *url* from now on, or from *after* on, and return the secret that signs
+        them. Workers deliver them, one event after another, each at least once; after so many
+        failed *attempts* one is a dead letter. The filters are those of ``events``. Raises
+        SubscriptionExists."""
+        found: str = self._do(
+            self._parts.subscriptions.add_webhook(name, url, secret, after, attempts, filters)
+        )
+        return found
+
+    def unsubscribe(self, name: str) -> None:
+        """Forget a named cursor or a webhook, with its dead letters. Raises
+        SubscriptionNotFound."""
+        self._do(self._parts.subscriptions.remove(name))
+
+    def replay_dead_letters(self, name: str) -> int:
+        """Let a webhook deliver its dead letters once more, and return how many there are. Raises
+        SubscriptionNotFound."""
+        found: int = self._do(self._parts.subscriptions.replay(name))
+        return found
+
+
+class AsyncSubscriptions(AsyncCalls):
+    """For ``AsyncEngine``."""
+
+    async def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions, named cursors and webhooks, and how far they have come."""
+        return await self._call(Subscriptions.subscriptions)
+
+    async def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return what a webhook could not deliver, oldest first. Raises SubscriptionNotFound."""
+        return await self._call(Subscriptions.dead_letters, name)
+
+    async def events(
+        self,
+        *,
+        after: str | None = None,
+        name: str | None = None,
+        follow: bool = False,
+        timeout: Duration | None = None,
+        **filters: Any,
+    ) -> AsyncIterator[RunEvent]:
+        """Yield the events of all runs, as ``Engine.events`` does."""
+        checked_flag("follow", follow)
+        engine = await self._opened()
+        reader = await self._call(Subscriptions._reader, name, after, filters)
+        loop, seconds = asyncio.get_running_loop(), seconds_of(timeout)
+        listener = engine._parts.news.listen_async()
+        read: EventCursor | None = None
+        try:
+            heard = loop.time()
+            while True:
+                events, edge, more = await self._aside(_page, reader)
+                for event in events:
+                    sealed = is_sealed(event.data) or is_sealed(event.error)
+                    yield await self._aside(reader.told, event) if sealed else event
+                    read = reader.place_after(event)
+                if more:
+                    await self._call(Subscriptions._moved, name, edge)
+                    read, heard = None, loop.time() if events else heard
+                    continue
+                left = None if seconds is None else seconds - (loop.time() - heard)
+                if not follow or (left is not None and left <= 0):
+                    return
+                await listener.wait(left)
+        finally:
+            listener.close()
+            if read is not None:
+                with suppress(EngineClosed):
+                    await self._call(Subscriptions._moved, name, read)
+
+    async def consume(
+        self,
+        name: str,
+        callback: Callback,
+        *,
+        after: str | None = None,
+        batch: int = 100,
+        follow: bool = False,
+        timeout: Duration | None = None,
+        **filters: Any,
+    ) -> int:
+        """Call a plain function with the events that this name has not had yet, as
+        ``Engine.consume`` does. It is called in a thread, like whatever else waits for the
+        database."""
+        checked_flag("follow", follow)
+        engine, loop, seconds = (
+            await self._opened(),
+            asyncio.get_running_loop(),
+            seconds_of(timeout),
+        )
+        listener = engine._parts.news.listen_async()
+        total, heard = 0, loop.time()
+        try:
+            while True:
+                done = await self._call(
+                    Subscriptions._consumed, name, callback, after, batch, filters
+                )
+                total += done.events
+                if done.more:
+                    heard = loop.time()
+                    continue
+                left = None if seconds is None else seconds - (loop.time() - heard)
+                while follow and (left is None or left > 0):
+                    await listener.wait(left)
+                    if await self._aside(engine._parts.subscriptions.has_news, name):
+                        break
+                    left = None if seconds is None else seconds - (loop.time() - heard)
+                else:
+                    return total
+        finally:
+            listener.close()
+
+    async def add_webhook(
+        self,
+        name: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        after: str | None = None,
+        attempts: int | None = None,
+        **filters: Any,
+    ) -> str:
+        """Deliver events to *url*, as ``Engine.add_webhook`` does."""
+        engine = await self._opened()
+        return await self._aside(
+            engine.add_webhook, name, url, secret=secret, after=after, attempts=attempts, **filters
+        )
+
+    async def unsubscribe(self, name: str) -> None:
+        """Forget a named cursor or a webhook, with its dead letters."""
+        await self._call(Subscriptions.unsubscribe, name)
+
+    async def replay_dead_letters(self, name: str) -> int:
+        """Let a webhook deliver its dead letters once more, and return how many there are."""
+        return await self._call(Subscriptions.replay_dead_letters, name)
+
+
+def _page(reader: EventPages) -> tuple[list[RunEvent], EventCursor, bool]:
+    """Read a page, and with the first one what names the places of events."""
+    events, edge, more = reader.page()
+    if events:
+        reader.place_after(events[0])
+    return events, edge, more

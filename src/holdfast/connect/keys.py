@@ -1,0 +1,55 @@
+"""The keys that sign tokens, as an engine is asked about them."""
+
+from __future__ import annotations
+
+from holdfast.connect.calls import AsyncCalls, Calls
+from holdfast.core.duration import Duration
+from holdfast.service import keys
+from holdfast.service.keys import DEFAULT_GRACE, KeyInfo
+from holdfast.service.runs import Request
+from holdfast.store.contract import RotatedKey
+
+
+class Keys(Calls):
+    """Keys, for ``Engine``."""
+
+    def keys(self) -> list[KeyInfo]:
+        """Return the keys that are good, without their secrets."""
+        self._parts.client.unbound("keys")
+        return keys.listed(self._parts.store.keys(), self._parts.store.now())
+
+    def rotate_key(
+        self,
+        *,
+        grace: Duration = DEFAULT_GRACE,
+        kid: str | None = None,
+        secret: bytes | None = None,
+    ) -> RotatedKey:
+        """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer.
+        Raises KeyExists."""
+        self._parts.client.unbound("rotate_key")
+        vault = self._parts.vault
+        rotated: RotatedKey = self._do(keys.rotate(vault, kid, secret, grace))
+        if vault.cipher is not None:
+            for op in vault.secrets.outdated(self._parts.store, vault.cipher.current, {}):
+                self._do(Request(op, bool))
+        return rotated
+
+
+class AsyncKeys(AsyncCalls):
+    """Keys, for ``AsyncEngine``."""
+
+    async def keys(self) -> list[KeyInfo]:
+        """Return the keys that are good, without their secrets."""
+        return await self._call(Keys.keys)
+
+    async def rotate_key(
+        self,
+        *,
+        grace: Duration = DEFAULT_GRACE,
+        kid: str | None = None,
+        secret: bytes | None = None,
+    ) -> RotatedKey:
+        """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer.
+        Raises KeyExists."""
+        return await self._call(Keys.rotate_key, grace=grace, kid=kid, secret=secret)

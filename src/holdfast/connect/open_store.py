@@ -1,0 +1,113 @@
+"""From a URL to a store: the only place that names a concrete store."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from holdfast.core.redaction import redacted
+from holdfast.core.text import is_storable
+from holdfast.errors import BadOption, BadUrl, StoreHalfCopied
+from holdfast.store.clock import Clock
+from holdfast.store.contract import Store
+from holdfast.store.sealing import store_sealed
+
+_SERVER = re.compile(
+    r"postgres\w*(\+\w+)?:|mysql:|(.*\s)?(host|hostaddr|dbname|user|password|service)\s*=",
+    re.IGNORECASE,
+)
+"""A misspelt URL, or keywords of libpq: as a path it would be a file whose name contains the
+password."""
+
+POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+def open_store(
+    url: str | os.PathLike[str], *, half_copied: bool = False, sealed: bool = False, **options: Any
+) -> Store:
+    """Open the store that *url* names: a path, sqlite:///path, or postgresql://... One that was
+    only half copied is refused, unless it is to be copied into again, and so is one that was moved,
+    unless it may be *sealed*."""
+    store = _open(url, **options)
+    try:
+        if not half_copied and store.is_half_copied():
+            raise StoreHalfCopied(database=store.url)
+        seal = None if sealed else store.seal()
+        if seal is not None and seal.moved_to is not None:
+            raise store_sealed(seal, store.url)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _open(
+    url: str | os.PathLike[str], *, clock: Clock | None = None, codec: str = "json", **options: Any
+) -> Store:
+    if not isinstance(url, str | os.PathLike):
+        raise BadUrl(url=f"a value of type {type(url).__name__}")
+    text = os.fspath(url)
+    if not isinstance(text, str) or not text:
+        raise BadUrl(url=text)
+    if not is_storable(text):
+        raise BadUrl(why="it holds a NUL character, or half of a character")
+    path = file_of(text)
+    if path is not None:
+        from holdfast.store.sqlite import SqliteStore
+
+        return SqliteStore(path, clock=clock, codec=codec, **options)
+    if _scheme(text) not in POSTGRES:
+        raise BadUrl(url=redacted(text))
+    try:
+        from holdfast.store.postgres import PostgresStore
+    except ImportError as error:
+        why = f"its driver is not installed: pip install 'holdfast[postgres]' ({error})"
+        raise BadUrl(url=redacted(text), why=why) from error
+    if "driver" in options:
+        raise BadOption(
+            option="driver", why="it is for files: PostgreSQL is reached through psycopg"
+        )
+    return PostgresStore(text, clock=clock, codec=codec, **options)
+
+
+def missing_rights(url: str | os.PathLike[str]) -> list[str]:
+    """Return the SQL statements that an administrator must execute before this role can work with
+    that database."""
+    text = os.fspath(url)
+    if file_of(text) is not None or _scheme(text) not in POSTGRES:
+        return []
+    try:
+        from holdfast.store.postgres import privileges
+    except ImportError:
+        return []  # whoever opens it is told
+    return privileges.missing(text)
+
+
+def file_of(url: str | os.PathLike[str]) -> str | None:
+    """Return the path of the file that *url* names; None when it names no file."""
+    text = os.fspath(url)
+    if _scheme(text) not in ("", "sqlite"):
+        return None
+    if not os.path.exists(text) and _SERVER.match(text):
+        raise BadUrl(
+            url=redacted(text),
+            why="it looks like the address of a server: write postgresql://user:password@host/name",
+        )
+    return _sqlite_path(text)
+
+
+def _scheme(text: str) -> str:
+    return text.split("://", 1)[0].lower() if "://" in text else ""
+
+
+def _sqlite_path(text: str) -> str:
+    path = text
+    if "://" in text:
+        from urllib.parse import unquote
+
+        rest = text.split("://", 1)[1]
+        path = unquote(rest[1:] if rest.startswith("/") else rest)
+    if not path or path == ":memory:":
+        raise BadUrl(url=redacted(text), why="a durable engine needs a file")
+    return os.path.expanduser(path)

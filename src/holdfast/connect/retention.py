@@ -1,0 +1,155 @@
+"""Retention, and the keys that data is encrypted with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.connect.calls import AsyncCalls, Calls, on_this_loop
+from holdfast.core.duration import Duration
+from holdfast.core.retention import RetentionRule
+from holdfast.core.validation import checked_call
+from holdfast.payloads.rekey import Rekeyed, rekey
+from holdfast.payloads.verify import PayloadReport, check_payloads
+from holdfast.service.runs import Request
+from holdfast.store import retention as retention_plan
+
+BATCH = 100
+Progress = Callable[[int], None]
+
+
+def _as_is(answer: Any) -> Any:
+    return answer
+
+
+class PayloadCalls(Calls):
+    """Part of ``Engine``."""
+
+    def retention(
+        self,
+        name: str,
+        *,
+        what: str = "runs",
+        workflow: str | None = None,
+        status: str | Sequence[str] = (),
+        older_than: Duration | None = None,
+        keep_last: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Make a rule by which workers delete finished runs, or *what* of their history; another
+        one of that name is replaced.
+
+        Raises BadOption when it has no bound or makes no sense, UnknownWorkflow."""
+        self._do(
+            self._parts.client.retention(
+                name,
+                what=what,
+                workflow=workflow,
+                status=status,
+                older_than=older_than,
+                keep_last=keep_last,
+                max_bytes=max_bytes,
+            )
+        )
+
+    def retentions(self) -> list[RetentionRule]:
+        """Return all retention rules."""
+        self._parts.client.unbound("retentions")
+        return self._parts.store.retentions()
+
+    def remove_retention(self, name: str) -> None:
+        """Remove a retention rule. Raises RetentionNotFound."""
+        self._do(self._parts.client.remove_retention(name))
+
+    def preview_retention(self) -> list[retention_plan.RetentionPreview]:
+        """Say how much each rule would delete now."""
+        self._parts.client.unbound("preview_retention")
+        return [
+            retention_plan.preview(self._parts.store, rule)
+            for rule in self._parts.store.retentions()
+        ]
+
+    def retain(self, progress: Progress | None = None) -> int:
+        """Delete now, here, what the rules say, batch by batch; return how many runs were deleted
+        or trimmed."""
+        self._parts.client.unbound("retain")
+        checked_call("progress", progress)
+        gone = 0
+        for rule in self._parts.store.retentions():
+            for portion in retention_plan.portions(self._parts.store, rule):
+                after: str | None = ""
+                while after is not None:
+                    done = self._do(
+                        Request(retention_plan.batch_of(rule, portion, after, BATCH), _as_is)
+                    )
+                    gone, after = gone + done.runs, done.last
+                    if progress is not None:
+                        progress(done.runs)
+        return gone
+
+    def rekey(self, progress: Progress | None = None) -> Rekeyed:
+        """Encrypt with the current key all that is not; *progress* is told of runs. It can be
+        stopped and begun again."""
+        self._parts.client.unbound("rekey")
+        checked_call("progress", progress)
+        return rekey(
+            self._parts.store, self._parts.vault, lambda op: self._do(Request(op, _as_is)), progress
+        )
+
+    def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
+        """Open every payload that is kept apart, and say which are damaged."""
+        self._parts.client.unbound("check_payloads")
+        checked_call("progress", progress)
+        return check_payloads(self._parts.store, self._parts.vault, progress)
+
+
+class AsyncPayloadCalls(AsyncCalls):
+    """Part of ``AsyncEngine``. What is told to *progress* is told on the program's loop."""
+
+    async def retention(
+        self,
+        name: str,
+        *,
+        what: str = "runs",
+        workflow: str | None = None,
+        status: str | Sequence[str] = (),
+        older_than: Duration | None = None,
+        keep_last: int | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
+        """Make a rule by which workers delete finished runs, or *what* of their history."""
+        await self._call(
+            PayloadCalls.retention,
+            name,
+            what=what,
+            workflow=workflow,
+            status=status,
+            older_than=older_than,
+            keep_last=keep_last,
+            max_bytes=max_bytes,
+        )
+
+    async def retentions(self) -> list[RetentionRule]:
+        """Return all retention rules."""
+        return await self._call(PayloadCalls.retentions)
+
+    async def remove_retention(self, name: str) -> None:
+        """Remove a retention rule. Raises RetentionNotFound."""
+        await self._call(PayloadCalls.remove_retention, name)
+
+    async def preview_retention(self) -> list[retention_plan.RetentionPreview]:
+        """Say how much each rule would delete now."""
+        return await self._call(PayloadCalls.preview_retention)
+
+    async def retain(self, progress: Progress | None = None) -> int:
+        """Delete now what the rules say, batch by batch; return how many runs were deleted or
+        trimmed."""
+        return await self._call(PayloadCalls.retain, on_this_loop(progress))
+
+    async def rekey(self, progress: Progress | None = None) -> Rekeyed:
+        """Encrypt with the current key all that is not."""
+        return await self._call(PayloadCalls.rekey, on_this_loop(progress))
+
+    async def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
+        """Open every payload that is kept apart, and say which are damaged."""
+        return await self._call(PayloadCalls.check_payloads, on_this_loop(progress))

@@ -1,0 +1,56 @@
+"""Read runs for all who wait for their ends on one loop: those that are asked for together are read
+together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from holdfast.core.runs import RunRecord
+
+Read = Callable[[Sequence[str]], Awaitable[Mapping[str, RunRecord | Exception]]]
+
+
+class RunReader:
+    """Looks at runs. One read is on its way at a time; what is asked for meanwhile is read next."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: Read) -> None:
+        self.loop = loop
+        self._read = read
+        self._asked: dict[str, list[asyncio.Future[RunRecord]]] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    async def run(self, run_id: str) -> RunRecord:
+        """Return a run as it is stored, not earlier than now. Raises RunNotFound."""
+        future: asyncio.Future[RunRecord] = self.loop.create_future()
+        self._asked.setdefault(run_id, []).append(future)
+        if self._reading is None or self._reading.done():
+            self._reading = self.loop.create_task(self._read_all())
+        return await future
+
+    async def _read_all(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, {}
+            try:
+                found = await self._read(list(asked))
+            except BaseException as error:
+                self._answer(asked, dict.fromkeys(asked, error))
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                self._answer(asked, found)
+
+    def _answer(
+        self,
+        asked: Mapping[str, Sequence[asyncio.Future[RunRecord]]],
+        found: Mapping[str, RunRecord | BaseException],
+    ) -> None:
+        for run_id, futures in asked.items():
+            answer = found[run_id]
+            for future in futures:
+                if future.done():
+                    continue
+                if isinstance(answer, BaseException):
+                    future.set_exception(answer)
+                else:
+                    future.set_result(answer)

@@ -1,0 +1,172 @@
+"""The output of runs: ``read``, ``tail``, ``streams``, ``summary``, ``progress``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from holdfast.connect.calls import AsyncCalls, Calls
+from holdfast.connect.components import seconds_of
+from holdfast.core.duration import Duration
+from holdfast.core.streams.model import Frame, Progress, StreamRecord
+from holdfast.errors import ResultTimeout
+from holdfast.service.streams import StreamFollower
+
+
+class Streams(Calls):
+    """For ``Engine``."""
+
+    def read(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
+        best_effort: bool = True,
+    ) -> list[Frame]:
+        """Return what a run has put out, in order: the frames above *after*, and not above *until*;
+        of one step only, or without those of best effort, if so asked."""
+        run = self._parts.client.get(run_id)
+        self._parts.frames.check(run.id, after)
+        return self._parts.frames.read(run.id, after, until, limit, step, best_effort=best_effort)
+
+    def streams(self, run_id: str) -> list[StreamRecord]:
+        """Return the streams of a run, one for each attempt that put anything out, in the order in
+        which they were opened."""
+        return self._parts.store.streams(self._parts.client.get(run_id).id)
+
+    def summary(self, run_id: str, *, step: str | None = None) -> Any:
+        """Return the document that the patches of the latest stream have come to, or of the latest
+        one of *step*; None if there were none."""
+        found = [
+            stream
+            for stream in self.streams(run_id)
+            if stream.summary is not None and step in (None, stream.step)
+        ]
+        return self._parts.frames.summary(found[-1]) if found else None
+
+    def progress(self, run_id: str) -> Progress | None:
+        """Return how far a run says that it is; None when it never said anything."""
+        return self._parts.frames.progress(self._parts.client.get(run_id).id)
+
+    def _follower(
+        self, run_id: str, after: int, step: str | None, *, best_effort: bool
+    ) -> StreamFollower:
+        return StreamFollower(
+            self._parts.frames,
+            self._parts.client.get(run_id).id,
+            after,
+            step,
+            best_effort=best_effort,
+        )
+
+    def tail(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        step: str | None = None,
+        best_effort: bool = True,
+        timeout: Duration | None = None,
+    ) -> Iterator[Frame]:
+        """Yield what a run puts out, from the frame above *after* on, as it comes, until the run
+        has ended. Raises ResultTimeout when nothing comes for *timeout*."""
+        follower = self._follower(run_id, after, step, best_effort=best_effort)
+        return self._follow(run_id, follower, seconds_of(timeout))
+
+    def _follow(
+        self, run_id: str, follower: StreamFollower, seconds: float | None
+    ) -> Iterator[Frame]:
+        listener = self._parts.news.listen()
+        try:
+            heard = time.monotonic()
+            while True:
+                page = follower.page()
+                yield from page
+                if follower.is_over:
+                    return
+                heard = time.monotonic() if page else heard
+                left = None if seconds is None else seconds - (time.monotonic() - heard)
+                if left is not None and left <= 0:
+                    raise ResultTimeout(
+                        run=run_id, status=self._parts.client.get(run_id).status.value
+                    )
+                if not page:
+                    listener.wait(left)
+        finally:
+            listener.close()
+
+
+class AsyncStreams(AsyncCalls):
+    """For ``AsyncEngine``."""
+
+    async def read(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        limit: int = 1000,
+        step: str | None = None,
+        best_effort: bool = True,
+    ) -> list[Frame]:
+        """Return what a run has put out, as ``Engine.read`` does."""
+        return await self._call(
+            Streams.read,
+            run_id,
+            after=after,
+            until=until,
+            limit=limit,
+            step=step,
+            best_effort=best_effort,
+        )
+
+    async def streams(self, run_id: str) -> list[StreamRecord]:
+        """Return the streams of a run, one for each attempt that put anything out, in the order in
+        which they were opened."""
+        return await self._call(Streams.streams, run_id)
+
+    async def summary(self, run_id: str, *, step: str | None = None) -> Any:
+        """Return the document that the patches of the latest stream have come to, or of the latest
+        one of *step*."""
+        return await self._call(Streams.summary, run_id, step=step)
+
+    async def progress(self, run_id: str) -> Progress | None:
+        """Return how far a run says that it is; None when it never said anything."""
+        return await self._call(Streams.progress, run_id)
+
+    async def tail(
+        self,
+        run_id: str,
+        *,
+        after: int = 0,
+        step: str | None = None,
+        best_effort: bool = True,
+        timeout: Duration | None = None,
+    ) -> AsyncIterator[Frame]:
+        """Yield what a run puts out as it comes, until the run has ended."""
+        engine, seconds = await self._opened(), seconds_of(timeout)
+        follower = await self._call(Streams._follower, run_id, after, step, best_effort=best_effort)
+        loop = asyncio.get_running_loop()
+        listener = engine._parts.news.listen_async()
+        try:
+            heard = loop.time()
+            while True:
+                page = await self._aside(follower.page)
+                for frame in page:
+                    yield frame
+                if follower.is_over:
+                    return
+                heard = loop.time() if page else heard
+                left = None if seconds is None else seconds - (loop.time() - heard)
+                if left is not None and left <= 0:
+                    run = await self._aside(engine._parts.client.get, run_id)
+                    raise ResultTimeout(run=run_id, status=run.status.value)
+                if not page:
+                    await listener.wait(left)
+        finally:
+            listener.close()

@@ -1,0 +1,481 @@
+"""Explicit leases: ``engine.leases(...)``, for programs that are no Python functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from holdfast.connect.calls import AsyncCalls, Calls
+from holdfast.connect.components import seconds_of
+from holdfast.connect.lease import AsyncLease, Do, Lease
+from holdfast.core.duration import Duration
+from holdfast.core.sessions import Session
+from holdfast.core.status import Status
+from holdfast.core.validation import checked_capabilities, checked_count, checked_words
+from holdfast.engine.runtime.work import Work
+from holdfast.errors import BadOption, LeaseLost, StoreError
+from holdfast.service.runs import Request, run_named
+from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_trouble
+from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
+from holdfast.service.tasks.service import TaskService
+from holdfast.store.contract.runs import EndSession, OpenSession
+
+L = TypeVar("L", Lease, AsyncLease)
+P = ParamSpec("P")
+T = TypeVar("T")
+DoAll = Callable[[list[Request]], list[Any]]
+
+
+def _ignore(answer: object) -> None:
+    return None
+
+
+def _alone(lease: Lease, result: Any) -> Answer:
+    try:
+        return lease.complete(result)
+    except LeaseLost as lost:
+        return lost
+
+
+def _pairs(done: Iterable[tuple[L, Any]], kind: type[L]) -> list[tuple[L, Any]]:
+    """Return leases, each with its result. Raises BadOption."""
+    pairs = list(done) if isinstance(done, Iterable) else [done]
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], kind):
+            raise BadOption(option="done", value=pair, why="give pairs: a lease, and its result")
+    return [(lease, result) for lease, result in pairs]
+
+
+def _final(answer: Answer) -> RunEnded | LeaseLost:
+    if isinstance(answer, RunEnded | LeaseLost):
+        return answer
+    raise answer
+
+
+class _LeaseHolder:
+    """What holders of leases offer, and their session."""
+
+    session_id: str
+    _term: LeaseTerm
+
+    def __init__(
+        self,
+        desk: TaskService,
+        *,
+        worker: str = "",
+        workflows: str | Sequence[str] | None = None,
+        lanes: str | Sequence[str] | None = None,
+        capabilities: str | Sequence[str] = (),
+        ttl: Duration = "30s",
+        claims: bool = True,
+    ) -> None:
+        self._desk, self._worker, self._ttl, self._claims = desk, worker, ttl, claims
+        self._workflows, self._lanes = (
+            checked_words("workflows", workflows),
+            checked_words("lanes", lanes),
+        )
+        self._capabilities = checked_capabilities(capabilities)
+        self._closed = False
+
+    def _beginning(self) -> Request:
+        """Return what opens a session for this holder."""
+        session = self._session(claims=self._claims)
+        self.session_id, self._term = session.id, LeaseTerm(session.expires_at)
+        return Request(OpenSession(session), _ignore)
+
+    def _session(self, *, claims: bool) -> Session:
+        return self._desk.session(
+            self._worker, self._ttl, self._workflows, self._lanes, self._capabilities, claims=claims
+        )
+
+    def _resting(self) -> Request | None:
+        """Return what says that this holder claims nothing more, and only holds what it has; None
+        if it has run out."""
+        if self._is_over():
+            return None
+        session = self._session(claims=False)
+        session.id, session.expires_at = self.session_id, self._term.until
+        return Request(OpenSession(session), _ignore)
+
+    def _is_over(self) -> bool:
+        """Say whether the session has run out, so that another one is needed to lease anything.
+        Raises LeaseLost."""
+        if self._closed:
+            raise LeaseLost(session=self.session_id, why="this holder was closed")
+        return self._desk.is_over(self.session_id, self._term)
+
+    def _ending(self) -> Request:
+        self._closed = True
+        return Request(EndSession(self.session_id, crashed=False), _ignore)
+
+
+class TaskWorker(_LeaseHolder):
+    """A holder of leases. All of them live while it is renewed; when it is closed, or dies, they go
+    back."""
+
+    def __init__(self, desk: TaskService, do: Do, do_all: DoAll, work: Work, **offer: Any) -> None:
+        super().__init__(desk, **offer)
+        self._do, self._do_all, self._work = do, do_all, work
+        self._claiming, self._guard = threading.Lock(), threading.Lock()
+        self._stock: deque[Lease] = deque()
+        self._hungry = 0
+        self._unanswered: dict[str | None, Request] = {}
+        """Claims that may have leased something although the store was in trouble, by the run that
+        was asked for, if it was one. Only the very same request, sent again, is recognised by the
+        store."""
+        do(self._beginning())
+
+    def __enter__(self) -> TaskWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[Lease]:
+        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several
+        threads may call it. A holder that was not renewed in time has lost what it held, and begins
+        anew."""
+        patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
+        found = self._take(limit)
+        if found or patience <= 0:
+            return found
+        until, told = time.monotonic() + patience, threading.Event()
+        self._work.enter(told.set)
+        try:
+            while True:
+                told.clear()  # before looking, not after
+                found = self._take(limit)
+                left = until - time.monotonic()
+                if found or left <= 0:
+                    return found
+                self._work.wait(told, left)
+        finally:
+            self._work.leave(told.set)
+
+    def _open(self) -> None:
+        """Open another session when this one has run out."""
+        if self._is_over():
+            self._stock.clear()
+            self._unanswered.clear()
+            self._do(self._beginning())
+
+    def _take(self, limit: int) -> list[Lease]:
+        """Take what is in stock, or claim for all who are waiting for this moment."""
+        with self._guard:
+            self._hungry += limit
+        try:
+            with self._claiming:
+                self._open()
+                if not self._stock:
+                    self._stock.extend(self._claim(max(self._hungry, limit)))
+                return [self._stock.popleft() for _ in range(min(limit, len(self._stock)))]
+        finally:
+            with self._guard:
+                self._hungry -= limit
+
+    def _claim(self, limit: int) -> list[Lease]:
+        looked = self._look_after_others()
+        found = self._lease(limit)
+        if not found and not looked and self._look_after_others(now=True):
+            found = self._lease(limit)
+        return found
+
+    def _look_after_others(self, *, now: bool = False) -> bool:
+        ops = self._desk.duties(self.session_id, now=now)
+        for op in ops or ():
+            self._do(Request(op, _ignore))
+        return bool(ops) if now else ops is not None
+
+    def _lease(self, limit: int) -> list[Lease]:
+        offer = (self._workflows, self._lanes, self._capabilities)
+        unanswered = self._unanswered.get(None)
+        found = [] if unanswered is None else self._ask(unanswered)
+        routes = self._desk.routes(*offer, fresh=False)
+        if not found and routes:
+            found = self._ask(self._desk.claim(self.session_id, routes, limit, self._term))
+        if not found and (now := self._desk.routes(*offer)) != routes:
+            found = self._ask(self._desk.claim(self.session_id, now, limit, self._term))
+        return [Lease(held, self._desk, self._do, self._ttl) for held in found]
+
+    def _ask(self, request: Request, run_id: str | None = None) -> list[LeaseState]:
+        """Send a claim, and keep it while nobody knows what came of it."""
+        try:
+            found: list[LeaseState] = self._do(request)
+        except StoreError:
+            self._unanswered[run_id] = request
+            raise
+        except BaseException:
+            self._unanswered.pop(run_id, None)
+            raise
+        self._unanswered.pop(run_id, None)
+        return found
+
+    def reclaim(self, run_id: str) -> Lease | RunEnded:
+        """Lease this very run, whose holder is gone or has given it back, whatever else could be
+        leased. It counts as lost; past the policy's ``reclaims`` the run has failed, and that is
+        the answer. Raises NotReclaimable, RunNotFound, RunFinished."""
+        run_id = run_named(run_id)
+        self._open()
+        request = self._unanswered.get(run_id)
+        if request is None:
+            for op in self._desk.gone_holder(run_id):
+                self._do(Request(op, _ignore))
+            routes = self._desk.routes(self._workflows, self._lanes, self._capabilities)
+            request = self._desk.reclaim(
+                self.session_id, run_id, routes, self._capabilities, self._term
+            )
+        found = self._ask(request, run_id)
+        return (
+            Lease(found[0], self._desk, self._do, self._ttl)
+            if found
+            else RunEnded(self._desk.status(run_id))
+        )
+
+    def complete_all(self, done: Iterable[tuple[Lease, Any]]) -> list[RunEnded | LeaseLost]:
+        """Complete several leases, each with its result, in one commit. Of those that were refused
+        the answer says why."""
+        pairs = _pairs(done, Lease)
+        together = CompleteMany(self._desk, [(lease._holding, result) for lease, result in pairs])
+        answers = together.answers(self._do_all(together.requests))
+        return [
+            _final(_alone(*pair) if is_trouble(answer) else answer)
+            for pair, answer in zip(pairs, answers, strict=True)
+        ]
+
+    def renew(self) -> int:
+        """Keep all leases of this holder; return until when, in microseconds since 1970. Raises
+        LeaseLost when it is too late."""
+        until: int = self._do(self._desk.renew(self.session_id, self._ttl, self._term))
+        return until
+
+    def rest(self) -> None:
+        """Claim nothing more, and only hold what is held: `holdfast why` counts on this holder no
+        longer."""
+        resting = self._resting()
+        if resting is not None:
+            self._do(resting)
+
+    def close(self) -> None:
+        """Give back what is still held, at once."""
+        self._do(self._ending())
+
+
+class LeaseCalls(Calls):
+    """What an ``Engine`` does with leases."""
+
+    def leases(
+        self, worker: str = "", *, horizon: Duration | None = None, **options: Any
+    ) -> TaskWorker:
+        """Hold leases, as a program that is no Python function: ``with engine.leases(...) as
+        leases: leases.claim(10)``. Options: workflows, lanes, capabilities, ttl ("30s"); *horizon*
+        ("366d") is how far away the end of a wait may lie."""
+        desk = TaskService(
+            self._parts.client, horizon, crash_limit=self._parts.settings.crash_limit
+        )
+        return TaskWorker(desk, self._do, self._do_all, self._parts.work, worker=worker, **options)
+
+    def _do_all(self, requests: list[Request]) -> list[Any]:
+        """Commit together what is asked, and return the answers, refusals among them."""
+        parts = self._parts
+        answers = parts.writer.call_all([parts.vault.seal(request.op) for request in requests])
+        return [
+            answer if isinstance(answer, BaseException) else request.understand(answer)
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def lease(self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None) -> Lease:
+        """Take up a lease by its proof. Raises BadLease; what can no longer be done raises
+        LeaseLost when it is tried."""
+        desk = TaskService(self._parts.client, horizon)
+        return Lease(desk.again(proof), desk, self._do, ttl)
+
+    def revoke(
+        self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
+    ) -> bool:
+        """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
+        found: bool = self._do(TaskService(self._parts.client).revoke(run_id, reason, session_id))
+        return found
+
+    def prioritise(self, run_id: str, priority: int) -> int:
+        """Change the priority of a live run and return the old one."""
+        old: int = self._do(TaskService(self._parts.client).priority(run_id, priority))
+        return old
+
+    def override(
+        self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
+    ) -> Status:
+        """End a live run as you say, whoever holds it: completed with *result*, or failed."""
+        status: Status = self._do(
+            TaskService(self._parts.client).override(run_id, reason, result=result, failed=failed)
+        )
+        return status
+
+
+class AsyncTaskWorker:
+    """A holder of leases in an asyncio program. ``async with`` opens and closes it. What it does is
+    done by ``Leases``, in a thread; only waiting for work is done on the loop."""
+
+    def __init__(
+        self, calls: AsyncCalls, worker: str, horizon: Duration | None, **offer: Any
+    ) -> None:
+        _LeaseHolder(
+            cast(TaskService, None), worker=worker, **offer
+        )  # an offer that makes no sense is refused here
+        self._calls = calls
+        self._offer: dict[str, Any] = {"worker": worker, "horizon": horizon, **offer}
+        self._guard = threading.Lock()
+        self._holder: TaskWorker | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The id of its session, once that is open."""
+        return "" if self._holder is None else self._holder.session_id
+
+    async def __aenter__(self) -> AsyncTaskWorker:
+        await self._call(TaskWorker._open)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _call(
+        self, method: Callable[Concatenate[TaskWorker, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        engine = await self._calls._opened()
+        return await self._calls._aside(
+            self._called, engine, lambda holder: method(holder, *args, **kwargs)
+        )
+
+    def _called(self, engine: Any, call: Callable[[TaskWorker], T]) -> T:
+        """Open the session if this is the first call, and call, in this thread."""
+        with self._guard:
+            if self._holder is None:
+                self._holder = engine.leases(**self._offer)
+        return call(self._holder)
+
+    async def claim(self, limit: int = 1, *, wait: Duration | None = None) -> list[AsyncLease]:
+        """Lease up to *limit* runs, best first; with *wait* wait that long for the first. Several
+        tasks may call it."""
+        patience, limit = seconds_of(wait) or 0.0, checked_count("limit", limit)
+        found = await self._take(limit)
+        if found or patience <= 0:
+            return found
+        until, told, loop = time.monotonic() + patience, asyncio.Event(), asyncio.get_running_loop()
+        work, aside = (await self._calls._opened())._parts.work, self._calls._aside
+
+        def tell() -> None:
+            loop.call_soon_threadsafe(told.set)
+
+        await aside(work.enter, tell)
+        try:
+            while True:
+                told.clear()
+                found = await self._take(limit)
+                left = until - time.monotonic()
+                if found or left <= 0:
+                    return found
+                await work.wait_async(told, left, aside)
+        finally:
+            work.leave(tell)
+
+    async def _take(self, limit: int) -> list[AsyncLease]:
+        return await self._whole(self._call(_taken, limit, self._calls))
+
+    async def _whole(self, leasing: Coroutine[Any, Any, list[AsyncLease]]) -> list[AsyncLease]:
+        """Lease, also when whoever asked is cancelled meanwhile: what was leased for them is there
+        for the next who claims."""
+        task = asyncio.ensure_future(leasing)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._put_back)
+            raise
+
+    def _put_back(self, task: asyncio.Task[list[AsyncLease]]) -> None:
+        if self._holder is not None and not task.cancelled() and task.exception() is None:
+            self._holder._stock.extendleft(lease._lease for lease in reversed(task.result()))
+
+    async def reclaim(self, run_id: str) -> AsyncLease | RunEnded:
+        """Lease this very run, whose holder is gone or has given it back. Raises NotReclaimable,
+        RunNotFound, RunFinished."""
+        ended: list[RunEnded] = []
+        found = await self._whole(self._call(_reclaimed, run_id, self._calls, ended))
+        return found[0] if found else ended[0]
+
+    async def complete_all(
+        self, done: Iterable[tuple[AsyncLease, Any]]
+    ) -> list[RunEnded | LeaseLost]:
+        """Complete several leases, each with its result, in one commit. Of those that were refused
+        the answer says why."""
+        pairs = [(lease._lease, result) for lease, result in _pairs(done, AsyncLease)]
+        return await self._call(TaskWorker.complete_all, pairs)
+
+    async def renew(self) -> int:
+        """Keep all leases of this holder; return until when. Raises LeaseLost when it is too
+        late."""
+        return await self._call(TaskWorker.renew)
+
+    async def rest(self) -> None:
+        """Claim nothing more, and only hold what is held."""
+        await self._call(TaskWorker.rest)
+
+    async def close(self) -> None:
+        """Give back what is still held, at once."""
+        await self._call(TaskWorker.close)
+
+
+def _taken(holder: TaskWorker, limit: int, calls: AsyncCalls) -> list[AsyncLease]:
+    return [AsyncLease(lease, calls) for lease in holder._take(limit)]
+
+
+def _reclaimed(
+    holder: TaskWorker, run_id: str, calls: AsyncCalls, ended: list[RunEnded]
+) -> list[AsyncLease]:
+    answer = holder.reclaim(run_id)
+    if isinstance(answer, RunEnded):
+        ended.append(answer)
+        return []
+    return [AsyncLease(answer, calls)]
+
+
+def _again(
+    engine: Any, proof: str, ttl: Duration, horizon: Duration | None, calls: AsyncCalls
+) -> AsyncLease:
+    return AsyncLease(engine.lease(proof, ttl=ttl, horizon=horizon), calls)
+
+
+class AsyncLeaseCalls(AsyncCalls):
+    """What an ``AsyncEngine`` does with leases."""
+
+    def leases(
+        self, worker: str = "", *, horizon: Duration | None = None, **options: Any
+    ) -> AsyncTaskWorker:
+        """Hold leases: ``async with engine.leases(...) as leases: await leases.claim(10)``."""
+        return AsyncTaskWorker(self, worker, horizon, **options)
+
+    async def lease(
+        self, proof: str, *, ttl: Duration = "30s", horizon: Duration | None = None
+    ) -> AsyncLease:
+        """Take up a lease by its proof. Raises BadLease; what can no longer be done raises
+        LeaseLost when it is tried."""
+        return await self._call(_again, proof, ttl, horizon, self)
+
+    async def revoke(
+        self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None
+    ) -> bool:
+        """Take a run from whoever holds it; False when nobody does. Its late writes are refused."""
+        return await self._call(LeaseCalls.revoke, run_id, reason, session_id=session_id)
+
+    async def prioritise(self, run_id: str, priority: int) -> int:
+        """Change the priority of a live run and return the old one."""
+        return await self._call(LeaseCalls.prioritise, run_id, priority)
+
+    async def override(
+        self, run_id: str, reason: str, *, result: Any = None, failed: bool = False
+    ) -> Status:
+        """End a live run as you say, whoever holds it: completed with *result*, or failed."""
+        return await self._call(LeaseCalls.override, run_id, reason, result=result, failed=failed)

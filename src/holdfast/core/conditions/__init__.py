@@ -1,0 +1,1 @@
+"""Conditions over signals: their shape, their evaluation, their validation. Pure."""

@@ -1,0 +1,151 @@
+"""Events: the lines of a run's history, and the kinds they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.core.waits import Signal
+
+BY_SIGNALS, BY_RELEASE, BY_TIMEOUT, BY_CODE, BY_END = (
+    "its signals",
+    "a person",
+    "timeout",
+    "its workflow",
+    "the end of the run",
+)
+"""What closes a wait."""
+
+
+def signals_as_data(signals: Sequence[Signal], **more: object) -> bytes:
+    """Return signals as an event tells them."""
+    lines = [
+        {
+            "id": signal.number,
+            "name": signal.name,
+            "source": signal.source,
+            "wait": signal.wait_id,
+            "at": signal.at,
+            "payload": msgspec.Raw(signal.payload),
+        }
+        for signal in signals
+    ]
+    return msgspec.json.encode({"signals": lines, **more})
+
+
+class EventKind:
+    """The kinds of events, past tense."""
+
+    STEP_STARTED = "step_started"
+    STEP_COMPLETED = "step_completed"
+    STEP_FAILED = "step_failed"
+    STEP_RETRIED = "step_retried"
+    STEP_DROPPED = "step_dropped"
+    STEP_BLOCKED = "step_blocked"
+    TIMER_SET = "timer_set"
+    TIMER_FIRED = "timer_fired"
+    SIGNAL_AWAITED = "signal_awaited"
+    SIGNAL_RECEIVED = "signal_received"
+    SIGNAL_TIMED_OUT = "signal_timed_out"
+    CHILD_STARTED = "child_started"
+    CHILD_ENDED = "child_ended"
+    MAP_STARTED = "map_started"
+    MAP_ENDED = "map_ended"
+    CHILDREN_ENDED = "children_ended"
+    GATE_OPENED = "gate_opened"
+    GATE_REMINDED = "gate_reminded"
+    GATE_ESCALATED = "gate_escalated"
+    GATE_CLOSED = "gate_closed"
+    GATE_WITHDRAWN = "gate_withdrawn"
+    WAIT_CREATED = "wait_created"
+    WAIT_OPENED = "wait_opened"
+    WAIT_SATISFIED = "wait_satisfied"
+    WAIT_RELEASED = "wait_released"
+    WAIT_TIMED_OUT = "wait_timed_out"
+    WAIT_ESCALATED = "wait_escalated"
+    WAIT_DROPPED = "wait_dropped"
+    MARKED = "marked"
+    BUDGET_SPENT = "budget_spent"
+    BUDGET_RESERVED = "budget_reserved"
+    BUDGET_SETTLED = "budget_settled"
+    SIGNAL_SENT = "signal_sent"
+    CANCEL_SENT = "cancel_sent"
+    GRAPH_GROWN = "graph_grown"
+    CANCEL_REQUESTED = "cancel_requested"
+    RUN_COMPLETED = "run_completed"
+    RUN_FAILED = "run_failed"
+    RUN_CANCELLED = "run_cancelled"
+    RUN_EXPIRED = "run_expired"
+    RUN_STUCK = "run_stuck"
+    RUN_RESUMED = "run_resumed"
+    RUN_REPLAYED = "run_replayed"
+    RUN_FORKED = "run_forked"
+    ATTEMPT_FAILED = "attempt_failed"
+    RUN_DELAYED = "run_delayed"
+    LEASE_REVOKED = "lease_revoked"
+    PRIORITY_CHANGED = "priority_changed"
+    RUN_RELEASED = "run_released"
+    RUN_OVERRIDDEN = "run_overridden"
+    LEASE_LOST = "lease_lost"
+    HISTORY_DELETED = "history_deleted"
+
+
+OUTCOMES = frozenset(
+    {
+        EventKind.STEP_COMPLETED,
+        EventKind.STEP_FAILED,
+        EventKind.TIMER_FIRED,
+        EventKind.SIGNAL_RECEIVED,
+        EventKind.SIGNAL_TIMED_OUT,
+        EventKind.CHILD_STARTED,
+        EventKind.CHILD_ENDED,
+        EventKind.MAP_ENDED,
+        EventKind.CHILDREN_ENDED,
+        EventKind.BUDGET_SPENT,
+        EventKind.BUDGET_RESERVED,
+        EventKind.BUDGET_SETTLED,
+        EventKind.GATE_CLOSED,
+        EventKind.WAIT_CREATED,
+        EventKind.WAIT_SATISFIED,
+        EventKind.WAIT_RELEASED,
+        EventKind.WAIT_TIMED_OUT,
+        EventKind.SIGNAL_SENT,
+        EventKind.CANCEL_SENT,
+        EventKind.GRAPH_GROWN,
+        EventKind.CANCEL_REQUESTED,
+    }
+)
+"""The kinds that a program is fed: what a command came to, and the request to stop."""
+
+
+PRIVATE = frozenset(
+    {
+        EventKind.STEP_COMPLETED,
+        EventKind.SIGNAL_RECEIVED,
+        EventKind.CHILD_ENDED,
+        EventKind.MAP_ENDED,
+        EventKind.MARKED,
+        EventKind.WAIT_SATISFIED,
+        EventKind.WAIT_RELEASED,
+        EventKind.WAIT_TIMED_OUT,
+    }
+)
+"""The kinds whose data are values of the user's: they are sealed. What the engine itself writes,
+times and names, is not."""
+
+
+class Event(msgspec.Struct):
+    """One line of a run's history. ``step`` is the stable identity of the command that it belongs
+    to. ``id`` is its number among the events of all runs; it is told only where an event moves with
+    its run."""
+
+    kind: str
+    step: str | None = None
+    data: bytes | None = None
+    error: bytes | None = None
+    attempt: int = 1
+    started_at: int | None = None
+    at: int = 0
+    seq: int = 0
+    id: int = 0

@@ -1,0 +1,1 @@
+"""Managed flows: their records and the rules of their moves. Pure."""

@@ -1,0 +1,223 @@
+"""Managed flows: work that somebody outside drives, step by step, while its state is kept here.
+Pure.
+
+A flow knows no definition; what comes next is its driver's business. What may follow what is
+decided here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core import duration
+from holdfast.core.flows.model import (
+    _NEXT,
+    ENDED,
+    LAST,
+    AdvanceFlow,
+    CancelFlow,
+    EventWait,
+    FailFlow,
+    FinishFlow,
+    FlowAction,
+    FlowMoved,
+    FlowRecord,
+    FlowStatus,
+    FlowWait,
+    RequestFlowCancel,
+    ResumeFlow,
+    StartFlow,
+    TimerWait,
+    WaitFlow,
+)
+from holdfast.core.text import is_storable
+from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFinished, IllegalMove
+
+# What can be done to a flow
+
+
+def act(flow: FlowRecord, action: FlowAction, now: int) -> FlowMoved | None:
+    """Return what becomes of *flow*; None when there is nothing to change: to ask twice for its
+    cancel, or after its end, is no error. Raises, in this order: FlowFinished, FlowCancelPending,
+    IllegalMove."""
+    if isinstance(action, RequestFlowCancel) and (flow.cancel_requested or flow.status in ENDED):
+        return None
+    kind, payload, changes = _ACTIONS[type(action)](flow, action, now)
+    after = msgspec.structs.replace(
+        flow, **changes, revision=flow.revision + 1, updated_at=max(now, flow.updated_at)
+    )
+    return FlowMoved(after, kind, payload)
+
+
+Change = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+def _start(flow: FlowRecord, action: StartFlow, now: int) -> Change:
+    return "started", {}, {"status": _moved(flow, FlowStatus.RUNNING, only_from=FlowStatus.CREATED)}
+
+
+def _wait(flow: FlowRecord, action: WaitFlow, now: int) -> Change:
+    wait = msgspec.json.encode(action.wait)
+    return (
+        "waiting",
+        {"wait": msgspec.Raw(wait)},
+        {"status": _moved(flow, FlowStatus.WAITING), "wait": wait},
+    )
+
+
+def _resume(flow: FlowRecord, action: ResumeFlow, now: int) -> Change:
+    status = _moved(flow, FlowStatus.RUNNING, only_from=FlowStatus.WAITING)
+    return (
+        "resumed",
+        {"patch": _raw(action.patch)},
+        {"status": status, "wait": None, "state": merged(flow.state, action.patch)},
+    )
+
+
+def _finish(flow: FlowRecord, action: FinishFlow, now: int) -> Change:
+    status = _moved(flow, FlowStatus.FINISHED)
+    return (
+        "finished",
+        {"patch": _raw(action.patch)},
+        {"status": status, "state": merged(flow.state, action.patch)},
+    )
+
+
+def _fail(flow: FlowRecord, action: FailFlow, now: int) -> Change:
+    failure = msgspec.json.encode({"failure": {"reason": action.reason, "at": now}})
+    status = _moved(flow, FlowStatus.FAILED)
+    return (
+        "failed",
+        {"reason": action.reason},
+        {"status": status, "wait": None, "state": merged(flow.state, failure)},
+    )
+
+
+def _request_cancel(flow: FlowRecord, action: RequestFlowCancel, now: int) -> Change:
+    return "cancel_requested", {}, {"cancel_requested": True}
+
+
+def _cancel(flow: FlowRecord, action: CancelFlow, now: int) -> Change:
+    return "cancelled", {}, {"status": _moved(flow, FlowStatus.CANCELLED), "wait": None}
+
+
+def _advance(flow: FlowRecord, action: AdvanceFlow, now: int) -> Change:
+    _refuse_ended(flow)
+    _refuse_pending_cancel(flow)
+    changes = {
+        "state": merged(flow.state, action.patch),
+        "current_step": action.current_step or flow.current_step,
+    }
+    return "advanced", {"patch": _raw(action.patch), "current_step": action.current_step}, changes
+
+
+_ACTIONS: dict[type, Any] = {
+    StartFlow: _start,
+    WaitFlow: _wait,
+    ResumeFlow: _resume,
+    FinishFlow: _finish,
+    FailFlow: _fail,
+    RequestFlowCancel: _request_cancel,
+    CancelFlow: _cancel,
+    AdvanceFlow: _advance,
+}
+
+
+def _moved(flow: FlowRecord, to: FlowStatus, *, only_from: FlowStatus | None = None) -> FlowStatus:
+    """Return *to* if the flow may go there."""
+    _refuse_ended(flow)
+    if to is not FlowStatus.CANCELLED:
+        _refuse_pending_cancel(flow)
+    if to not in _NEXT[flow.status] or (only_from is not None and flow.status is not only_from):
+        possible = ", ".join(status for status in FlowStatus if status in _NEXT[flow.status])
+        raise IllegalMove(flow=flow.id, status=flow.status.value, to=to.value, possible=possible)
+    return to
+
+
+def _refuse_ended(flow: FlowRecord) -> None:
+    if flow.status in ENDED:
+        raise FlowFinished(flow=flow.id, status=flow.status.value)
+
+
+def _refuse_pending_cancel(flow: FlowRecord) -> None:
+    if flow.cancel_requested:
+        raise FlowCancelPending(flow=flow.id)
+
+
+def merged(state: bytes, patch: bytes | None) -> bytes:
+    """Lay *patch* over *state*: two objects are merged at the top level, anything else takes the
+    place of the state."""
+    if patch is None:
+        return state
+    try:
+        new = msgspec.json.decode(patch)
+    except msgspec.DecodeError as error:
+        raise BadFlowPatch(why=str(error)) from None
+    old = msgspec.json.decode(state)
+    return msgspec.json.encode(
+        {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
+    )
+
+
+def _raw(patch: bytes | None) -> msgspec.Raw | None:
+    return None if patch is None else msgspec.Raw(patch)
+
+
+def wait_of(flow: FlowRecord) -> FlowWait | None:
+    """Return what a flow waits for; None when it waits for nothing, or for something that nobody
+    can read."""
+    if flow.wait is None:
+        return None
+    try:
+        found: FlowWait = msgspec.json.decode(flow.wait, type=FlowWait)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found
+
+
+def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWait:
+    """Return a wait that can end: not in the past, nor further away than *horizon*."""
+    if isinstance(wait, TimerWait) and wait.at <= now:
+        raise BadFlowWait(field="at", why="it is in the past")
+    if isinstance(wait, TimerWait) and horizon is not None and wait.at > now + horizon:
+        raise BadFlowWait(field="at", why="it is too far away", horizon=duration.show(horizon))
+    if isinstance(wait, TimerWait) and wait.at > LAST:
+        raise BadFlowWait(field="at", why="it is too far away")
+    if isinstance(wait, EventWait):
+        for name in ("topic", "correlation"):
+            value = getattr(wait, name)
+            if not isinstance(value, str) or not value.strip():
+                raise BadFlowWait(field=name, value=value, why="it must be a text, and not blank")
+            if not is_storable(value):
+                raise BadFlowWait(
+                    field=name, value=value, why="it must be Unicode without NUL characters"
+                )
+    return wait
+
+
+def answers(flow: FlowRecord, topic: str, correlation: str) -> bool:
+    """Say whether an event from outside is the one that a flow waits for."""
+    return flow.status is FlowStatus.WAITING and wait_of(flow) == EventWait(topic, correlation)
+
+
+def due(flow: FlowRecord, now: int) -> FlowAction | None:
+    """Return what time does to a waiting flow: cancel it when it was asked to, resume it when its
+    timer is due."""
+    if flow.status is not FlowStatus.WAITING:
+        return None
+    if flow.cancel_requested:
+        return CancelFlow()
+    wait = wait_of(flow)
+    return ResumeFlow() if isinstance(wait, TimerWait) and wait.at <= now else None
+
+
+def wake_at(flow: FlowRecord) -> int | None:
+    """Return when time does something to a flow."""
+    if flow.status is not FlowStatus.WAITING:
+        return None
+    if flow.cancel_requested:
+        return flow.updated_at
+    wait = wait_of(flow)
+    return wait.at if isinstance(wait, TimerWait) else None

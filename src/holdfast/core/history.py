@@ -1,0 +1,228 @@
+"""What a stored history says to whoever goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.events import OUTCOMES, Event, EventKind
+
+UNDONE = "undo "
+DEADLINE = "deadline"
+DROPPED = "nobody waits for it any more"
+"""Why a child is cancelled that its parent has stopped waiting for."""
+
+
+def live_events(history: Sequence[Event]) -> list[Event]:
+    """Return the events that count: those that no replay has declared void."""
+    void: set[int] = set()
+    for event in history:
+        if event.kind == EventKind.RUN_REPLAYED:
+            void.update(msgspec.json.decode(event.data or b"{}").get("void", ()))
+    return [event for event in history if event.seq not in void]
+
+
+def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[int] | None:
+    """Say which events no longer count when a finished run is replayed; None if it has no step
+    *from_step*.
+
+    Failures and the end of the run are void, and all that came after *from_step*. When something
+    was undone, everything is.
+    """
+    events = live_events(history)
+    if was_undone(events):
+        return [event.seq for event in events]
+    start = None
+    if from_step is not None:
+        start = next((event.seq for event in events if event.step == from_step), None)
+        if start is None:
+            return None
+    late = _timed_out(events)
+    asked = {
+        event.step
+        for event in events
+        if event.kind == EventKind.GATE_WITHDRAWN
+        or (event.kind == EventKind.GATE_CLOSED and event.error)
+    }
+    void = [
+        event
+        for event in events
+        if _fails(event, late) or (start is not None and event.seq >= start)
+    ]
+    void += [
+        event
+        for event in events
+        if event.kind in _OF_GATES and event.step in asked and event not in void
+    ]
+    return sorted(event.seq for event in void)
+
+
+def was_undone(events: Sequence[Event]) -> bool:
+    """Return whether any step was compensated: then what completed no longer stands."""
+    return any(
+        event.kind == EventKind.STEP_COMPLETED
+        and (event.step or "").rsplit("/", 1)[-1].startswith(UNDONE)
+        for event in events
+    )
+
+
+def _timed_out(events: Sequence[Event]) -> set[str]:
+    """Return the waits whose time was up: when they are done again, their time begins anew."""
+    late = {
+        event.step or ""
+        for event in events
+        if event.kind in (EventKind.SIGNAL_TIMED_OUT, EventKind.WAIT_TIMED_OUT)
+    }
+    return late | {
+        str(_data(event).get("wait"))
+        for event in events
+        if event.kind == EventKind.CANCEL_REQUESTED
+    }
+
+
+_ENDS = {
+    EventKind.STEP_FAILED,
+    EventKind.STEP_RETRIED,
+    EventKind.CANCEL_REQUESTED,
+    EventKind.RUN_COMPLETED,
+    EventKind.RUN_FAILED,
+    EventKind.RUN_CANCELLED,
+    EventKind.RUN_EXPIRED,
+    EventKind.RUN_STUCK,
+    EventKind.SIGNAL_TIMED_OUT,
+    EventKind.WAIT_TIMED_OUT,
+    EventKind.CHILDREN_ENDED,
+}
+_BEGINS = {EventKind.SIGNAL_AWAITED, EventKind.WAIT_OPENED, EventKind.WAIT_ESCALATED}
+
+
+_OF_GATES = {
+    EventKind.GATE_OPENED,
+    EventKind.GATE_REMINDED,
+    EventKind.GATE_ESCALATED,
+    EventKind.GATE_WITHDRAWN,
+}
+"""What happens to a gate before its end: where there was none, or it no longer counts, people are
+asked anew."""
+
+
+def _fails(event: Event, late: set[str]) -> bool:
+    return (
+        event.kind in _ENDS
+        or (
+            event.kind in (EventKind.CHILD_ENDED, EventKind.MAP_ENDED, EventKind.GATE_CLOSED)
+            and event.error is not None
+        )
+        or (event.kind in _BEGINS and event.step in late)
+    )
+
+
+def renumber(events: Sequence[Event]) -> None:
+    """Number the events of a fork, from which those that a replay declared void are gone, from 1
+    on."""
+    old = [event.seq for event in events]
+    for seq, event in enumerate(events, start=1):
+        event.seq = seq
+        if event.kind == EventKind.RUN_REPLAYED:
+            data = _data(event)
+            first = data.get("since") or min(data.get("void", ()), default=old[seq - 1])
+            since = 1 + sum(number < first for number in old)
+            event.data = msgspec.json.encode({"void": [], "since": since})
+
+
+class StepLives:
+    """How often each step was done again after a replay had declared completed work void.
+
+    The life of a step is part of its idempotency key. A replay begins a new life for a step that
+    had completed, and for every step that comes after completed work that is done again: what they
+    act upon is not the same. A step that only failed keeps its life, as it does in every retry and
+    after every crash: its effect is unknown, and the key is what keeps it from happening twice.
+    """
+
+    def __init__(self, history: Sequence[Event]) -> None:
+        self._replays = 0
+        self._kept: dict[str, int] = {}
+        """The replays that were no new life for a step, because it came before what they repeat."""
+        self.epoch = 0
+        """How often all work of the run was declared void."""
+        if any(event.kind == EventKind.RUN_REPLAYED for event in history):
+            self._read(history)
+
+    def of(self, step: str) -> int:
+        """Return the life of a step; the first is 0."""
+        return self._replays - self._kept.get(step, 0) if self._replays else 0
+
+    def _read(self, history: Sequence[Event]) -> None:
+        live: dict[int, Event] = {}
+        for event in history:
+            if event.kind == EventKind.RUN_REPLAYED:
+                void = set(_data(event).get("void", ()))
+                self._note(list(live.values()), void)
+                live = {seq: one for seq, one in live.items() if seq not in void}
+            else:
+                live[event.seq] = event
+
+    def _note(self, live: Sequence[Event], void: set[int]) -> None:
+        outcomes = [event for event in live if event.kind in OUTCOMES and not _fails(event, set())]
+        repeated = [event.seq for event in outcomes if event.seq in void]
+        if not repeated:
+            return
+        self._replays += 1
+        self.epoch += len(repeated) == len(outcomes)
+        for step in {
+            event.step for event in live if event.step is not None and event.seq < repeated[0]
+        }:
+            self._kept[step] = self._kept.get(step, 0) + 1
+
+
+class HistoryProgress:
+    """What had begun and not ended, by step."""
+
+    def __init__(self, history: Sequence[Event]) -> None:
+        self.attempts: dict[str, int] = {}
+        self.until: dict[str, int | None] = {}
+        self.cancelled: str | None = None
+        self.expiring = False
+        self.maps: set[str] = set()
+        self.gates: dict[str, str] = {}
+        self.escalated: dict[str, int] = {}
+        self.waited: set[str] = set()
+        self.replayed = False
+        for event in history:
+            self._note(event)
+
+    def _note(self, event: Event) -> None:
+        step = event.step or ""
+        if event.kind == EventKind.STEP_RETRIED:
+            self.attempts[step] = event.attempt
+            self.until[step] = _data(event)["until"]
+        elif event.kind in (EventKind.TIMER_SET, EventKind.SIGNAL_AWAITED):
+            self.until[step] = _data(event)["until"]
+        elif event.kind == EventKind.GATE_OPENED:
+            self.gates[step] = _data(event)["gate"]
+        elif event.kind == EventKind.GATE_WITHDRAWN:
+            self.gates.pop(step, None)
+        elif event.kind == EventKind.MAP_STARTED:
+            self.maps.add(step)
+        elif event.kind == EventKind.CANCEL_REQUESTED:
+            self.cancelled = _data(event).get("reason", "")
+            self.expiring = bool(_data(event).get("expire")) or self.cancelled == DEADLINE
+        elif event.kind == EventKind.RUN_REPLAYED:
+            self.replayed = True
+        else:
+            self._note_wait(event, step)
+
+    def _note_wait(self, event: Event, step: str) -> None:
+        if event.kind in (EventKind.WAIT_CREATED, EventKind.WAIT_OPENED):
+            self.waited.add(step)
+        if event.kind == EventKind.WAIT_OPENED:
+            self.until[step] = _data(event)["until"]
+        elif event.kind == EventKind.WAIT_ESCALATED:
+            self.until[step], self.escalated[step] = None, event.at
+
+
+def _data(event: Event) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(event.data or b"{}")
+    return found

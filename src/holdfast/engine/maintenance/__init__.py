@@ -1,0 +1,1 @@
+"""Work that one worker does for all: graphs, webhooks, retention."""

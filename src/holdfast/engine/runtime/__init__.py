@@ -1,0 +1,1 @@
+"""The machinery below the worker: group commit, timers, threads, wake-ups."""

@@ -1,0 +1,256 @@
+"""Keep a worker within its concurrency, however runs become leased to it.
+
+A run is leased to a worker by a claim, or at its birth: by a start, as a child, as a member of a
+graph. All of these are transitions that the writer commits batch by batch, so they are counted
+there.
+
+Invariants:
+- Before a batch is committed, its claims and births share the places that are free: the rest is
+  born pending, and claimed later.
+- A run that a batch has leased occupies a place as *arriving* until the worker holds it.
+- ``before``, ``lease_member`` and ``after`` are called by the thread that commits, one batch after
+  another. Meanwhile the loop lets runs go on that have waited in memory: places that the batch may
+  lease are *promised*, and not given away twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from holdfast.core.program import Definition
+from holdfast.core.runs import NewRun, Route
+from holdfast.store.contract import (
+    AddMembers,
+    Advance,
+    Advanced,
+    Claim,
+    Operation,
+    ReplayMember,
+    ResolveGraphs,
+    StageGraphs,
+    StartedMember,
+    StartRuns,
+)
+
+_LEASING = frozenset({StartRuns, Claim, AddMembers, ReplayMember, ResolveGraphs, StageGraphs})
+"""Transitions that may lease runs whatever they say."""
+
+
+class Holder(Protocol):
+    """What holds a run in memory."""
+
+    blocking: bool
+    """Whether it occupies a thread."""
+
+
+class Capacity:
+    """Count the runs that a worker has at work and those that are on their way to it."""
+
+    def __init__(
+        self,
+        concurrency: int,
+        threads: int,
+        drivers: Mapping[str, Holder],
+        definitions: Callable[[], Mapping[str, Definition]],
+        freed: Callable[[], object],
+    ) -> None:
+        self._concurrency: int = concurrency
+        self._threads: int = threads
+        self._drivers: Mapping[str, Holder] = drivers
+        self._definitions = definitions
+        self._freed = freed
+        self._resting: set[object] = set()
+        """The runs that wait in memory: they occupy no place."""
+        self.is_full: bool = False
+        """Whether a claim was cut short: runs may wait for the next place."""
+        self.claims_blocking: bool = False
+        """Whether the claims of this worker may lease runs that need a thread."""
+        self._arriving: dict[str, bool] = {}
+        """Leased runs that are not held yet, and whether each needs a thread."""
+        self._late: set[str] = set()
+        self._places: int = 0
+        self._promised: int = 0
+        """How many places the batch that is being committed may lease."""
+        self._lock = threading.Lock()
+        """Held while a place is looked for and taken: by the thread that commits, and by the
+        loop."""
+        self._free_threads: int | None = None
+        self._leases: dict[Route, str | None] = {}
+
+    # What is free
+
+    def room(self) -> int:
+        """Return how many more runs may be held at work, less than 0 when too many are. Runs that
+        wait occupy no place."""
+        return self._concurrency - len(self._drivers) + len(self._resting) - len(self._arriving)
+
+    def has_birthplace(self) -> bool:
+        """Return whether a new run may be leased at its birth: not when the memory is full of runs
+        that wait."""
+        return len(self._drivers) < self._concurrency
+
+    def free_threads(self) -> int:
+        """Return how many more blocking workflows may be held: each occupies a thread, also while
+        it waits."""
+        held = sum(driver.blocking for driver in list(self._drivers.values()))
+        return self._threads - held - sum(list(self._arriving.values()))
+
+    def rests(self, driver: object) -> None:
+        """Note that a held run begins to wait."""
+        self._resting.add(driver)
+        if self.is_full:
+            self._freed()
+
+    def goes_on(self, driver: object) -> None:
+        """Note that a held run waits no longer, or is no longer held."""
+        self._resting.discard(driver)
+
+    def take_place(self, driver: object) -> bool:
+        """Let a held run that has waited go on, if a place is free; return whether it may."""
+        with self._lock:
+            if self.room() - self._promised <= 0:
+                return False
+            self._resting.discard(driver)
+            return True
+
+    def is_exceeded(self) -> bool:
+        """Return whether more runs are at work, or about to be, than there are places."""
+        with self._lock:
+            return self.room() - self._promised < 0
+
+    # What a batch may lease
+
+    def before(self, ops: Sequence[Operation]) -> bool:
+        """Limit the births and claims of a batch to the places that are free; return whether it has
+        any."""
+        if not any(map(_may_lease, ops)):
+            return False
+        with self._lock:
+            self._share(ops)
+        return True
+
+    def _share(self, ops: Sequence[Operation]) -> None:
+        self._places = self.room()
+        self._promised = 0
+        self._free_threads = None
+        if self._leases:
+            self._leases.clear()
+        for op in ops:
+            if type(op) is Advance:
+                self._admit(op.children)
+            elif type(op) is StartRuns:
+                self._admit(op.runs)
+            elif type(op) is Claim:
+                self._limit(op)
+
+    def _admit(self, runs: Iterable[NewRun]) -> None:
+        for run in runs:
+            if run.session_id is not None and not self._take(run.route):
+                run.session_id = None
+
+    def _take(self, route: Route) -> bool:
+        """Take a place for a run of that route, if one is free."""
+        if self._places <= 0 or (self._is_blocking(route.workflow) and not self._take_thread()):
+            return False
+        self._places -= 1
+        self._promised += 1
+        return True
+
+    def lease_member(self, route: Route, lease: Callable[[Route], str | None]) -> str | None:
+        """Take a place for a member of a graph that is born inside the batch; return the session
+        that *lease* names for it."""
+        if route not in self._leases:
+            self._leases[route] = lease(route)
+        session_id = self._leases[route]
+        if session_id is None:
+            return None
+        with self._lock:
+            # A run that has waited may have taken a place since the batch began.
+            is_free = self.room() - self._promised > 0 and self._take(route)
+        return session_id if is_free else None
+
+    def _limit(self, claim: Claim) -> None:
+        """Limit a claim to the places that are free now: the worker asked for it a while ago."""
+        free = min(self._places, claim.limit)
+        if self.claims_blocking:
+            free = min(free, self._threads_left())
+        self.is_full = self.is_full or free < claim.limit
+        claim.limit = max(free, 0)
+        self._places -= claim.limit
+        self._promised += claim.limit
+
+    def _take_thread(self) -> bool:
+        left = self._threads_left()
+        self._free_threads = left - 1
+        return left > 0
+
+    def _threads_left(self) -> int:
+        if self._free_threads is None:
+            self._free_threads = self.free_threads()
+        return self._free_threads
+
+    def _is_blocking(self, workflow: str) -> bool:
+        definition = self._definitions().get(workflow)
+        return definition is not None and definition.blocking
+
+    # What a batch has leased
+
+    def after(self, ops: Sequence[Operation], answers: Sequence[Any]) -> None:
+        """Note which runs a batch has leased."""
+        arriving = {
+            run_id: self._is_blocking(workflow)
+            for op, answer in zip(ops, answers, strict=True)
+            if not isinstance(answer, BaseException)
+            for run_id, workflow in _leased(op, answer)
+        }
+        with self._lock:
+            self._arriving.update(arriving)
+            self._promised = 0
+
+    def has(self, run_id: str) -> bool:
+        """Return whether the worker holds a run, or is about to. May be called by any thread."""
+        return run_id in self._drivers or run_id in self._arriving
+
+    def arrived(self, run_id: str) -> None:
+        """Note that the worker holds a run, or has learnt that it must not."""
+        self._arriving.pop(run_id, None)
+
+    def forget_lost(self) -> bool:
+        """Stop counting runs that were arriving at the last call, too, and return whether there are
+        any: the caller that was to hand them over is gone."""
+        lost = self._late & self._arriving.keys()
+        for run_id in lost:
+            self.arrived(run_id)
+        self._late = set(self._arriving)
+        return bool(lost)
+
+
+def _may_lease(op: Operation) -> bool:
+    """Return whether a transition may lease runs. Most record a step, which leases none."""
+    return bool(op.children or op.grows) if type(op) is Advance else type(op) in _LEASING
+
+
+def _leased(op: Operation, answer: Any) -> list[tuple[str, str]]:
+    """Return the ids of the runs that a transition has leased, with their workflows."""
+    if isinstance(op, Claim):
+        return [(run.id, run.workflow) for run in answer]
+    if isinstance(op, StartRuns):
+        started = zip(op.runs, answer, strict=True)
+        return [(run.id, run.route.workflow) for run, one in started if one.leased]
+    if isinstance(op, Advance):
+        if not isinstance(answer, Advanced):
+            return []
+        started = zip(op.children, answer.started, strict=False)
+        children = [(run.id, run.route.workflow) for run, one in started if one.leased]
+        return [*children, *((run.id, run.route.workflow) for run, _ in answer.born)]
+    if isinstance(op, StageGraphs):
+        return [pair for staged in answer for pair in _members(staged.born)]
+    if isinstance(op, AddMembers | ReplayMember | ResolveGraphs):
+        return _members(answer.born)
+    return []
+
+
+def _members(born: Sequence[StartedMember]) -> list[tuple[str, str]]:
+    return [(one.run.id, one.run.route.workflow) for one in born if one.started.leased]

@@ -1,0 +1,82 @@
+"""Exceptions as data, and back again as what a caller sees."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.core.runs import ErrorInfo, RunRecord
+from holdfast.core.status import Status
+from holdfast.core.stored_json import object_of
+from holdfast.core.text import readable
+from holdfast.errors import HoldfastError, RunCancelled, RunExpired, RunFailed, RunStuck
+from holdfast.errors.base import shown
+
+LONGEST = 8000
+"""Characters of a traceback that are kept, from its end."""
+
+_RAISED: Mapping[Status, type[RunFailed]] = {
+    Status.CANCELLED: RunCancelled,
+    Status.EXPIRED: RunExpired,
+    Status.STUCK: RunStuck,
+}
+
+
+def error_data(error: BaseException, **facts: object) -> bytes:
+    """Return what is kept of an exception: its type, message and traceback, never the object."""
+    kept = {**(error.facts if isinstance(error, HoldfastError) else {}), **facts}
+    text = "".join(traceback.format_exception(error))[-LONGEST:]
+    info = ErrorInfo(
+        type(error).__name__,
+        _message(error),
+        text,
+        {name: _plain(value) for name, value in kept.items()},
+    )
+    try:
+        return msgspec.json.encode(info)
+    except UnicodeEncodeError:  # it tells of bytes that are no text, such as the name of a file
+        return msgspec.json.encode(_legible(msgspec.to_builtins(info)))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as trouble:
+        return f"it cannot say what it is: {type(trouble).__name__}"
+
+
+def _legible(value: Any) -> Any:
+    """Return plain data with all its texts such that they can be stored."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, dict):
+        return {_legible(name): _legible(one) for name, one in value.items()}
+    return [_legible(one) for one in value] if isinstance(value, list) else value
+
+
+def _plain(value: object) -> object:
+    """Return a fact as plain data that can be stored, or else as text: a fault of the fact must not
+    hide the error."""
+    try:
+        plain: object = msgspec.to_builtins(value)
+        msgspec.json.encode(plain)
+    except UnicodeEncodeError:
+        return plain  # made legible with all the rest
+    except Exception:
+        return shown(value)
+    return plain
+
+
+def error_from_data(run: RunRecord) -> RunFailed:
+    """Return what ``result()`` raises for a run that did not complete."""
+    facts: dict[str, Any] = {"run": run.id, "workflow": run.workflow}
+    if run.error is not None:
+        info = object_of(run.error, f"the error of run {run.id}")
+        facts |= {"type": info.get("type"), "message": info.get("message")}
+        raised = _RAISED.get(run.status, RunFailed)(**facts)
+        raised.facts["error"] = info
+        return raised
+    return _RAISED.get(run.status, RunFailed)(**facts)

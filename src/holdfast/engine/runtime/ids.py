@@ -1,0 +1,68 @@
+"""Ids that sort by the time at which they were made: 26 characters, digits and small letters."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.store.contract.keys import OfferedKey
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_LOW = (1 << 20) - 1
+"""What the last two pairs say: all before them changes rarely."""
+
+_guard = threading.Lock()
+_last_ms = 0
+_tail = 0
+_head = ""
+
+
+def new_id() -> str:
+    """Return an id greater than all that this process made before."""
+    global _last_ms, _tail, _head
+    with _guard:
+        ms = time.time_ns() // 1_000_000
+        if ms > _last_ms:
+            _last_ms = ms
+            _tail = (
+                int.from_bytes(os.urandom(10), "big") >> 1
+            )  # room to count up within the millisecond
+            _head = ""
+        else:
+            _tail += 1
+        if not _head or not _tail & _LOW:
+            _head = _encode(_last_ms, 10) + _encode(_tail >> 20, 12)
+        return _head + _PAIRS[_tail >> 10 & 1023] + _PAIRS[_tail & 1023]
+
+
+def _encode(number: int, length: int) -> str:
+    parts = []
+    for _ in range(length // 2):
+        parts.append(_PAIRS[number & 1023])
+        number >>= 10
+    return "".join(reversed(parts))
+
+
+def after_fork() -> None:
+    """Make sure that a forked process does not repeat the ids of its parent."""
+    global _last_ms
+    _last_ms = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork)
+
+
+def offered_key(
+    vault: PayloadSealer, kid: str | None = None, secret: bytes | None = None
+) -> OfferedKey:
+    """Return a new key, sealed, with a random name and secret unless they are given. Raises
+    KeyMissing."""
+    name = f"k{secrets.token_hex(6)}" if kid is None else kid
+    return OfferedKey(
+        name, vault.secrets.seal_key(name, secrets.token_bytes(32) if secret is None else secret)
+    )

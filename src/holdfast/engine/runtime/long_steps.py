@@ -1,0 +1,57 @@
+"""Record in the history that a step has begun, if it runs for long.
+
+Most steps end within a moment, and their outcome says when they began. The attempts that are under
+way stand in one dictionary, in the order in which they began, so that an attempt costs an entry and
+no timer of its own. A step is any hashable object here: this ring does not know pending commands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from holdfast.engine.runtime.timer_queue import TimerQueue
+
+NOTE_AFTER = 1_000_000
+"""Microseconds after which the history says that a step has begun."""
+
+
+class _Run(Protocol):
+    """A held run that is told which of its steps run for long."""
+
+    def note_started(self, want: Any) -> None:
+        """Record that a step has begun."""
+
+
+class LongSteps:
+    """The attempts of one worker that are under way."""
+
+    __slots__ = ("_alarms", "_is_armed", "_running")
+
+    def __init__(self, alarms: TimerQueue) -> None:
+        self._alarms: TimerQueue = alarms
+        self._running: dict[Any, tuple[_Run, int]] = {}
+        self._is_armed: bool = False
+
+    def begin(self, run: _Run, step: Any, started_at: int) -> None:
+        """Note that an attempt has begun."""
+        self._running[step] = (run, started_at)
+        if not self._is_armed:
+            self._arm(started_at)
+
+    def end(self, step: Any) -> None:
+        """Note that an attempt has ended, or is given up."""
+        self._running.pop(step, None)
+
+    def _arm(self, started_at: int) -> None:
+        self._is_armed = True
+        self._alarms.at(started_at + NOTE_AFTER, self._ring)
+
+    def _ring(self) -> None:
+        self._is_armed = False
+        until = self._alarms.now() - NOTE_AFTER
+        for step, (run, started_at) in list(self._running.items()):
+            if started_at > until:
+                self._arm(started_at)
+                return
+            del self._running[step]
+            run.note_started(step)

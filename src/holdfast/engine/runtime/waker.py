@@ -1,0 +1,100 @@
+"""Wake an event loop from another thread, and keep the GIL meanwhile.
+
+``loop.call_soon_threadsafe`` writes to a socket, and gives up the GIL for that. The thread of the
+loop wakes up and takes it, so the thread that called must fight for it again, often only to go to
+sleep: two threads that take turns, as the worker and the program of an ``AsyncEngine`` do, then
+change places several times for each step. Writing eight bytes to an ``eventfd`` takes less than a
+microsecond, so there is no reason to give up the GIL; ``ctypes.PyDLL`` calls a function without
+doing so.
+
+Where there is no ``eventfd``, or the loop watches no file descriptors, there is no waker: its users
+call ``call_soon_threadsafe`` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_ONE = (1).to_bytes(8, "little")
+
+
+def _library() -> Any:
+    """Return the C library with the signatures of the functions that are used."""
+    library = ctypes.PyDLL(None)
+    library.write.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t)
+    library.write.restype = ctypes.c_ssize_t
+    library.read.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t)
+    library.read.restype = ctypes.c_ssize_t
+    return library
+
+
+class Waker:
+    """Calls back on a loop soon after another thread has woken it."""
+
+    __slots__ = ("_buffer", "_call", "_descriptor", "_guard", "_library", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+        self._loop = loop
+        self._call = call
+        self._library = _library()
+        self._buffer = ctypes.create_string_buffer(8)
+        self._guard = threading.Lock()
+        """Held while the descriptor is used or closed: once it is closed, its number may belong to
+        another file."""
+        self._descriptor: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            loop.add_reader(self._descriptor, self._wake_up)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Waker | None:
+        """Return a waker for *loop*, on whose thread this is called; None where that is
+        impossible."""
+        if not hasattr(os, "eventfd"):
+            return None
+        try:
+            return cls(loop, call)
+        except (
+            NotImplementedError,
+            OSError,
+            AttributeError,
+        ):  # a loop without readers, no free descriptors, another C library
+            return None
+
+    def wake(self) -> bool:
+        """Wake the loop, from any thread; return False if the waker is closed."""
+        with self._guard:
+            if self._descriptor is None:
+                return False
+            self._library.write(self._descriptor, _ONE, 8)
+            return True
+
+    def close(self) -> None:
+        """Wake nothing any more. Call it on the loop's thread, or when the loop is closed."""
+        with self._guard:
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(
+                RuntimeError, NotImplementedError
+            ):  # a closed loop watches nothing, nor does one without readers
+                self._loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        # A program may close its loop before the loop could make the call that closes this.
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _wake_up(self) -> None:
+        if self._descriptor is not None:
+            self._library.read(self._descriptor, self._buffer, 8)
+        self._call()

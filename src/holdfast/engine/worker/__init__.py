@@ -1,0 +1,1 @@
+"""The worker: its session, its claims, and the work of the leader."""

@@ -1,0 +1,48 @@
+"""The session of a worker, as others see it: who it is, where it runs, and what it serves."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+import msgspec
+
+from holdfast.core.program import Definition
+from holdfast.core.sessions import Session
+from holdfast.engine.runtime.settings import WorkerSettings
+
+
+def session_of(
+    session_id: str,
+    slot: int,
+    settings: WorkerSettings,
+    definitions: Mapping[str, Definition],
+    now: int,
+) -> Session:
+    """Return the session of a worker of this process that offers these workflows."""
+    serves = {
+        "workflows": {name: _versions(one) for name, one in definitions.items()},
+        "lanes": settings.lanes,
+        "capabilities": settings.capabilities,
+        "namespace": settings.namespace,
+        "concurrency": settings.concurrency,
+        "crash_limit": settings.crash_limit,
+        "lifetime": settings.lifetime,
+    }
+    host = socket.gethostname()
+    return Session(
+        id=session_id,
+        worker=settings.name or f"{host}-{os.getpid()}",
+        host=host,
+        pid=os.getpid(),
+        slot=slot,
+        started_at=now,
+        beat_at=now,
+        expires_at=now + settings.lifetime,
+        serves=msgspec.json.encode(serves),
+    )
+
+
+def _versions(definition: Definition) -> list[str] | None:
+    return None if definition.serves is None else sorted(definition.serves)

@@ -1,0 +1,1 @@
+"""Requests by feature: check the arguments, build the operation, read the answer."""

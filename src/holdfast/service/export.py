@@ -1,0 +1,245 @@
+"""Copying a run and all below it, or a graph with all its members, to a database of its own, in
+batches.
+
+All is read from one snapshot of the source: a run, its signals, its children and its graph fit
+together, however busy they are.
+
+Invariant: a run that has not ended continues in one database only. The copy of such a run is sealed
+by the commit that ends the export, so it can be read, and continues only after `holdfast db
+unseal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
+
+from holdfast.core.payload import Seal
+from holdfast.core.redaction import redacted
+from holdfast.core.runs import RunRecord
+from holdfast.core.status import FINAL
+from holdfast.engine.runtime.ids import offered_key
+from holdfast.errors import (
+    GraphNotFound,
+    KeyMissing,
+    RunExists,
+    RunNotFinished,
+    RunNotFound,
+    StoreInUse,
+)
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.service.copy import in_use, quieten
+from holdfast.store.contract import (
+    ENCRYPTION,
+    BeginImport,
+    EndCopy,
+    ImportGraph,
+    ImportRun,
+    NeedKey,
+    RunFilter,
+    RunReads,
+    SaveSetting,
+    Store,
+    View,
+)
+
+PAGE = 500
+RUNS, BYTES = 200, 8 * 1024 * 1024
+"""How many runs are written in one transaction, and about how many bytes of them."""
+
+Progress = Callable[[int], None]
+
+
+def export(
+    source: Store,
+    vault: PayloadSealer,
+    run: RunRecord,
+    open_target: Callable[[], Store],
+    progress: Progress | None = None,
+) -> int:
+    """Copy *run* and its descendants, as they stand at one instant, to the store that *open_target*
+    opens; return how many runs were copied. A new database counts as half-copied until all is
+    there, and is sealed if one of the runs has not ended. Raises RunNotFound, RunExists, and
+    RunNotFinished when such a run would be copied to a database that has runs already."""
+    with source.snapshot() as view:
+        root = view.run(run.id)
+        if root is None:
+            raise RunNotFound(run=run.id, why="it was deleted meanwhile")
+        return _export(source, vault, view, lambda: [root], open_target, progress)
+
+
+def export_graph(
+    source: Store,
+    vault: PayloadSealer,
+    graph_id: str,
+    open_target: Callable[[], Store],
+    progress: Progress | None = None,
+) -> int:
+    """The same for a graph and the runs of its members. Raises GraphNotFound, RunExists,
+    GraphExists, RunNotFinished."""
+    with source.snapshot() as view:
+        whole = view.whole_graph(graph_id)
+        if whole is None:
+            raise GraphNotFound(graph=graph_id)
+        trail = view.graph_events(graph_id, limit=whole.graph.events)
+
+        def runs() -> Iterator[RunRecord]:
+            started = (
+                view.run(member.run_id)
+                for member in whole.members.values()
+                if member.started_at is not None
+            )
+            return (run for run in started if run is not None)
+
+        return _export(source, vault, view, runs, open_target, progress, ImportGraph(whole, trail))
+
+
+def _export(
+    source: Store,
+    vault: PayloadSealer,
+    view: View,
+    runs: Callable[[], Iterable[RunRecord]],
+    open_target: Callable[[], Store],
+    progress: Progress | None,
+    last: ImportGraph | None = None,
+) -> int:
+    target = open_target()
+    try:
+        fresh = not target.counts()
+        if fresh:
+            _begin(target)
+        else:
+            _refuse_open_runs(view, runs())
+        if view.setting(ENCRYPTION) is not None:
+            _do(target, SaveSetting(ENCRYPTION, "on"))
+        count = 0
+        has_waits = False
+        has_ended = last is None or last.whole.graph.finished_at is not None
+        for batch in _batches(view, runs()):
+            _write(target, batch)
+            count += len(batch)
+            has_ended = has_ended and all(one.run.status in FINAL for one in batch)
+            has_waits = has_waits or any("wait" in one.below for one in batch)
+            if progress is not None:
+                progress(len(batch))
+        if last is not None:
+            _do(target, last)
+        if has_waits:
+            _give_key(target, vault)
+        if fresh:
+            seal = Seal(at=source.now(), copied_from=redacted(source.url))
+            _do(target, EndCopy(None if has_ended else seal))
+        return count
+    finally:
+        target.close()
+
+
+def _refuse_open_runs(view: View, runs: Iterable[RunRecord]) -> None:
+    """Refuse runs that have not ended: their copies are sealed, and with them whatever else the
+    target holds."""
+    for run in (one for root in runs for one in walk(view, root)):
+        if run.status not in FINAL:
+            why = (
+                "it continues here, so its copy would be sealed with all other runs there: export"
+                " it to a new database"
+            )
+            raise RunNotFinished(run=run.id, status=run.status.value, why=why)
+
+
+def _begin(target: Store) -> None:
+    """Let no worker claim what is copied before the copy has ended. Raises StoreInUse."""
+    quieten(target)
+    try:
+        _do(target, BeginImport())
+    except StoreInUse:
+        raise in_use(target) from None
+
+
+def _give_key(target: Store, vault: PayloadSealer) -> None:
+    """See to it that the target has a key that signs tokens: runs that continue there may ask for
+    the tokens of their waits. The keys of the source stay where they are, so what they have signed
+    is worth nothing there."""
+    with suppress(KeyMissing):  # an engine that may write no values can export all the same
+        _do(target, NeedKey(offered_key(vault)))
+
+
+def _write(target: Store, batch: list[ImportRun]) -> None:
+    for answer in target.apply(batch):
+        if isinstance(answer, RunExists):
+            raise answer
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+def _do(target: Store, op: SaveSetting | NeedKey | BeginImport | EndCopy | ImportGraph) -> None:
+    answer = target.apply([op])[0]
+    if isinstance(answer, BaseException):
+        raise answer
+
+
+def _batches(view: View, runs: Iterable[RunRecord]) -> Iterator[list[ImportRun]]:
+    batch: list[ImportRun] = []
+    copied: set[bytes] = set()
+    size = 0
+    for one in (_detached(found, run) for run in runs for found in walk(view, run)):
+        imported = _imported(view, one, copied)
+        batch.append(imported)
+        size += _size(imported)
+        if len(batch) >= RUNS or size > BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _detached(run: RunRecord, top: RunRecord) -> RunRecord:
+    """Return a run of the tree below *top* as it stands where the parent of *top* is missing."""
+    if top.parent_id is None:
+        return run
+    if run.id != top.id:
+        return msgspec.structs.replace(run, root_id=top.id)
+    return msgspec.structs.replace(
+        run, parent_id=None, parent_step=None, parent_index=None, root_id=None
+    )
+
+
+def _imported(view: View, run: RunRecord, copied: set[bytes]) -> ImportRun:
+    """Return a run with all that belongs to it; a payload that went before is there already."""
+    digests = [digest for digest in view.payloads_of(run.id) if digest not in copied]
+    copied.update(digests)
+    payloads = [payload for digest in digests if (payload := view.payload(digest)) is not None]
+    history = view.history(run.id)
+    below = view.belongings(run.id)
+    return ImportRun(
+        run,
+        view.tags(run.id),
+        history,
+        view.signals(run.id),
+        below,
+        payloads,
+        view.is_touched(run.id),
+    )
+
+
+def _size(op: ImportRun) -> int:
+    values = [op.run.input, op.run.result, op.run.error, *(event.data for event in op.events)]
+    return sum(len(value or b"") for value in values) + sum(
+        payload.stored for payload in op.payloads
+    )
+
+
+def walk(source: RunReads, run: RunRecord) -> Iterator[RunRecord]:
+    """Yield a run and all below it, parents first."""
+    yield run
+    before: str | None = None
+    while page := source.runs(RunFilter(parent_id=run.id, before=before, limit=PAGE)):
+        for child in page:
+            yield from walk(source, child)
+        before = page[-1].id
+
+
+def tree(source: RunReads, run: RunRecord) -> list[RunRecord]:
+    """Return a run and all below it, parents first."""
+    return list(walk(source, run))

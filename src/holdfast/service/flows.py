@@ -1,0 +1,388 @@
+"""What can be asked about managed flows by whoever drives them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.codec import JsonCodec
+from holdfast.core.duration import Duration
+from holdfast.core.flows import model as flow_model
+from holdfast.core.flows import rules as core
+from holdfast.core.flows.model import FlowStatus, FlowStepStatus
+from holdfast.core.stored_json import decoded
+from holdfast.core.text import is_one_of, is_storable, plain_text
+from holdfast.core.validation import checked_count, checked_flag, checked_text
+from holdfast.engine.runtime.ids import new_id
+from holdfast.errors import (
+    BadFlowPatch,
+    BadFlowWait,
+    BadOption,
+    FlowNotFound,
+    FlowNotYours,
+    NotEncodable,
+)
+from holdfast.service.runs import Moment, Request, RunService, instant, moment
+from holdfast.store.contract.flows import (
+    CreateFlow,
+    DeliverFlowEvent,
+    MoveFlow,
+    ObserveFlowStep,
+    PruneFlows,
+    WakeFlows,
+)
+
+if TYPE_CHECKING:
+    from holdfast.core.why.model import Why
+
+LONGEST = 200
+"""How many characters a name may have by which flows and steps are found."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_JSON = JsonCodec()
+
+
+class Flow(msgspec.Struct, kw_only=True):
+    """A managed flow. ``revision`` grows with every change; ``wait`` says what it waits for."""
+
+    id: str
+    controller: str
+    goal: str
+    owner: str
+    requester: str
+    current_step: str
+    status: FlowStatus
+    cancel_requested: bool
+    state: Any
+    wait: dict[str, Any] | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class FlowStep(msgspec.Struct, kw_only=True):
+    """How one piece of a flow's work stands, as it was last observed."""
+
+    run_id: str
+    task: str
+    status: FlowStepStatus
+    runtime: str
+    child_session: str | None
+    result: Any
+    created_at: datetime
+    updated_at: datetime
+
+
+class FlowEvent(msgspec.Struct, kw_only=True):
+    """One line of a flow's audit trail."""
+
+    seq: int
+    kind: str
+    payload: dict[str, Any]
+    at: datetime
+
+
+class FlowService:
+    """Turns what is asked about flows into transitions, and reads what is stored."""
+
+    def __init__(self, client: RunService) -> None:
+        self._client, self._store = client, client.store
+
+    @property
+    def namespace(self) -> str:
+        """Nothing of another one can be seen or touched."""
+        return self._client.namespace
+
+    def create(
+        self,
+        controller: str,
+        goal: str,
+        *,
+        owner: str,
+        requester: str = "",
+        current_step: str = "init",
+        state: Any = None,
+        id: str | None = None,
+        start: bool = False,
+    ) -> Request:
+        """Create a flow; the answer is it."""
+        flow = flow_model.FlowRecord(
+            id=checked_text("id", id) or new_id(),
+            namespace=self.namespace,
+            controller=_filled("controller", controller),
+            goal=_filled("goal", goal),
+            owner=_name("owner", owner),
+            requester=_text("requester", requester),
+            current_step=_filled("current_step", current_step),
+            state=encoded({} if state is None else state),
+            status=FlowStatus.CREATED,
+            created_at=0,
+            updated_at=0,
+        )
+        return Request(CreateFlow(flow, checked_flag("start", start)), view)
+
+    def move(
+        self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
+    ) -> Request:
+        """Do something to a flow; the answer is it."""
+        if revision is not None:
+            revision = checked_count("revision", revision)
+        op = MoveFlow(
+            flow_id=_flow_id(flow_id),
+            namespace=self.namespace,
+            action=action,
+            owner=_owner(owner),
+            revision=revision,
+        )
+        return Request(op, view)
+
+    def wait(
+        self,
+        until: Moment | None,
+        topic: str | None,
+        correlation: str | None,
+        horizon: Duration | None,
+    ) -> flow_model.WaitFlow:
+        """Return the wait that is meant: a timer, an event from outside, or somebody's resume."""
+        now = self._store.now()
+        if until is not None and (topic is not None or correlation is not None):
+            raise BadFlowWait(
+                field="until", why="a flow waits for a time or for an event, not for both"
+            )
+        if until is not None:
+            wait: flow_model.FlowWait = flow_model.TimerWait(instant(until, now))
+        elif topic is not None or correlation is not None:
+            wait = flow_model.EventWait(
+                "" if topic is None else topic, "" if correlation is None else correlation
+            )
+        else:
+            wait = flow_model.ManualWait()
+        return flow_model.WaitFlow(
+            core.checked_wait(wait, now, None if horizon is None else instant(horizon, 0))
+        )
+
+    def deliver(self, flow_id: str, topic: str, correlation: str, payload: Any) -> Request:
+        """Resume a flow that waits for this event; the answer is it, or None when it does not."""
+        data = None if payload is None else encoded(payload)
+        op = DeliverFlowEvent(
+            flow_id=_flow_id(flow_id),
+            namespace=self.namespace,
+            topic=_text("topic", topic),
+            correlation=_text("correlation", correlation),
+            payload=data,
+        )
+        return Request(op, lambda flow: None if flow is None else view(flow))
+
+    def observe(
+        self,
+        flow_id: str,
+        run_id: str,
+        task: str,
+        status: str,
+        *,
+        result: Any = None,
+        child_session: str | None = None,
+        runtime: str = "mirrored",
+        owner: str | None = None,
+    ) -> Request:
+        """Note how a piece of work stands; the answer is the step."""
+        if not is_one_of(status, list(FlowStepStatus)):
+            raise BadOption(option="status", value=status, known=", ".join(FlowStepStatus))
+        if not is_one_of(runtime, ("managed", "mirrored")):
+            raise BadOption(option="runtime", value=runtime, known="managed, mirrored")
+        step = flow_model.FlowStepRecord(
+            flow_id=_flow_id(flow_id),
+            run_id=_name("run_id", run_id),
+            task=_filled("task", task),
+            status=FlowStepStatus(status),
+            runtime=runtime,
+            child_session=(
+                None if child_session is None else _filled("child_session", child_session)
+            ),
+            result=None if result is None else encoded(result),
+        )
+        return Request(
+            ObserveFlowStep(step=step, namespace=self.namespace, owner=_owner(owner)), step_view
+        )
+
+    def wake(self) -> Request:
+        """Let time do what it does to waiting flows; the answer is FlowsWoken."""
+        return Request(WakeFlows(namespace=self._client.only), lambda answer: answer)
+
+    def prune(self, older_than: Moment, batch: int = 500) -> Request:
+        """Delete flows that ended; the answer is how many."""
+        before = moment(older_than, self._store.now(), sign=-1)
+        return Request(
+            PruneFlows(before, self.namespace, checked_count("batch", batch, least=1)), int
+        )
+
+    # Looking
+
+    def get(self, flow_id: str, owner: str | None = None) -> Flow:
+        """Return a flow. Raises FlowNotFound, FlowNotYours."""
+        return view(self._found(flow_id, owner))
+
+    def why(self, flow_id: str, owner: str | None = None) -> Why:
+        """Say what a flow waits for, and what ends the wait."""
+        from holdfast.core.why.flows import explain_flow  # only who asks pays for it
+
+        return explain_flow(self._found(flow_id, owner), self._store.now())
+
+    def _found(self, flow_id: str, owner: str | None) -> flow_model.FlowRecord:
+        found = self._store.flow(_flow_id(flow_id))
+        if found is None or found.namespace != self.namespace:
+            raise FlowNotFound(flow=flow_id)
+        if owner is not None and found.owner != _owner(owner):
+            raise FlowNotYours(flow=flow_id)
+        return found
+
+    def find(
+        self, *, owner: str | None, status: str | None, before: str | None, limit: int
+    ) -> list[Flow]:
+        """Return flows."""
+        if status is not None and not is_one_of(status, list(FlowStatus)):
+            raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
+        last = None if before is None else self.get(before)
+        if last is not None and status is not None and last.status != status:
+            why = (
+                f"it is no longer {status}, so that its place among those is gone: list from the"
+                " start again"
+            )
+            raise BadOption(option="before", value=before, why=why)
+        limit, owner = checked_count("limit", limit), _owner(owner)
+        return [
+            view(flow)
+            for flow in self._store.flows(
+                self.namespace, owner=owner, status=status, before=before, limit=limit
+            )
+        ]
+
+    def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
+        """Return the steps of a flow, in the order in which they were first seen."""
+        return [step_view(step) for step in self._store.flow_steps(self.get(flow_id, owner).id)]
+
+    def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
+        """Return the audit trail of a flow, newest first."""
+        most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
+        found = self._store.flow_events(self.get(flow_id, owner).id, most)
+        return [_event_view(one) for one in found]
+
+
+def _event_view(event: flow_model.FlowEventRecord) -> FlowEvent:
+    payload = decoded(event.payload, f"event {event.seq} of flow {event.flow_id}")
+    return FlowEvent(seq=event.seq, kind=event.kind, payload=payload, at=_time(event.at))
+
+
+def view(flow: flow_model.FlowRecord) -> Flow:
+    """Return a flow as its driver sees it."""
+    wait = core.wait_of(flow)
+    return Flow(
+        id=flow.id,
+        controller=flow.controller,
+        goal=flow.goal,
+        owner=flow.owner,
+        requester=flow.requester,
+        current_step=flow.current_step,
+        status=flow.status,
+        cancel_requested=flow.cancel_requested,
+        state=decoded(flow.state, f"the state of flow {flow.id}"),
+        wait=None if wait is None else _wait_view(wait),
+        revision=flow.revision,
+        created_at=_time(flow.created_at),
+        updated_at=_time(flow.updated_at),
+    )
+
+
+def _wait_view(wait: flow_model.FlowWait) -> dict[str, Any]:
+    if isinstance(wait, flow_model.TimerWait):
+        return {"kind": "timer", "at": _time(wait.at)}
+    if isinstance(wait, flow_model.EventWait):
+        return {"kind": "external_event", "topic": wait.topic, "correlation": wait.correlation}
+    return {"kind": "manual"}
+
+
+def step_view(step: flow_model.FlowStepRecord) -> FlowStep:
+    """Return a step as its flow's driver sees it."""
+    return FlowStep(
+        run_id=step.run_id,
+        task=step.task,
+        status=step.status,
+        runtime=step.runtime,
+        child_session=step.child_session,
+        result=(
+            None
+            if step.result is None
+            else decoded(step.result, f"the result of step {step.run_id}")
+        ),
+        created_at=_time(step.created_at),
+        updated_at=_time(step.updated_at),
+    )
+
+
+def encoded(value: Any) -> bytes:
+    """Return a state, or a part of it, as JSON. Raises BadFlowPatch, also for NaN and infinity,
+    which JSON lacks."""
+    try:
+        return _JSON.encode(value, what="it")
+    except NotEncodable as error:
+        raise BadFlowPatch(why=str(error.facts["value"])) from None
+
+
+def patched(patch: Any) -> bytes | None:
+    """Return a patch as JSON; None stays None."""
+    return None if patch is None else encoded(patch)
+
+
+def failing(reason: str) -> flow_model.FailFlow:
+    """Return a bad end."""
+    return flow_model.FailFlow(_filled("reason", reason))
+
+
+def advancing(patch: Any, current_step: str | None) -> flow_model.AdvanceFlow:
+    """Return a change of the state, and of what is being done now."""
+    step = None if current_step is None else _filled("current_step", current_step)
+    return flow_model.AdvanceFlow(patched(patch) or b"null", step)
+
+
+def _filled(name: str, value: Any) -> str:
+    text = _text(name, value).strip()
+    if not text:
+        raise BadOption(option=name, value=value, why="it must not be blank")
+    return text
+
+
+def _name(name: str, value: Any) -> str:
+    """Return what things are looked up by."""
+    found = _filled(name, value)
+    if len(found) > LONGEST:
+        raise BadOption(
+            option=name,
+            value=f"{found[:40]}...",
+            why=f"it must not be longer than {LONGEST} characters",
+        )
+    return found
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadOption(option=name, value=value, why="it must be a text")
+    if not is_storable(value):
+        raise BadOption(option=name, value=value, why="it must be Unicode without NUL characters")
+    return plain_text(value)
+
+
+def _owner(owner: str | None) -> str | None:
+    return None if owner is None else _text("owner", owner).strip()
+
+
+def _flow_id(flow_id: str) -> str:
+    if not isinstance(flow_id, str) or not is_storable(flow_id):
+        raise FlowNotFound(flow=flow_id)
+    return plain_text(flow_id)
+
+
+def _time(instant: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant)

@@ -1,0 +1,203 @@
+"""Forking: a new run with the history of another up to, and without, a step.
+
+A long history is written in parts that belong to a stage, not to a run, so that no reader sees
+them. The last transaction copies them, inside the database, to the run that it creates. Whatever a
+process that dies has written is deleted like any other stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from holdfast.core import history as run_history
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.envelope import digests_of
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import MEMBER_MARK, RunRecord
+from holdfast.core.status import FINAL, Status
+from holdfast.core.stored_json import object_of
+from holdfast.core.validation import checked_run_id, checked_string
+from holdfast.engine.runtime.ids import new_id
+from holdfast.errors import HoldfastError, RunExists, RunNotFound, StepNotFound, UsageError
+from holdfast.service.graph_stages import Do, as_answered, sweep
+from holdfast.service.replay import whole_history
+from holdfast.service.runs import Request, RunService
+from holdfast.store.contract import Store
+from holdfast.store.contract.runs import ImportRun, StagedEvents, StageEvents
+
+PART = 2000
+"""How many events one transaction writes at most: other writers wait meanwhile."""
+
+BYTES = 4_000_000
+"""How many bytes of values one transaction writes at most; an event is not divided."""
+
+_OF_OPEN_GATES = {
+    EventKind.GATE_OPENED,
+    EventKind.GATE_REMINDED,
+    EventKind.GATE_ESCALATED,
+    EventKind.GATE_WITHDRAWN,
+}
+
+
+def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | None, do: Do) -> str:
+    """Make a new run and return its id. With a *wanted* id that a fork of the same run from the
+    same step has, that one is returned. Raises RunExists, RunNotFound, StepNotFound,
+    HistoryGone."""
+    from_step, wanted = checked_string("from_step", from_step), checked_run_id(wanted)
+    run = client.get(client.mine(run_id))
+    if wanted is not None and _is_there(client, wanted, run_id, from_step):
+        return wanted
+    kept = _kept(
+        client.store,
+        run_history.live_events(whole_history(client.store, run_id)),
+        run_id,
+        from_step,
+    )
+    told = msgspec.json.encode({"run": run_id, "step": from_step})
+    kept.append(Event(EventKind.RUN_FORKED, data=told, at=client.store.now()))
+    run_history.renumber(kept)
+    op = _new_run(client, run, kept, wanted or new_id())
+    try:
+        _write(op, do)
+    except RunExists:
+        if wanted is None or not _is_there(client, wanted, run_id, from_step):
+            raise
+    return op.run.id
+
+
+def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | None) -> bool:
+    """Return whether a run with this id is the fork that is asked for. Raises RunExists when it is
+    another run."""
+    with suppress(RunNotFound):
+        there = client.get(fork_id)
+        events = [
+            event for event in client.store.history(fork_id) if event.kind == EventKind.RUN_FORKED
+        ]
+        told = [
+            object_of(event.data, "the history") for event in client.vault.events(fork_id, events)
+        ]
+        if there.forked_from != run_id or any(one.get("step") != from_step for one in told):
+            raise RunExists(run=fork_id, workflow=there.workflow)
+        return True
+    return False
+
+
+def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None) -> list[Event]:
+    """Return the events that the fork takes over."""
+    if from_step is None:
+        return []
+    cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
+    if cut is None:
+        raise StepNotFound(run=run_id, step=from_step)
+    events = [] if run_history.was_undone(events) else events[:cut]
+    return _without_open_gates(_without_open_waits(store, _without_open_children(store, events)))
+
+
+def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
+    given, events = client.vault.forked(run, kept, fork_id)
+    fork = RunRecord(
+        id=fork_id,
+        namespace=run.namespace,
+        workflow=run.workflow,
+        version=run.version,
+        lane=run.lane,
+        capabilities=run.capabilities,
+        status=Status.PENDING,
+        priority=run.priority,
+        input=given,
+        generation=0,
+        revision=0,
+        crashes=0,
+        created_at=client.store.now(),
+        forked_from=run.id,
+        started_at=run.started_at,
+        budgets=tuple(name for name in run.budgets if not name.startswith(budget_rules.TREE)),
+        share=run.share,
+    )
+    return ImportRun(fork, client.store.tags(run.id), events)
+
+
+# Writing
+
+
+def _write(op: ImportRun, do: Do) -> None:
+    """Write a fork, after the events that are too many for one transaction."""
+    parts = list(_parts(op.events))
+    if len(parts) == 1:
+        do(Request(op, as_answered))
+        return
+    stage_id = f"{op.run.id}{MEMBER_MARK}({new_id()})"  # no member of a graph has such a name
+    copied = op.events[:-1]
+    try:
+        for part in _parts(copied):
+            do(Request(StageEvents(stage_id, part), as_answered))
+        digests = digests_of(*(value for event in copied for value in (event.data, event.error)))
+        op.staged = StagedEvents(stage_id, len(copied), digests)
+        op.events = op.events[-1:]
+        do(Request(op, as_answered))
+    except UsageError:
+        with suppress(HoldfastError):  # else whoever leads will do so
+            sweep(do, stage_id, give_up=True)
+        raise
+    sweep(do, stage_id)
+
+
+def _parts(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Yield events in parts, each of them at most so many and, if it has more than one, so
+    large."""
+    first = size = 0
+    for place, event in enumerate(events):
+        weight = len(event.data or b"") + len(event.error or b"")
+        if place > first and (place - first == PART or size + weight > BYTES):
+            yield events[first:place]
+            first, size = place, 0
+        size += weight
+    yield events[first:]
+
+
+# What a fork does not take over
+
+
+def _without_open_children(store: Store, events: list[Event]) -> list[Event]:
+    """Leave out the starts of children that the fork starts itself: those that have not ended, and
+    those that did not complete and whose end is not part of the history. The children of a map tell
+    their own parent of their ends."""
+    ends = {
+        event.step for event in events if event.kind in (EventKind.CHILD_ENDED, EventKind.MAP_ENDED)
+    }
+    return [event for event in events if not _starts_again(store, event, ends)]
+
+
+def _starts_again(store: Store, event: Event, ends: set[str | None]) -> bool:
+    if event.kind == EventKind.MAP_STARTED:
+        return event.step not in ends
+    if event.kind != EventKind.CHILD_STARTED:
+        return False
+    child = store.run(object_of(event.data, "the history").get("run", ""))
+    if child is None or child.status not in FINAL:
+        return True
+    return child.status is not Status.COMPLETED and f"{event.step} end" not in ends
+
+
+def _without_open_waits(store: Store, events: list[Event]) -> list[Event]:
+    """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its
+    own."""
+    return [
+        event
+        for event in events
+        if event.kind != EventKind.WAIT_CREATED or _has_closed(store, event)
+    ]
+
+
+def _has_closed(store: Store, event: Event) -> bool:
+    wait = store.wait(object_of(event.data, "the history").get("id", ""))
+    return wait is None or wait.closed_at is not None
+
+
+def _without_open_gates(events: list[Event]) -> list[Event]:
+    """A gate that is not closed asks for another run: the fork asks for itself."""
+    closed = {event.step for event in events if event.kind == EventKind.GATE_CLOSED}
+    return [event for event in events if event.kind not in _OF_OPEN_GATES or event.step in closed]

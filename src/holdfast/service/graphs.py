@@ -1,0 +1,474 @@
+"""What can be asked about graphs: they are started, grown, looked at, cancelled, done again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.graphs.builder import Graph
+from holdfast.core.graphs.compile import GraphCompiler, encoded_unchecked
+from holdfast.core.graphs.model import (
+    LOST,
+    MARK,
+    OPEN_GRAPHS,
+    CancelPolicy,
+    GraphPatch,
+    GraphRecord,
+    GraphSnapshot,
+    GraphStatus,
+    MemberRecord,
+    MemberState,
+    graph_of,
+    name_of,
+    run_of,
+)
+from holdfast.core.graphs.validation import check_patch, checked_name, replay_roots
+from holdfast.core.runs import RunRecord
+from holdfast.core.status import Status
+from holdfast.core.stored_json import decoded
+from holdfast.core.text import is_one_of
+from holdfast.core.validation import checked_count, checked_reason, checked_string, checked_text
+from holdfast.engine.runtime.graph_stages import Owned, checked_revision, is_large, stage_id_of
+from holdfast.engine.runtime.ids import new_id
+from holdfast.errors import (
+    BadOption,
+    GraphCancelled,
+    GraphFailed,
+    GraphNotFound,
+    MemberNotFound,
+    RunNotFound,
+)
+from holdfast.payloads.compose import composer, sealed
+from holdfast.service.graph_stages import Do, as_answered, staged, unhindered, write_stage
+from holdfast.service.replay import plan_replay
+from holdfast.service.runs import Moment, Request, RunService, moment
+from holdfast.store.contract.graphs import (
+    CancelGraph,
+    GraphStage,
+    PruneGraphs,
+    ReplayMember,
+    ResolveGraphs,
+    StagedGraph,
+    StageGraphs,
+)
+from holdfast.store.contract.growing import AddMembers, Lease, PreparedMember
+
+TRIES = 5
+"""How often a replay is tried when others change the graph meanwhile."""
+
+ROOTS = 200
+"""How many members one transaction puts back to work at most."""
+
+
+class MemberNeed(msgspec.Struct, kw_only=True):
+    """A group that a member waits for: so many of these. ``state`` is open, satisfied or
+    impossible."""
+
+    of: list[str]
+    need: int
+    completed: int
+    lost: int
+    rest: str
+    state: str
+
+
+class MemberView(msgspec.Struct, kw_only=True):
+    """A member. ``state`` is how it stands in the graph, ``status`` where its run stands, if it has
+    one."""
+
+    name: str
+    run: str
+    workflow: str
+    state: MemberState
+    status: Status | None
+    needs: list[MemberNeed]
+    note: str | None
+    asked_to_stop: bool
+    started_at: int | None
+    finished_at: int | None
+
+
+class GraphView(msgspec.Struct, kw_only=True):
+    """A graph. ``revision`` counts changes of its structure; ``summary`` says how many members
+    stand how."""
+
+    id: str
+    name: str
+    status: GraphStatus
+    revision: int
+    summary: dict[str, int]
+    reason: str | None
+    policy: str | None
+    created_at: int
+    finished_at: int | None
+    members: list[MemberView] = []
+
+
+class GraphEnded(msgspec.Struct):
+    """A graph that has ended, and the runs of the members that nobody waits for."""
+
+    id: str
+    status: GraphStatus
+    graph: GraphRecord
+    last: list[RunRecord]
+
+
+class GraphService:
+    """Turns what is asked about graphs into transitions, and reads what is stored."""
+
+    def __init__(self, client: RunService) -> None:
+        self.client, self._store = client, client.store
+        self._compose = composer(client.vault, client.codec)
+        self._drafting = GraphCompiler(client.route, client.input_of, self._unchecked)
+
+    @property
+    def namespace(self) -> str:
+        """Nothing of another one can be seen or touched."""
+        return self.client.namespace
+
+    def _unchecked(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+        known = self.client.definitions().get(workflow) if isinstance(workflow, str) else workflow
+        return encoded_unchecked(self.client.codec, known, args, kwargs)
+
+    def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
+        patch, fingerprint = self._drafting.patch(graph, graph_id)
+        return sealed(patch, graph_id, self.client.vault), fingerprint
+
+    # Writing
+
+    def start(
+        self, graphs: Sequence[tuple[Graph, str | None]], lease: Lease | None, do: Do
+    ) -> list[StagedGraph]:
+        """Start graphs, all or none."""
+        stages = []
+        for graph, wanted in graphs:
+            graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
+            patch, fingerprint = self._patch(graph, graph_id)
+            if patch.groups:
+                raise MemberNotFound(
+                    member=patch.groups[0][0],
+                    why="a new graph has only the members that are added to it",
+                )
+            stages.append(
+                GraphStage(
+                    id=graph_id,
+                    namespace=self.namespace,
+                    name=graph.name,
+                    fingerprint=fingerprint,
+                    patch=patch,
+                )
+            )
+        members = [(stage.id, member) for stage in stages for member in stage.patch.members]
+        if is_large(members):
+            return self._start_large(stages, members, lease, do)
+        op = StageGraphs(stages=stages, compose=self._compose, lease=lease)
+        answers: list[StagedGraph] = unhindered(do, lambda: do(Request(op, as_answered)))
+        return answers
+
+    def _start_large(
+        self, stages: Sequence[GraphStage], members: Sequence[Owned], lease: Lease | None, do: Do
+    ) -> list[StagedGraph]:
+        """Start graphs whose members are too many for one transaction: what is checked there
+        otherwise is checked before."""
+        for stage in stages:
+            check_patch(stage.id, stage.namespace, stage.patch, {})
+        bare = [msgspec.structs.replace(stage, patch=GraphPatch(())) for stage in stages]
+        stage_id = stage_id_of(
+            stages[0].id, [f"{stage.id} {stage.fingerprint}" for stage in stages]
+        )
+
+        def begin() -> list[StagedGraph]:
+            there = all(self._store.graph(stage.id) is not None for stage in stages)
+            stage = (
+                PreparedMember(stage_id, {})
+                if there
+                else write_stage(do, stage_id, members, namespace=self.namespace)
+            )
+            op = StageGraphs(stages=bare, compose=self._compose, lease=lease, prepared=stage)
+            answers: list[StagedGraph] = do(Request(op, as_answered))
+            return answers
+
+        return staged(do, stage_id, begin)
+
+    def extend(
+        self, graph_id: str, graph: Graph, revision: int | None, lease: Lease | None, do: Do
+    ) -> StagedGraph:
+        """Add to a graph."""
+        graph_id = _graph_id(graph_id)
+        if revision is not None:
+            revision = checked_count("revision", revision)
+        patch, fingerprint = self._patch(graph, graph_id)
+        op = AddMembers(
+            graph_id=graph_id,
+            namespace=self.namespace,
+            patch=patch,
+            compose=self._compose,
+            revision=revision,
+            lease=lease,
+        )
+        members = [(graph_id, member) for member in patch.members]
+        if is_large(members):
+            return self._extend_large(op, members, fingerprint, do)
+        answer: StagedGraph = unhindered(do, lambda: do(Request(op, as_answered)))
+        return answer
+
+    def _extend_large(
+        self, op: AddMembers, members: Sequence[Owned], fingerprint: str, do: Do
+    ) -> StagedGraph:
+        """Add members that are too many for one transaction: they are checked against a revision,
+        which must still be the same when they become visible."""
+        stage_id = stage_id_of(op.graph_id, [fingerprint])
+
+        def extend() -> StagedGraph:
+            revision = checked_revision(self._store, op)
+            stage = write_stage(do, stage_id, members, namespace=op.namespace, extends=op.graph_id)
+            last = msgspec.structs.replace(
+                op, patch=GraphPatch((), op.patch.groups), revision=revision, prepared=stage
+            )
+            answer: StagedGraph = do(Request(last, as_answered))
+            return answer
+
+        return staged(do, stage_id, extend)
+
+    def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
+        """Cancel a graph; the answer is its status."""
+        if not is_one_of(policy, list(CancelPolicy)):
+            raise BadOption(option="policy", value=policy, known=", ".join(CancelPolicy))
+        if reason is None:
+            raise BadOption(option="reason", value=reason, why="it is a text")
+        reason = checked_reason(reason)
+        op = CancelGraph(
+            graph_id=_graph_id(graph_id),
+            namespace=self.namespace,
+            policy=CancelPolicy(policy),
+            reason=reason,
+        )
+        return Request(op, lambda graph: graph.status)
+
+    def replay(
+        self, graph_id: str, name: str, lease: Lease | None, from_step: str | None = None
+    ) -> Iterator[Request]:
+        """Yield what lets a member end anew, in parts: each is whole by itself, and its answer is
+        Staged."""
+        from_step = checked_string("from_step", from_step)
+        whole = self._whole(graph_id)
+        run_id = run_of(graph_id, checked_name(name))
+        if run_id not in whole.members:
+            raise MemberNotFound(graph=graph_id, member=name)
+        roots = sorted(replay_roots(whole, run_id))
+        for first in range(0, max(len(roots), 1), ROOTS):
+            part = roots[first : first + ROOTS]
+            runs = [one for one in part if whole.members[one].started_at is not None]
+            op = ReplayMember(
+                graph_id=graph_id,
+                namespace=self.namespace,
+                name=name,
+                roots=[name_of(one) for one in part],
+                replays={
+                    one: plan_replay(self._store, one, from_step if one == run_id else None)
+                    for one in runs
+                },
+                compose=self._compose,
+                lease=lease,
+            )
+            yield Request(op, as_answered)
+
+    def settle(self, lease: Lease | None) -> Request:
+        """Do what the ends of members lead to; the answer is Settled."""
+        return Request(ResolveGraphs(compose=self._compose, lease=lease), as_answered)
+
+    def prune(self, older_than: Moment, batch: int) -> Request:
+        """Delete a batch of graphs that ended long ago; the answer is how many went."""
+        before = moment(older_than, self._store.now(), sign=-1)
+        op = PruneGraphs(before, self.namespace, checked_count("batch", batch, least=1))
+        return Request(op, lambda answer: answer)
+
+    # Looking
+
+    def record(self, graph_id: str) -> GraphRecord:
+        """Return a graph as it is stored. Raises GraphNotFound."""
+        graph = self._store.graph(_graph_id(graph_id))
+        if graph is None or graph.namespace != self.namespace:
+            raise GraphNotFound(graph=graph_id)
+        return graph
+
+    def member(self, graph_id: str, name: str) -> MemberRecord:
+        """Return a member as it is stored. Raises GraphNotFound, MemberNotFound."""
+        found = self._store.member(run_of(self.record(graph_id).id, checked_name(name)))
+        if found is None:
+            raise MemberNotFound(graph=graph_id, member=name)
+        return found
+
+    def _whole(self, graph_id: str) -> GraphSnapshot:
+        self.record(graph_id)
+        whole = self._store.whole_graph(graph_id)
+        if whole is None:
+            raise GraphNotFound(graph=graph_id)
+        return whole
+
+    def get(self, graph_id: str) -> GraphView:
+        """Return a graph with its members, those first that wait for nobody. Raises
+        GraphNotFound."""
+        whole = self._whole(graph_id)
+        upstreams: dict[tuple[str, int], list[str]] = {}
+        for edge in whole.edges:
+            upstreams.setdefault((edge.dependent, edge.number), []).append(name_of(edge.upstream))
+        needs: dict[str, list[MemberNeed]] = {}
+        for (run_id, number), group in sorted(whole.groups.items()):
+            needs.setdefault(run_id, []).append(
+                MemberNeed(
+                    of=upstreams.get((run_id, number), []),
+                    need=group.need,
+                    completed=group.done,
+                    lost=group.lost,
+                    rest=group.rest.value,
+                    state=group.state.value,
+                )
+            )
+        found = view(whole.graph, list(whole.members.values()))
+        found.members = [
+            self._view(member, needs.get(member.run_id, [])) for member in _in_order(whole)
+        ]
+        return found
+
+    def _view(self, member: MemberRecord, needs: list[MemberNeed]) -> MemberView:
+        run = self._store.run(member.run_id) if member.started_at is not None else None
+        return MemberView(
+            name=member.name,
+            run=member.run_id,
+            workflow=member.workflow,
+            state=member.state,
+            status=None if run is None else run.status,
+            needs=needs,
+            note=member.note,
+            asked_to_stop=member.asked_at is not None,
+            started_at=member.started_at,
+            finished_at=member.finished_at,
+        )
+
+    def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
+        """Return graphs from new to old, without their members."""
+        if status is not None and not is_one_of(status, list(GraphStatus)):
+            raise BadOption(option="status", value=status, known=", ".join(GraphStatus))
+        before, limit = None if before is None else _graph_id(before), checked_count("limit", limit)
+        return [
+            view(graph)
+            for graph in self._store.graphs(
+                self.namespace, status=status, before=before, limit=limit
+            )
+        ]
+
+    def events(self, graph_id: str, after: int, limit: int) -> list[dict[str, Any]]:
+        """Return the audit trail of a graph, in order."""
+        self.record(graph_id)
+        after, limit = checked_count("after", after), checked_count("limit", limit)
+        return [
+            {
+                "seq": event.seq,
+                "kind": event.kind,
+                "member": event.member,
+                "at": event.at,
+                "data": None
+                if event.data is None
+                else decoded(event.data, f"event {event.seq} of graph {graph_id}"),
+            }
+            for event in self._store.graph_events(graph_id, after, limit)
+        ]
+
+    def ended(self, graph_ids: Sequence[str]) -> list[GraphEnded]:
+        """Return those of the graphs that have ended, with the runs of their last members."""
+        found = [
+            graph
+            for graph in self._store.graphs_by_id(graph_ids)
+            if graph.namespace == self.namespace
+        ]
+        graphs = [graph for graph in found if graph.status not in OPEN_GRAPHS]
+        last: dict[str, list[RunRecord]] = {}
+        for run in self._store.last_runs([graph.id for graph in graphs]):
+            last.setdefault(graph_of(run.id) or "", []).append(run)
+        return [
+            GraphEnded(graph.id, graph.status, graph, last.get(graph.id, [])) for graph in graphs
+        ]
+
+    def value(self, graph: GraphRecord, last: Sequence[RunRecord] | None = None) -> dict[str, Any]:
+        """Return the results of the last members of a graph, by name, or raise why there are
+        none."""
+        if graph.status is GraphStatus.CANCELLED:
+            raise GraphCancelled(graph=graph.id, reason=graph.reason)
+        if graph.status is not GraphStatus.COMPLETED:
+            whole = self._whole(graph.id)
+            lost = {
+                state: [one.name for one in whole.members.values() if one.state == state]
+                for state in sorted(LOST)
+            }
+            raise GraphFailed(
+                graph=graph.id,
+                **{state.value: ", ".join(names[:5]) for state, names in lost.items() if names},
+            )
+        runs = self._store.last_runs([graph.id]) if last is None else last
+        if not runs:
+            raise RunNotFound(
+                graph=graph.id, why="it has completed, and the runs of its last members were pruned"
+            )
+        return {name_of(run.id): self.client.value(run) for run in runs}
+
+
+def view(graph: GraphRecord, members: Sequence[MemberRecord] = ()) -> GraphView:
+    """Return a graph for people, without its members."""
+    summary: dict[str, int] = {}
+    if members:
+        for member in members:
+            summary[member.state.value] = summary.get(member.state.value, 0) + 1
+    elif graph.summary is not None:
+        summary = decoded(graph.summary, f"the summary of graph {graph.id}", dict[str, int])
+    else:
+        summary = {"ended": graph.members - graph.live, "live": graph.live}
+    return GraphView(
+        id=graph.id,
+        name=graph.name,
+        status=graph.status,
+        revision=graph.revision,
+        summary=summary,
+        reason=graph.reason,
+        policy=graph.policy,
+        created_at=graph.created_at,
+        finished_at=graph.finished_at,
+    )
+
+
+def _in_order(whole: GraphSnapshot) -> list[MemberRecord]:
+    """Return the members, each after those that it waits for."""
+    left = dict.fromkeys(whole.members, 0)
+    after: dict[str, list[str]] = {}
+    for edge in whole.edges:
+        left[edge.dependent] += 1
+        after.setdefault(edge.upstream, []).append(edge.dependent)
+    free = sorted((run_id for run_id, count in left.items() if count == 0), reverse=True)
+    found = []
+    while free:
+        found.append(free.pop())
+        for below in sorted(after.get(found[-1], ()), reverse=True):
+            left[below] -= 1
+            if left[below] == 0:
+                free.append(below)
+    return [whole.members[run_id] for run_id in found]
+
+
+def _graph_id(graph_id: str) -> str:
+    if not isinstance(graph_id, str) or "\x00" in graph_id:
+        raise GraphNotFound(graph=graph_id)
+    return graph_id
+
+
+def checked_graph_id(graph_id: Any) -> str:
+    """Return the id of a graph that a user chose."""
+    found = checked_text("id", graph_id) or ""
+    if MARK in found or found.endswith(":") or len(found) > 90:
+        raise BadOption(
+            option="id",
+            value=graph_id,
+            why=f"it has at most 90 characters, no {MARK} and no : at its end",
+        )
+    return found

@@ -1,0 +1,27 @@
+"""Open and decode the result of a finished run, or raise the error that it ended with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.runs import RunRecord, child_record
+from holdfast.core.signature import Signature
+from holdfast.core.status import Status
+from holdfast.engine.runtime.error_data import error_from_data
+from holdfast.payloads.sealer import PayloadSealer
+
+
+def result_value(
+    run: RunRecord, vault: PayloadSealer, codec: Codec, signature: Signature | None
+) -> Any:
+    """Return the result of a finished run, or raise why there is none. Raises KeyMissing,
+    BadData."""
+    (end,) = vault.children([child_record(run)])
+    if run.status is not Status.COMPLETED:
+        raise error_from_data(msgspec.structs.replace(run, error=end.error))
+    if signature is None:
+        return codec.decode(end.result or b"null")
+    return signature.decode_result(codec, end.result or b"null")

@@ -1,0 +1,91 @@
+"""Retention: what rules say goes, looked at first, then deleted batch by batch.
+
+``older_than`` and ``max_bytes`` say what goes, each by itself; ``keep_last`` protects the newest of
+each workflow, and alone says that all others go. Only trees of runs go that have ended as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core import duration
+from holdfast.core.duration import Duration
+from holdfast.core.retention import RetentionRule
+from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.text import is_storable
+from holdfast.core.validation import checked_many, checked_string
+from holdfast.errors import BadOption, UnknownWorkflow
+from holdfast.store.retention import EVER, RUNS
+from holdfast.store.tables import FORGETTABLE
+
+
+def checked_rule(
+    name: Any,
+    *,
+    what: Any,
+    workflow: Any,
+    status: Any,
+    older_than: Duration | None,
+    keep_last: Any,
+    max_bytes: Any,
+    known: set[str],
+) -> RetentionRule:
+    """Return a rule; refuse one that makes no sense. Raises BadOption, BadDuration,
+    UnknownWorkflow."""
+    if (
+        not isinstance(name, str)
+        or not name
+        or len(name) > 200
+        or "\n" in name
+        or not is_storable(name)
+    ):
+        raise BadOption(option="name", value=name, why="a rule has a name of one line")
+    if not isinstance(what, str) or (what != RUNS and what not in FORGETTABLE):
+        raise BadOption(option="what", value=what, known=", ".join([RUNS, *FORGETTABLE]))
+    if checked_string("workflow", workflow) is not None and workflow not in known:
+        raise UnknownWorkflow(
+            workflow=workflow,
+            why="no run of it was ever started here, and this process does not define it",
+        )
+    statuses = checked_statuses([status] if isinstance(status, str) else status or ())
+    age = None if older_than is None else duration.parse(older_than)
+    if age is not None and age < 0:
+        raise BadOption(
+            option="older_than", value=older_than, why="it is how long ago a run has ended"
+        )
+    for option, value in (("keep_last", keep_last), ("max_bytes", max_bytes)):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= EVER
+        ):
+            raise BadOption(option=option, value=value, why="it is a whole number, 1 or more")
+    if age is None and keep_last is None and max_bytes is None:
+        raise BadOption(
+            option="retention", why="it has no bound: say older_than, keep_last or max_bytes"
+        )
+    if max_bytes is not None and what != RUNS:
+        raise BadOption(option="max_bytes", why="it is for rules that delete runs")
+    return RetentionRule(
+        name=name,
+        what=what,
+        workflow=workflow,
+        statuses=tuple(statuses),
+        older_than=age,
+        keep_last=keep_last,
+        max_bytes=max_bytes,
+    )
+
+
+def checked_statuses(statuses: Sequence[str]) -> list[str]:
+    """Return statuses, each once; refuse those that are not final."""
+    given = checked_many("status", statuses)
+    wrong = [
+        one for one in given if not isinstance(one, str) or one in LIVE or one not in set(Status)
+    ]
+    if wrong:
+        raise BadOption(
+            option="status",
+            value=wrong[0],
+            why=f"only finished runs are deleted: {', '.join(sorted(FINAL))}",
+        )
+    return sorted({str(status) for status in given})

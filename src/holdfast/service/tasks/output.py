@@ -1,0 +1,177 @@
+"""What the holder of an explicit lease has to show: how far it is, and frames. Each call is durable
+when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core import associated_data, duration
+from holdfast.core.duration import Duration
+from holdfast.core.streams import rules as stream_rules
+from holdfast.core.streams.model import (
+    FrameKind,
+    NewFrame,
+    Output,
+    Progress,
+    StreamMode,
+    StreamPart,
+)
+from holdfast.core.text import is_one_of, is_storable
+from holdfast.core.validation import checked_text
+from holdfast.errors import BadOption, FrameTooBig
+from holdfast.service.runs import Request, RunService
+from holdfast.service.tasks.lease_state import LeaseState
+from holdfast.store.contract.streams import AppendFrames
+
+
+class TaskOutput:
+    """Turns what a holder shows into transitions."""
+
+    def __init__(self, client: RunService) -> None:
+        self._store, self._codec, self._vault = client.store, client.codec, client.vault
+
+    def progress(self, held: LeaseState, percent: float | None, message: str | None) -> Request:
+        """Say how far the run is; what is not said stays as it was."""
+        if percent is None and message is None:
+            raise BadOption(
+                option="percent", why="say how far it is: a percentage, a message, or both"
+            )
+        if percent is not None and (
+            isinstance(percent, bool)
+            or not isinstance(percent, int | float)
+            or not 0 <= percent <= 100
+        ):
+            raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
+        if message is not None and (
+            not isinstance(message, str) or len(message) > 1000 or not is_storable(message)
+        ):
+            raise BadOption(
+                option="message", value=message, why="it must be a text of at most 1000 characters"
+            )
+        words = (
+            None
+            if message is None
+            else self._vault.values.text(message, associated_data.progress(held.run.id))
+        )
+        told = Progress(None if percent is None else float(percent), words, self._store.now())
+        return self._request(held, Output([], [], told))
+
+    def append(
+        self,
+        held: LeaseState,
+        values: Sequence[Any],
+        *,
+        kind: str,
+        name: str | None,
+        mode: str,
+        keep: int | None,
+        ttl: Duration | None,
+        place: int | None,
+    ) -> Request:
+        """Append frames, all of them or none; the answer is the number of the last one."""
+        _check(values, kind, mode, keep, place)
+        checked_text("name", name)
+        part = StreamPart("", held.attempt, held.proof.generation, place=place)
+        now = self._store.now()
+        if mode == StreamMode.SUMMARY:
+            frames = self._patches(held, part, values, now)
+            part.keep = {mode: keep or stream_rules.KEEP_SUMMARY}
+        else:
+            frames = [self._frame(held, part, kind, mode, value, now, name) for value in values]
+            lasts = duration.parse(ttl) if ttl is not None else stream_rules.TTL
+            part.keep = {
+                mode: keep
+                or (
+                    held.came(len(values), now, lasts)
+                    if mode == StreamMode.BEST_EFFORT
+                    else stream_rules.KEEP_DURABLE
+                )
+            }
+        return self._request(held, Output([part], frames))
+
+    def _patches(
+        self, held: LeaseState, part: StreamPart, values: Sequence[Any], now: int
+    ) -> list[NewFrame]:
+        stored = [
+            one
+            for one in self._store.streams(held.run.id)
+            if one.generation == part.generation and one.step == part.step
+        ]
+        document: Any = {}
+        version = 0
+        if stored:
+            version = stored[0].version
+            if stored[0].summary is not None:
+                place = associated_data.summary(held.run.id, stored[0].source)
+                plain = self._vault.values.open(
+                    stored[0].summary, f"the summary of run {held.run.id}", place
+                )
+                document = self._codec.decode(plain, what="a summary")
+        part.since = version
+        frames = []
+        for value in values:
+            changes, nulls = stream_rules.plain(value)
+            document = stream_rules.merge(document, changes, nulls)
+            version += 1
+            frame = self._frame(held, part, FrameKind.EVENT, StreamMode.SUMMARY, changes, now, None)
+            if nulls:
+                place = associated_data.nulls(held.run.id, part.source, now)
+                frame.nulls = self._vault.values.inline(
+                    self._codec.encode(nulls, what="paths"), place
+                )
+            frame.version = version
+            frames.append(frame)
+        place = associated_data.summary(held.run.id, part.source)
+        part.summary = self._vault.values.inline(
+            self._codec.encode(document, what="a summary"), place
+        )
+        part.version = version
+        return frames
+
+    def _frame(
+        self,
+        held: LeaseState,
+        part: StreamPart,
+        kind: str,
+        mode: str,
+        value: Any,
+        now: int,
+        name: str | None,
+    ) -> NewFrame:
+        data = self._codec.encode(value, what="a frame")
+        if len(data) > stream_rules.LARGEST:
+            raise FrameTooBig(bytes=len(data), run=held.run.id)
+        sealed = self._vault.values.inline(
+            data, associated_data.frame(held.run.id, part.source, now)
+        )
+        return NewFrame(0, kind, mode, sealed, now, name)
+
+    def _request(self, held: LeaseState, output: Output) -> Request:
+        return Request(
+            AppendFrames(held.run.id, held.proof.generation, output), lambda answer: answer.last_seq
+        )
+
+
+def _check(
+    values: Sequence[Any], kind: str, mode: str, keep: int | None, place: int | None
+) -> None:
+    if not values:
+        raise BadOption(option="values", why="there is nothing to append")
+    if not is_one_of(kind, list(FrameKind)):
+        raise BadOption(option="kind", value=kind, known=", ".join(FrameKind))
+    if not is_one_of(mode, list(StreamMode)):
+        raise BadOption(option="mode", value=mode, known=", ".join(StreamMode))
+    if kind in (FrameKind.STDOUT, FrameKind.STDERR) and not all(
+        isinstance(value, str) for value in values
+    ):
+        raise BadOption(option="kind", value=kind, why="it is text")
+    if kind == FrameKind.BLOB and not all(isinstance(value, bytes) for value in values):
+        raise BadOption(option="kind", value=kind, why="it is bytes")
+    for option, number, least in (("keep", keep, 1), ("place", place, 0)):
+        if number is not None and (
+            isinstance(number, bool) or not isinstance(number, int) or number < least
+        ):
+            raise BadOption(
+                option=option, value=number, why=f"it is a number of frames, from {least} on"
+            )

@@ -1,0 +1,188 @@
+"""Waits, as whoever is no worker asks about them: deliver a signal, let one go, list them, hand a
+token out again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.core.codec import Codec
+from holdfast.core.conditions.model import SignalEffect
+from holdfast.core.status import Status
+from holdfast.core.stored_json import decoded
+from holdfast.core.text import is_storable
+from holdfast.core.tokens import Reveal, SigningKey, Token, current, sign_wait_token, wait_token
+from holdfast.core.validation import checked_count, checked_flag, checked_string, checked_text
+from holdfast.core.waits import WaitRecord
+from holdfast.errors import BadOption, KeyMissing, TokenRefused, WaitNotFound
+from holdfast.service.runs import Request, RunService
+from holdfast.store.contract import Store
+from holdfast.store.contract.waits import BEFORE, RELEASABLE, DeliverSignal, ReleaseWait
+
+
+class DeliveryReceipt(msgspec.Struct, frozen=True):
+    """A signal was delivered: its number among those of the run, and what it came to. Repeated, it
+    is answered the same."""
+
+    signal: int
+    effect: SignalEffect
+
+
+class WaitInfo(msgspec.Struct, kw_only=True):
+    """A wait, without its token. One that has no ``id`` was not handed out: it is what the run's
+    code waits for."""
+
+    run_id: str
+    step: str
+    id: str | None
+    name: str
+    state: str
+    opened_at: int
+    until: int | None
+    escalated_at: int | None
+    closed_at: int | None
+    closed_by: str | None
+    kid: str | None
+    fingerprint: str | None
+
+
+def deliver(
+    client: RunService,
+    wait_id: str,
+    token: str,
+    name: str | None,
+    payload: Any,
+    *,
+    source: str | None,
+    key: str | None,
+) -> Request:
+    """Deliver a signal to a wait, from outside; the answer is Delivered."""
+    if not isinstance(wait_id, str) or not isinstance(token, str):
+        raise BadOption(
+            option="token", why="a wait is known by its id, and opened by its token: both are texts"
+        )
+    if client.only is not None and not _is_mine(client, wait_id):
+        raise TokenRefused()
+    op = DeliverSignal(
+        wait_id=wait_id,
+        token=token,
+        name=checked_text("name", name),
+        payload=client.codec.encode(payload, what="the payload"),
+        key=checked_text("key", key),
+        source=checked_text("source", source),
+        limit=client.max_signals,
+        reveal=client.vault.secrets.reveal,
+    )
+    return Request(op, lambda answer: DeliveryReceipt(answer.number, SignalEffect(answer.effect)))
+
+
+def release(
+    store: Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None
+) -> Request:
+    """Let what a run waits for go, or let it begin that was to begin later; the answer is the step,
+    empty if it has none."""
+    checked_string("step", step)
+    if step is None:
+        step = _only_step(store, run_id)
+    data = codec.encode(payload, what="the payload")
+    found = step
+    return Request(
+        ReleaseWait(run_id=run_id, step=step, payload=data, by=checked_text("by", by)),
+        lambda answer: found,
+    )
+
+
+def _only_step(store: Store, run_id: str) -> str:
+    """Return the step of the only thing that the code of a run waits for."""
+    steps = [
+        wait.step
+        for wait in store.waits(run_id, limit=10_000)
+        if wait.id is None and wait.closed_at is None
+    ]
+    run = store.run(run_id)
+    if run is not None and run.waits is not None:
+        waits = decoded(run.waits, f"what run {run_id} waits for", list[dict[str, Any]])
+        steps += [wait["step"] for wait in waits if wait.get("kind") in RELEASABLE]
+    if (
+        not steps
+        and run is not None
+        and run.status is Status.PENDING
+        and run.wake_at is not None
+        and run.wake_at > store.now()
+    ):
+        return BEFORE
+    if not steps:
+        why = (
+            "it waits for nothing that a person could let go; a plain wait for a signal ends by"
+            " that signal"
+        )
+        raise WaitNotFound(run=run_id, why=why)
+    if len(steps) > 1:
+        raise BadOption(
+            option="step",
+            why=f"the run waits for several things; choose one of {', '.join(map(repr, steps))}",
+        )
+    return steps[0]
+
+
+def _is_mine(client: RunService, wait_id: str) -> bool:
+    wait = client.store.wait(wait_id) if is_storable(wait_id) else None
+    return wait is not None and client.is_mine(wait.run_id)
+
+
+def listed(
+    client: RunService, run_id: str | None, *, escalated: bool, limit: int
+) -> list[WaitInfo]:
+    """Return waits, with the name of the key and a fingerprint of the token, never the token."""
+    store = client.store
+    escalated, limit = checked_flag("escalated", escalated), checked_count("limit", limit)
+    found = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
+    keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
+    ended = (
+        run_id is not None
+        and (run := store.run(run_id)) is not None
+        and run.finished_at is not None
+    )
+    good = {key.kid: key for key in keys if key.is_good(now)}
+    reveal = client.vault.secrets.reveal
+    return [
+        _info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended)
+        for wait in found
+    ]
+
+
+def _info(wait: WaitRecord, fingerprint: str | None, now: int, *, ended: bool) -> WaitInfo:
+    if wait.closed_at is not None or ended:
+        state = "closed"
+    elif wait.id is not None and wait.until is not None and wait.until <= now:
+        state = "expired"
+    else:
+        state = "open" if wait.escalated_at is None else "escalated"
+    return WaitInfo(**msgspec.structs.asdict(wait), state=state, fingerprint=fingerprint)
+
+
+def _fingerprint(key: SigningKey | None, wait: WaitRecord, reveal: Reveal) -> str | None:
+    """Return the fingerprint of the token that the wait was created with; None when its key is
+    gone, or encrypted with a key that is not known here."""
+    if wait.id is None or key is None:
+        return None
+    try:
+        token = sign_wait_token(key, wait.id, reveal)
+    except KeyMissing:
+        return None
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
+
+
+def token(client: RunService, wait_id: str, create_key: Callable[[], object]) -> Token:
+    """Return the token of a wait once more. *create_key* is called where there is no key yet, such
+    as in a copy."""
+    store = client.store
+    wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
+    if wait is None or wait.id is None or not client.is_mine(wait.run_id):
+        raise WaitNotFound(wait=wait_id)
+    if current(store.keys()) is None:
+        create_key()
+    return wait_token(store.keys(), wait.id, client.vault.secrets.reveal)

@@ -1,0 +1,304 @@
+"""Why a run does not move: the facts are gathered here, what they mean is said by the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from holdfast.core.events import EventKind
+from holdfast.core.gates.model import Gate, GateEntry
+from holdfast.core.graphs.model import MemberRecord
+from holdfast.core.history import live_events
+from holdfast.core.runs import CHILDREN_END, Route, RunRecord
+from holdfast.core.sessions import Session
+from holdfast.core.status import FINAL, LIVE, Status
+from holdfast.core.why import workers as worker_views
+from holdfast.core.why.claim import is_served
+from holdfast.core.why.explain import explain
+from holdfast.core.why.graphs import explain_member
+from holdfast.core.why.model import Blocker, LanePlace, RunFacts, Why
+from holdfast.core.why.workers import Liveness, UnservedRoute, WorkerView, life_of, offer_of
+from holdfast.errors import RowDamaged, RunNotFound
+from holdfast.payloads.sealer import PayloadSealer
+from holdfast.service.runs import run_named
+from holdfast.store.contract import RunFilter, Store
+
+__all__ = ["Blocker", "UnservedRoute", "Why", "at_work", "look_at_workers", "unserved", "why"]
+
+DEEPEST = 4
+"""How far down a chain of children an explanation follows."""
+
+MOST = 3
+"""How many open children of a map are looked into."""
+
+PAGE = 200
+"""How many open children are counted."""
+
+READY = 20_000
+"""How many live runs are looked at, at most, to see whether somebody serves them."""
+
+ELSEWHERE = "a run of another namespace"
+
+PATIENCE = 5000
+"""How many held runs are looked at, at most, to see who takes the places of a lane."""
+
+
+def why(
+    store: Store, run: RunRecord | str, vault: PayloadSealer | None = None, only: str | None = None
+) -> Why:
+    """Explain where *run* stands. By its id, it may also be that of a member of a graph that has
+    no run yet. With *only*, nothing outside that namespace is explained or named. Raises
+    RunNotFound."""
+    found = run if isinstance(run, RunRecord) else store.run(run_named(run))
+    if found is None:
+        return _of_member(store, str(run), only)
+    if only is not None and found.namespace != only:
+        raise RunNotFound(run=found.id)
+    return _explain(
+        store, found, look_at_workers(store, only), DEEPEST, vault or PayloadSealer(store), only
+    )
+
+
+def _of_member(store: Store, run_id: str, only: str | None) -> Why:
+    member = store.member(run_id) if isinstance(run_id, str) else None
+    graph = None if member is None else store.graph(member.graph_id)
+    if member is None or graph is None or (only is not None and graph.namespace != only):
+        raise RunNotFound(run=run_id)
+    damage = _damage_of(store, graph.id)
+    if damage is not None:
+        return explain_member(graph, member, [], {}, damage)
+    upstreams: dict[int, list[MemberRecord]] = {}
+    for needed in store.needed_by(run_id):
+        upstream = store.member(needed.run_id)
+        if upstream is not None:
+            upstreams.setdefault(needed.number, []).append(upstream)
+    return explain_member(graph, member, store.groups_of_member(run_id), upstreams)
+
+
+def _damage_of(store: Store, graph_id: str) -> str | None:
+    """Say what is wrong with a damaged row of a graph: such a graph is not settled."""
+    try:
+        store.whole_graph(graph_id)
+    except RowDamaged as damage:
+        return str(damage)
+    return None
+
+
+def look_at_workers(store: Store, only: str | None = None) -> list[WorkerView]:
+    """Return all workers, the living and the dead; with *only*, those that serve that namespace."""
+    now = store.now()
+    seen = [_seen(store, session, now) for session in store.sessions()]
+    return [one for one in seen if only is None or one.offer.namespace in (None, only)]
+
+
+def _seen(store: Store, session: Session, now: int) -> WorkerView:
+    life = life_of(session, process=store.is_alive(session), now=now)
+    return WorkerView(session=session, offer=offer_of(session), life=life)
+
+
+def at_work(store: Store, workers: list[WorkerView]) -> dict[str, list[RunRecord]]:
+    """Return the runs that each session holds and that do not wait, by the session's id."""
+    found: dict[str, list[RunRecord]] = {}
+    left = PATIENCE
+    for seen in workers:
+        held = store.held(seen.session.id)[:left]
+        left -= len(held)
+        runs = [run for run_id, _, _ in held if (run := store.run(run_id)) is not None]
+        found[seen.session.id] = [run for run in runs if run.status is not Status.WAITING]
+    return found
+
+
+def unserved(
+    store: Store, workers: list[WorkerView] | None = None, only: str | None = None
+) -> list[UnservedRoute]:
+    """Return the routes on which runs are ready and that no live worker serves; with *only*, those
+    of that namespace."""
+    living = [
+        seen
+        for seen in (look_at_workers(store, only) if workers is None else workers)
+        if seen.life is not Liveness.GONE
+    ]
+    offers = [seen.offer for seen in living if seen.offer.claims]
+    waiting: dict[Route, list[str]] = {}
+    for run in _ready(store, {seen.session.id for seen in living}, only):
+        waiting.setdefault(
+            Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities), []
+        ).append(run.id)
+    found = []
+    for route, runs in waiting.items():
+        if all(worker_views.lacks(offer, route) for offer in offers):
+            named = f"{route.workflow} version {route.version} in lane {route.lane}"
+            missing = worker_views.unserved(offers, route) if offers else named
+            remedy = worker_views.start_command(offers, route)
+            found.append(
+                UnservedRoute(
+                    route=route, runs=len(runs), example=runs[-1], missing=missing, remedy=remedy
+                )
+            )
+    return found
+
+
+def _ready(store: Store, living: set[str], only: str | None) -> Iterator[RunRecord]:
+    """Yield the runs that could go on now, if somebody served them."""
+    statuses, now, before = (
+        [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING],
+        store.now(),
+        None,
+    )
+    for _ in range(READY // PAGE):
+        page = store.runs(RunFilter(statuses=statuses, before=before, limit=PAGE, namespace=only))
+        for run in page:
+            is_ready = run.waits is None if run.wake_at is None else run.wake_at <= now
+            if is_ready and run.session_id not in living:
+                yield run
+        if len(page) < PAGE:
+            return
+        before = page[-1].id
+
+
+def _explain(
+    store: Store,
+    run: RunRecord,
+    workers: list[WorkerView],
+    depth: int,
+    vault: PayloadSealer,
+    only: str | None,
+) -> Why:
+    waits = _decoded(run.waits)
+    lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
+    heard = vault.signals_shown(run.id, store.signals(run.id))
+    history = vault.shown_events(run.id, live_events(store.history(run.id)))
+    facts = RunFacts(
+        now=store.now(),
+        run=vault.shown(run),
+        history=history,
+        workers=workers,
+        waits=waits,
+        lane=lane,
+        heard=heard,
+        signals=frozenset(
+            signal.name for signal in heard if signal.wait_id is None and signal.step is None
+        ),
+        children={
+            str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault, only)
+            for wait in waits
+        },
+        gates=_gates(store, waits),
+        share_free_at=store.share_free_at(run.lane, run.share)
+        if lane is not None and run.share is not None
+        else 0,
+    )
+    if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
+        _count(store, facts, workers, only)
+        facts.leased = _is_leased(store, facts)
+    try:
+        return explain(facts)
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        if not waits:
+            raise
+        why = f"it cannot be followed: {type(error).__name__}: {error}"
+        raise RowDamaged(
+            table="run", key=run.id, column="waits", why=why, place={"id": run.id}
+        ) from error
+
+
+_BY_HOLDERS = (EventKind.ATTEMPT_FAILED, EventKind.RUN_DELAYED)
+_NOT_BY_CODE_ALONE = {
+    EventKind.LEASE_LOST,
+    EventKind.LEASE_REVOKED,
+    EventKind.PRIORITY_CHANGED,
+    EventKind.RUN_RELEASED,
+    EventKind.RUN_REPLAYED,
+    EventKind.WAIT_CREATED,
+    EventKind.WAIT_OPENED,
+    EventKind.WAIT_SATISFIED,
+    EventKind.WAIT_RELEASED,
+    EventKind.WAIT_TIMED_OUT,
+    EventKind.WAIT_ESCALATED,
+}
+
+
+def _is_leased(store: Store, facts: RunFacts) -> bool:
+    """Say whether programs that are no Python functions work on a run: they have, or its start has
+    agreed it with them."""
+    kinds = {event.kind for event in facts.history}
+    if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
+        return not is_served(facts)
+    return kinds <= _NOT_BY_CODE_ALONE and "task" in store.belongings(facts.run.id)
+
+
+def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
+    """Look at the gates that a run waits for."""
+    found = [store.gate(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
+    return {gate.id: (gate, store.gate_entries(gate.id)) for gate in found if gate is not None}
+
+
+def _may_be_claimed(run: RunRecord, workers: list[WorkerView]) -> bool:
+    holder = next((seen for seen in workers if seen.session.id == run.session_id), None)
+    return holder is None or holder.life is Liveness.GONE
+
+
+def _count(store: Store, facts: RunFacts, workers: list[WorkerView], only: str | None) -> None:
+    """See who takes the places of the lane, and how busy the workers are. Lanes are shared by all
+    namespaces: with *only*, what others hold is counted and not named."""
+    held = at_work(store, workers if only is None else look_at_workers(store))
+    for seen in workers:
+        seen.at_work = len(held[seen.session.id])
+    names = {seen.session.id: seen.name for seen in workers}
+    lane = facts.run.lane
+    slots = [
+        LanePlace(
+            run.id if only in (None, run.namespace) else ELSEWHERE,
+            names.get(session, "elsewhere"),
+            run.started_at,
+            run.share,
+        )
+        for session, runs in held.items()
+        for run in runs
+        if run.lane == lane
+    ]
+    facts.slots = [slot for slot in slots if slot.run != facts.run.id]
+
+
+def _open_children(
+    store: Store,
+    run: RunRecord,
+    wait: dict[str, Any],
+    workers: list[WorkerView],
+    depth: int,
+    vault: PayloadSealer,
+    only: str | None,
+) -> list[Why]:
+    """Explain the open children that a wait waits for; deep down only say how they stand."""
+    if wait.get("kind") == "child":
+        child = store.run(str(wait.get("run")))
+        found = [] if child is None or child.status in FINAL else [child]
+    elif wait.get("kind") == "children":
+        page = store.runs(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
+        found = [child for child in page if child.parent_step == wait.get("step")]
+        wait["open"] = len(found) if len(page) < PAGE else f"{len(found)} or more"
+        found = found[:MOST]
+    elif wait.get("kind") == CHILDREN_END:
+        left = store.open_children(run.id, PAGE)
+        wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
+        found = [child for child_id in left[:MOST] if (child := store.run(child_id)) is not None]
+    else:
+        return []
+    if depth == 0:
+        return [
+            Why(
+                run=child.id, workflow=child.workflow, status=child.status.value, reason="and so on"
+            )
+            for child in found
+        ]
+    return [_explain(store, child, workers, depth - 1, vault, only) for child in found]
+
+
+def _decoded(waits: bytes | None) -> list[dict[str, Any]]:
+    try:
+        found = msgspec.json.decode(waits or b"[]")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return [wait for wait in found if isinstance(wait, dict)] if isinstance(found, list) else []

@@ -1,0 +1,252 @@
+"""A user's own connection to the same database, on which runs are started within the user's own
+transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.rows import dict_row
+
+from holdfast.core.payload import Seal
+from holdfast.core.runs import Route
+from holdfast.errors import BadOption, RowDamaged
+from holdfast.store.contract import Hints, MemberOutcome
+from holdfast.store.postgres import arrays
+from holdfast.store.postgres.dialect import CHANNEL, NUMBERED, SQL, as_list
+from holdfast.store.postgres.errors import ConnectionLost, RetryTransaction, translated
+from holdfast.store.postgres.transaction import RUN_COLUMNS, columns
+from holdfast.store.reading import route_values
+from holdfast.store.soundness import checked, sifted
+from holdfast.store.user_connections import (
+    ASYNCHRONOUS,
+    LoopBoundConnection,
+    is_asynchronous,
+    unwrapped,
+)
+
+T = TypeVar("T")
+SAVEPOINT = "holdfast_start"
+_OURS = "only runs are started in the transaction of a caller"
+ACCEPTED = (
+    "a connection of psycopg or asyncpg, or a connection or session of SQLAlchemy over one of them"
+)
+_THERE = "SELECT to_regclass('holdfast.setting') AS ours, current_database() AS name"
+
+
+class DriverAdapter(Protocol):
+    """What a borrowed connection must be able to do, whichever library it is of."""
+
+    def is_idle(self) -> bool:
+        """Whether no transaction is open, nor would be begun by a statement."""
+
+    def is_closed(self) -> bool: ...
+
+    def say(self, sql: str) -> list[Any]:
+        """Execute a statement without parameters and return its rows."""
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        """Execute a named query and return its rows, addressed by column name."""
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        """Execute a named query and return how many rows it changed."""
+
+
+class PsycopgAdapter:
+    """A blocking connection of psycopg. We have a cursor of our own, whatever rows the user wants
+    to see on theirs."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+        self._cursor = psycopg.Cursor(raw, row_factory=dict_row)
+        arrays.register(self._cursor.adapters)
+
+    def is_idle(self) -> bool:
+        return (
+            self._raw.autocommit and self._raw.info.transaction_status == pq.TransactionStatus.IDLE
+        )
+
+    def is_closed(self) -> bool:
+        return self._raw.closed
+
+    def say(self, sql: str) -> list[Any]:
+        cursor = self._cursor.execute(sql)
+        return cursor.fetchall() if cursor.description else []
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        return self._cursor.execute(SQL[query], values).fetchall()
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        return self._cursor.execute(SQL[query], values).rowcount
+
+
+class AsyncPsycopgAdapter:
+    """An asynchronous one of psycopg."""
+
+    def __init__(self, held: LoopBoundConnection) -> None:
+        self._raw, self._wait_for = held.connection, held.wait_for
+        self._cursor = psycopg.AsyncCursor(self._raw, row_factory=dict_row)
+        arrays.register(self._cursor.adapters)
+
+    def is_idle(self) -> bool:
+        return bool(
+            self._raw.autocommit and self._raw.info.transaction_status == pq.TransactionStatus.IDLE
+        )
+
+    def is_closed(self) -> bool:
+        return bool(self._raw.closed)
+
+    def say(self, sql: str) -> list[Any]:
+        return self._wait_for(self._all(sql, None))
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        return self._wait_for(self._all(SQL[query], values))
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        self.rows(query, values)
+        return self._cursor.rowcount
+
+    async def _all(self, sql: Any, values: Any) -> list[Any]:
+        cursor = await self._cursor.execute(sql, values)
+        return await cursor.fetchall() if cursor.description else []
+
+
+class AsyncpgAdapter:
+    """One of asyncpg. Parameters are numbered, and it knows their types from the server."""
+
+    def __init__(self, held: LoopBoundConnection) -> None:
+        self._raw, self._wait_for = held.connection, held.wait_for
+
+    def is_idle(self) -> bool:
+        return not self._raw.is_in_transaction()
+
+    def is_closed(self) -> bool:
+        return bool(self._raw.is_closed())
+
+    def say(self, sql: str) -> list[Any]:
+        return self._wait_for(self._raw.fetch(sql))
+
+    def rows(self, query: str, values: dict[str, object]) -> list[Any]:
+        sql, names = NUMBERED[query]
+        return self._wait_for(self._raw.fetch(sql, *(values[name] for name in names)))
+
+    def change(self, query: str, values: dict[str, object]) -> int:
+        sql, names = NUMBERED[query]
+        done: str = self._wait_for(self._raw.execute(sql, *(values[name] for name in names)))
+        return int(done.rpartition(" ")[2])
+
+
+class PostgresUserTransaction:
+    """The caller's transaction, as the transitions see it. What they raise there is the driver's
+    own, but what we can name."""
+
+    def __init__(self, connection: Any, shown: str, identity: str, now: int) -> None:
+        self._driver, self._shown, self._identity = driver_of(connection), shown, identity
+        self.now, self.hints = now, Hints()
+        self.news: list[MemberOutcome] = []
+        self.told: set[str] = set()
+        self.graphs: dict[str, Any] = {}
+        if self._driver.is_idle():
+            raise BadOption(
+                option="connection", why="it has no open transaction that the runs could be part of"
+            )
+
+    def __enter__(self) -> PostgresUserTransaction:
+        if self._whose() != self._identity:
+            raise BadOption(
+                option="connection", why=f"it is open on another database than {self._shown}"
+            )
+        self._do(self._driver.say, f"SAVEPOINT {SAVEPOINT}")
+        return self
+
+    def _whose(self) -> str:
+        """Say which database this is, as it is said when one is opened."""
+        (there,) = self._do(self._driver.say, _THERE)
+        found = self.rows("setting", name="database") if there["ours"] is not None else []
+        return f"{found[0]['value']} {there['name']}" if found else ""
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._driver.is_closed():
+            return
+        if kind is not None:
+            self._do(self._driver.say, f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
+        self._do(self._driver.say, f"RELEASE SAVEPOINT {SAVEPOINT}")
+        if kind is None and self.hints.ready:
+            self._do(self._driver.say, f"SELECT pg_notify('{CHANNEL}', '')")
+
+    def rows(self, query: str, **values: object) -> list[Any]:
+        return checked(SQL[query], self._do(self._driver.rows, query, values), values)
+
+    def sifted(self, query: str, **values: object) -> tuple[list[Any], list[RowDamaged]]:
+        return sifted(SQL[query], self._do(self._driver.rows, query, values), values)
+
+    def change(self, query: str, **values: object) -> int:
+        return self._do(self._driver.change, query, values)
+
+    def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
+        return sum(self.change(query, **each) for each in values)
+
+    def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
+        for query, values in changes.items():
+            self.many(query, values)
+
+    def insert_runs(self, rows: Sequence[dict[str, object]]) -> set[str]:
+        return {
+            row["id"] for row in self.rows("insert_runs", asked=0, **columns(RUN_COLUMNS, rows))
+        }
+
+    def route_id(self, route: Route) -> int:
+        self.change("insert_route", **route_values(route))
+        found: int = self.rows("find_route", **route_values(route))[0]["id"]
+        return found
+
+    def as_list(self, items: Iterable[object]) -> object:
+        return as_list(items)
+
+    def call(self, body: Callable[[Any], bytes]) -> bytes:
+        raise BadOption(
+            option="connection", why="a step has no part in the transaction of a caller"
+        )
+
+    def lock_tables(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def seal(self, seal: Seal) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def unseal(self) -> None:
+        raise BadOption(option="connection", why=_OURS)
+
+    def refuse_clear_values(self) -> bool:
+        raise BadOption(option="connection", why=_OURS)
+
+    def _do(self, call: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            found = translated(error, self._shown)
+            if found is error or isinstance(found, ConnectionLost | RetryTransaction):
+                raise  # the transaction is the caller's, and so is what to do now
+            raise found from error
+
+
+def driver_of(connection: Any) -> DriverAdapter:
+    """Return how to use a connection that a user has given us. Raises BadOption."""
+    if isinstance(connection, LoopBoundConnection):
+        if isinstance(connection.connection, psycopg.AsyncConnection):
+            return AsyncPsycopgAdapter(connection)
+        if hasattr(connection.connection, "is_in_transaction"):
+            return AsyncpgAdapter(connection)
+        raw = connection.connection
+    else:
+        raw = unwrapped(connection)
+        if isinstance(raw, psycopg.Connection):
+            return PsycopgAdapter(raw)
+        if is_asynchronous(raw):
+            raise BadOption(option="connection", why=ASYNCHRONOUS)
+    raise BadOption(
+        option="connection",
+        why=f"{type(raw).__module__}.{type(raw).__name__} is not accepted: give {ACCEPTED}",
+    )

@@ -1,0 +1,114 @@
+"""One process, one SQLite library per file.
+
+Python brings a copy of SQLite and apsw brings another. Each knows the locks that it took itself,
+but the system keeps the locks of a process together and drops all of them when either copy closes
+the file. So two copies that have the same file open in one process damage it. We do not open what
+the other copy has open, and stop Python's own from opening what we opened with apsw.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from typing import Any
+
+from holdfast.core.text import is_one_of
+from holdfast.errors import BadOption
+from holdfast.store.sqlite.connection import (
+    ApswConnection,
+    StandardConnection,
+    connection_type,
+    safest,
+)
+
+WHY = (
+    "two SQLite libraries in one process, Python's sqlite3 and apsw, would damage the file: "
+    "use the same one for it everywhere, or set HOLDFAST_SQLITE=sqlite3"
+)
+
+SAFEST = "safest"
+"""Asks for apsw where it is installed and Python's own SQLite is flawed, unless Python's own has
+the file open."""
+
+_guard = threading.Lock()
+_ours: Counter[tuple[str, str]] = Counter()
+_watching = False
+
+
+def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[ApswConnection]:
+    """Return the driver for a file that is about to be opened: the wanted one, or that with which
+    this process has it open."""
+    global _watching
+    path = os.path.realpath(path)
+    with _guard:
+        if is_one_of(wanted, (SAFEST,)):
+            wanted = None if _is_open_with_another(path, "apsw") else safest()
+        if wanted is None and _ours[path, "apsw"]:
+            wanted = "apsw"
+        chosen = connection_type(wanted)
+        if _is_open_with_another(path, chosen.kind):
+            raise BadOption(
+                option="driver", value=chosen.kind, why=f"the file is open here already, and {WHY}"
+            )
+        _ours[path, chosen.kind] += 1
+        if chosen is ApswConnection and not _watching:
+            _watching = True
+            sys.addaudithook(_watch)
+    return chosen
+
+
+def leave(path: str, kind: str) -> None:
+    """Take note that a file was closed."""
+    with _guard:
+        _ours[os.path.realpath(path), kind] -= 1
+
+
+def _is_open_with_another(path: str, kind: str) -> bool:
+    if kind == "sqlite3":
+        return _ours[path, "apsw"] > 0
+    return _ours[path, "sqlite3"] > 0 or (not _ours[path, "apsw"] and _is_open_here(path))
+
+
+def _is_open_here(path: str) -> bool:
+    """Say whether this process has the file open, where the system tells."""
+    try:
+        wanted = os.stat(path)
+        numbers = os.listdir("/proc/self/fd")
+    except OSError:
+        return False
+    for number in numbers:
+        try:
+            found = os.stat(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+            return True
+    return False
+
+
+def _watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse to open with Python's sqlite3 what is open with apsw. Called for whatever Python
+    audits, so: quickly."""
+    if event != "sqlite3.connect":
+        return
+    path = _path_of(arguments[0])
+    if path is not None and _ours[os.path.realpath(path), "apsw"] > 0:
+        raise BadOption(
+            option="sqlite3.connect",
+            value=path,
+            why=f"Holdfast has this file open with apsw, and {WHY}",
+        )
+
+
+def _path_of(database: Any) -> str | None:
+    try:
+        text = os.fsdecode(database)
+    except TypeError:
+        return None
+    if not text.startswith("file:"):
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text[len("file:") :].split("?", 1)[0])

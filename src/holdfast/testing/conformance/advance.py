@@ -1,0 +1,638 @@
+"""What the holder of a run writes: alone, with a body of user code, and many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import NewRun, Route, RunRecord
+from holdfast.core.status import Status
+from holdfast.errors import HoldfastError, LeaseLost, RunExists, RunNotFound, WriteConflict
+from holdfast.store.contract import Operation, Store
+from holdfast.store.contract.reading import Hints, RunFilter
+from holdfast.store.contract.runs import (
+    Advance,
+    Advanced,
+    EndSession,
+    Heartbeat,
+    RequestCancel,
+    RevisionChanged,
+    SignalRun,
+    StartRuns,
+)
+from holdfast.testing.conformance.fixture import (
+    MINUTE,
+    ROUTE,
+    STUCK,
+    WAITS,
+    HandClock,
+    StoreFixture,
+)
+
+
+class AdvanceConformance(StoreFixture):
+    """The holder writes, and only the holder."""
+
+    def test_events_are_kept_in_order_and_dated(self, store: Store, clock: HandClock) -> None:
+        run = self.hold(store)
+        events = [
+            Event(EventKind.STEP_STARTED, "a", started_at=1, seq=1),
+            Event(EventKind.STEP_COMPLETED, "a", b"5", attempt=2, seq=2),
+        ]
+        clock.move(7)
+
+        answer = self.advance(store, run, events=events)
+        self.advance(store, run, events=[Event(EventKind.STEP_FAILED, "b", error=b"{}", seq=3)])
+
+        assert answer.now == clock.now()
+        assert store.history("r1") == [
+            Event(EventKind.STEP_STARTED, "a", started_at=1, at=clock.now(), seq=1),
+            Event(EventKind.STEP_COMPLETED, "a", b"5", attempt=2, at=clock.now(), seq=2),
+            Event(EventKind.STEP_FAILED, "b", error=b"{}", at=clock.now(), seq=3),
+        ]
+
+    def test_runs_can_be_read_together(self, store: Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.advance(store, self.hold(store, run_id), status=Status.COMPLETED, result=b"1")
+
+        found = {run.id: run for run in store.runs_by_id(["r3", "none", "r1", "r1"])}
+
+        assert found == {run_id: store.run(run_id) for run_id in ("r1", "r3")}
+        assert store.runs_by_id([]) == []
+
+    def test_what_reached_runs_can_be_read_together(self, store: Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.hold(store, run_id)
+        for name in ("go", "on"):
+            self.do(store, SignalRun("r2", name, b"1"))
+
+        found = store.glances(["r3", "none", "r2"])
+
+        assert found == {run_id: store.glance(run_id) for run_id in ("r2", "r3")}
+        assert [signal.name for signal in found["r2"].signals] == ["go", "on"]
+
+    def test_a_history_can_be_read_from_the_middle_and_with_others(self, store: Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            run = self.hold(store, run_id)
+            for _ in range(2):
+                self.advance(store, run)
+
+        assert [event.seq for event in store.history("r1", after=1)] == [2]
+        found = store.histories(["r2", "r1", "none"])
+        assert {run_id: [event.seq for event in events] for run_id, events in found.items()} == {
+            "r1": [1, 2],
+            "r2": [1, 2],
+            "none": [],
+        }
+
+    def test_the_signals_of_several_runs_can_be_read_together(self, store: Store) -> None:
+        for run_id in ("r1", "r2", "r3"):
+            self.hold(store, run_id)
+        for run_id, name in (("r2", "a"), ("r1", "b"), ("r2", "c"), ("r3", "d")):
+            store.apply([SignalRun(run_id, name, b"1")])
+
+        found = store.signals_of(["r2", "r1", "none"])
+        assert found == {run_id: store.signals(run_id) for run_id in ("r1", "r2", "none")}
+        assert [signal.name for signal in found["r2"]] == ["a", "c"]
+        assert store.signals_of([]) == {}
+
+    @pytest.mark.parametrize(
+        "write",
+        [
+            {},
+            {"status": Status.COMPLETED, "result": b"1"},
+            {"status": Status.WAITING, "waits": WAITS},
+            {"status": Status.WAITING, "waits": WAITS, "revision": 0},
+            {"status": Status.WAITING, "waits": WAITS, "keep": False},
+            {
+                "children": [
+                    NewRun(id="c1", route=ROUTE, input=b"[]", parent_id="r1", parent_step="x")
+                ]
+            },
+            {"signals": [("r2", "paid", b"1", "k")], "cancels": [("r2", "no")]},
+            {"body": lambda connection: b"1"},
+        ],
+    )
+    def test_a_stale_holder_is_refused_and_changes_nothing(
+        self, store: Store, write: dict[str, Any]
+    ) -> None:
+        stale = self.hold(store)
+        self.start(store, "r2")
+        self.do(store, EndSession("s1", crashed=False))
+        (run,) = [run for run in self.claim(store, "s2") if run.id == "r1"]
+        store.hints()
+
+        with pytest.raises(LeaseLost):
+            self.advance(store, stale, **write)
+
+        assert self.get(store) == run
+        assert (store.history("r1"), store.signals("r2"), store.run("c1")) == ([], [], None)
+        assert store.hints() == Hints()
+
+    def test_whoever_let_go_of_a_run_holds_it_no_more(self, store: Store) -> None:
+        run = self.hold(store)
+        self.park(store, run)
+        before = self.get(store)
+
+        for write in (
+            {},
+            {"status": Status.COMPLETED},
+            {"status": Status.RUNNING},
+            {"body": lambda connection: b"1"},
+        ):
+            with pytest.raises(LeaseLost):
+                self.advance(store, run, **write)
+
+        assert self.get(store) == before
+
+    def test_whoever_finished_a_run_holds_it_no_more(self, store: Store) -> None:
+        run = self.hold(store)
+        self.finish(store, run)
+
+        for write in ({}, {"status": Status.FAILED}, {"status": Status.RUNNING}):
+            with pytest.raises(LeaseLost):
+                self.advance(store, run, **write)
+
+        assert self.status(store) is Status.COMPLETED
+
+    def test_nobody_holds_a_run_that_is_not_there(self, store: Store) -> None:
+        with pytest.raises(LeaseLost):
+            self.do(
+                store, Advance(run_id="none", generation=1, events=[Event(EventKind.MARKED, seq=1)])
+            )
+
+    @pytest.mark.parametrize(
+        "status", [Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.EXPIRED]
+    )
+    def test_a_finished_run_has_its_end_and_holds_nothing(
+        self, store: Store, clock: HandClock, status: Status
+    ) -> None:
+        run = self.hold(store)
+        store.hints()
+        clock.move(5)
+
+        self.finish(store, run, status)
+
+        run = self.get(store)
+        assert (run.status, run.finished_at, run.session_id, run.waits) == (
+            status,
+            clock.now(),
+            None,
+            None,
+        )
+        assert (run.result is not None) is (status is Status.COMPLETED) is (run.error is None)
+        assert store.hints().finished == {"r1"}
+        assert self.claimed(store) == []
+
+    def test_a_run_parked_in_memory_stays_with_its_holder(self, store: Store) -> None:
+        run = self.hold(store)
+
+        self.park(store, run, keep=True)
+        assert (self.status(store), self.get(store).session_id, self.get(store).waits) == (
+            Status.WAITING,
+            "s1",
+            WAITS,
+        )
+
+        self.advance(store, run, status=Status.RUNNING)
+        assert (self.status(store), self.get(store).session_id, self.get(store).waits) == (
+            Status.RUNNING,
+            "s1",
+            None,
+        )
+
+    def test_parking_with_an_old_revision_answers_changed_and_writes_nothing(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store)
+        self.do(store, SignalRun("r1", "paid", b"1"))
+        before = self.get(store)
+        called: list[object] = []
+
+        def body(connection: object) -> bytes:
+            called.append(connection)
+            return b"1"
+
+        for keep, more in (
+            (True, {}),
+            (False, {}),
+            (True, {"body": body}),
+            (False, {"children": [self.child_of(run, "c1")]}),
+        ):
+            assert self.park(store, run, keep=keep, revision=0, **more) == RevisionChanged(
+                revision=1
+            )
+
+        assert self.get(store) == before
+        assert (store.history("r1"), store.run("c1"), called) == ([], None, [])
+
+    def test_parking_with_the_revision_that_was_seen_parks(self, store: Store) -> None:
+        run = self.hold(store)
+        self.do(store, SignalRun("r1", "paid", b"1"))
+
+        assert isinstance(self.park(store, run, revision=1), Advanced)
+        assert self.status(store) is Status.WAITING
+
+    def test_a_run_that_is_handed_back_keeps_its_priority(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        run = self.hold(store, "r2", priority=5)
+        self.start(store, "r1")
+        clock.move(1)
+        store.hints()
+
+        self.advance(store, run, status=Status.PENDING, keep=False)
+
+        assert store.hints().ready
+        assert self.claimed(store) == ["r2", "r1"]
+
+    def test_a_run_that_is_handed_back_at_work_is_pending(self, store: Store) -> None:
+        self.advance(store, self.hold(store), status=Status.RUNNING, keep=False)
+
+        assert self.status(store) is Status.PENDING
+
+    def test_a_run_that_is_handed_back_until_later_is_pending_until_then(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.advance(
+            store, self.hold(store), status=Status.PENDING, keep=False, wake_at=clock.now() + MINUTE
+        )
+
+        assert self.claimed(store) == []
+        clock.move(MINUTE)
+        assert self.claimed(store) == ["r1"]
+
+    def test_a_stuck_run_says_why_and_is_claimed_by_nobody(self, store: Store) -> None:
+        run = self.stuck(store)
+
+        assert (run.status, run.error, run.session_id) == (Status.STUCK, STUCK, None)
+        assert self.claimed(store) == []
+
+    @pytest.mark.parametrize("status", [Status.RUNNING, Status.WAITING])
+    def test_a_holder_who_has_not_heard_of_a_cancel_does_not_undo_it(
+        self, store: Store, status: Status
+    ) -> None:
+        run = self.hold(store)
+        self.do(store, RequestCancel("r1", "enough"))
+
+        self.advance(store, run, status=status, waits=WAITS if status is Status.WAITING else None)
+
+        assert (self.status(store), self.kinds(store)) == (Status.CANCELLING, [EventKind.MARKED])
+
+    @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING])
+    def test_a_cancel_is_not_slept_through_by_a_run_whose_holder_lets_go(
+        self, store: Store, status: Status
+    ) -> None:
+        run = self.hold(store)
+        self.do(store, RequestCancel("r1", "enough"))
+
+        self.advance(
+            store, run, status=status, keep=False, waits=WAITS if status is Status.WAITING else None
+        )
+
+        assert self.status(store) is Status.CANCELLING
+        assert self.claimed(store, "s2") == ["r1"]
+
+    def test_signals_and_cancels_go_out_with_the_write(self, store: Store) -> None:
+        run = self.hold(store)
+        self.parked(store, "r2")
+        self.start(store, "r3")
+
+        self.advance(store, run, signals=[("r2", "paid", b"5", "k")], cancels=[("r3", "enough")])
+
+        assert (self.status(store, "r2"), self.status(store, "r3")) == (
+            Status.PENDING,
+            Status.CANCELLED,
+        )
+        assert [signal.payload for signal in store.signals("r2")] == [b"5"]
+
+    def test_what_is_sent_to_a_run_that_is_gone_keeps_nobody_from_going_on(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store)
+        self.finish(store, self.hold(store, "r2"))
+
+        gone = ("r2", "none")
+        self.advance(
+            store,
+            run,
+            signals=[(it, "paid", b"5", it) for it in gone],
+            cancels=[(it, "enough") for it in gone],
+        )
+
+        assert self.kinds(store) == [EventKind.MARKED]
+
+    def test_what_is_sent_twice_under_one_key_arrives_once(self, store: Store) -> None:
+        run = self.hold(store)
+        self.start(store, "r2")
+
+        for _ in range(2):
+            self.advance(store, run, signals=[("r2", "paid", b"5", "k")])
+
+        assert len(store.signals("r2")) == 1
+
+
+class TransactionalStepFixture(StoreFixture):
+    """The body of a transactional step takes effect once, with its record."""
+
+    @pytest.fixture(autouse=True)
+    def notes(self, bare_store: Store) -> None:
+        self.execute(bare_store, "CREATE TABLE note (text TEXT)")
+        self.execute(bare_store, "CREATE TABLE noted (count INTEGER)")
+
+    def write(self, connection: Any) -> bytes:
+        connection.execute("INSERT INTO note (text) VALUES ('paid')")
+        return b"7"
+
+    def written(self, store: Store) -> int:
+        """Count the notes, in a table that can be read back by starting nothing."""
+        with self.transaction(store) as connection:
+            return int(next(iter(connection.execute("SELECT COUNT(*) FROM note").fetchall()))[0])
+
+    def test_its_effect_and_its_record_come_together(self, store: Store) -> None:
+        run = self.hold(store)
+
+        answer = self.advance(store, run, body=self.write)
+
+        assert (answer.data, self.written(store)) == (b"7", 1)
+        assert store.history("r1")[0].data == b"7"
+
+    def test_an_error_in_it_leaves_no_trace(self, store: Store) -> None:
+        run = self.hold(store)
+
+        def explode(connection: Any) -> bytes:
+            self.write(connection)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            self.advance(store, run, body=explode)
+
+        assert (self.written(store), store.history("r1")) == (0, [])
+
+    def test_an_error_in_it_does_not_harm_its_neighbours(self, store: Store) -> None:
+        run, other = self.hold(store), self.hold(store, "r2")
+
+        def explode(connection: Any) -> bytes:
+            self.write(connection)
+            connection.execute("INSERT INTO there_is_no_such_table (x) VALUES (1)")
+            return b""
+
+        def step(run: RunRecord, body: Any) -> Advance:
+            return Advance(
+                run_id=run.id,
+                generation=1,
+                events=[Event(EventKind.STEP_COMPLETED, "s", seq=1)],
+                body=body,
+            )
+
+        answers = store.apply(
+            [step(other, self.write), step(run, explode), StartRuns([self.new("r3")])]
+        )
+
+        assert isinstance(answers[0], Advanced)
+        assert isinstance(answers[1], Exception)
+        assert answers[2][0].created
+        assert (self.written(store), store.history("r1"), self.kinds(store, "r2")) == (
+            1,
+            [],
+            [EventKind.STEP_COMPLETED],
+        )
+
+    def test_it_is_not_called_without_a_lease(self, store: Store) -> None:
+        run = self.hold(store)
+        self.do(store, EndSession("s1", crashed=True))
+        called: list[object] = []
+
+        def body(connection: object) -> bytes:
+            called.append(connection)
+            return b""
+
+        with pytest.raises(LeaseLost):
+            self.advance(store, run, body=body)
+
+        assert called == []
+
+    @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
+    def test_it_cannot_end_the_transaction_that_it_is_called_in(
+        self, store: Store, ending: str
+    ) -> None:
+        run = self.hold(store)
+        before = store.apply([StartRuns([self.new("r2")])])
+        assert before[0][0].created
+
+        def body(connection: Any) -> bytes:
+            self.write(connection)
+            connection.execute(ending)
+            return b""
+
+        ops: list[Operation] = [
+            StartRuns([self.new("r3")]),
+            Advance(
+                run_id="r1",
+                generation=run.generation,
+                events=[Event(EventKind.STEP_COMPLETED, "s", seq=1)],
+                body=body,
+            ),
+            StartRuns([self.new("r4")]),
+        ]
+        answers = store.apply(ops)
+
+        assert [isinstance(answer, HoldfastError) for answer in answers] == [False, True, False]
+        assert (self.written(store), store.history("r1")) == (0, [])
+        assert {"r3", "r4"} <= {found.id for found in store.runs(RunFilter())}
+
+
+class BatchConformance(StoreFixture):
+    """Many transitions, one transaction, one answer each."""
+
+    def test_each_gets_its_own_answer(self, store: Store) -> None:
+        self.open(store)
+        self.start(store, "r1")
+
+        answers = store.apply(
+            [
+                StartRuns([self.new("r2", session_id="s1")]),
+                StartRuns([self.new("r1", input=b"[2]")]),
+                SignalRun("none", "paid", b"1"),
+                Advance(run_id="r2", generation=1, events=[Event(EventKind.MARKED, seq=1)]),
+                Advance(run_id="r2", generation=7, events=[Event(EventKind.MARKED, seq=2)]),
+                Heartbeat("s1", MINUTE),
+            ]
+        )
+
+        kinds = [type(answer) for answer in answers]
+        assert kinds == [list, RunExists, RunNotFound, Advanced, LeaseLost, bool]
+        assert self.kinds(store, "r2") == [EventKind.MARKED]
+
+    def test_of_many_that_end_together_one_that_may_not_harms_none(self, store: Store) -> None:
+        runs = [self.hold(store, f"r{number}") for number in range(12)]
+        store.hints()
+
+        def end(run: RunRecord, seq: int, generation: int) -> Advance:
+            events = [
+                Event(EventKind.STEP_COMPLETED, "a", b"1", seq=seq),
+                Event(EventKind.RUN_COMPLETED, seq=seq + 1),
+            ]
+            return Advance(
+                run_id=run.id,
+                generation=generation,
+                events=events,
+                status=Status.COMPLETED,
+                result=b"1",
+            )
+
+        answers = store.apply(
+            [
+                *(end(run, 1, run.generation + (run.id == "r5")) for run in runs),
+                end(runs[3], 3, runs[3].generation),
+            ]
+        )
+
+        assert [place for place, answer in enumerate(answers) if isinstance(answer, LeaseLost)] == [
+            5,
+            12,
+        ]
+        assert [self.status(store, run.id) for run in runs].count(Status.COMPLETED) == 11
+        assert (self.kinds(store, "r3"), self.kinds(store, "r5")) == (
+            [EventKind.STEP_COMPLETED, EventKind.RUN_COMPLETED],
+            [],
+        )
+        assert store.hints().finished == {run.id for run in runs} - {"r5"}
+        assert isinstance(store.apply([end(runs[5], 1, runs[5].generation)])[0], Advanced)
+
+    def test_many_that_end_together(self, store: Store, clock: HandClock) -> None:
+        runs = [self.hold(store, f"r{number}") for number in range(12)]
+        clock.move(7)
+
+        answers = store.apply(
+            [
+                Advance(
+                    run_id=run.id,
+                    generation=run.generation,
+                    events=[Event(EventKind.RUN_FAILED, error=b"{}", seq=1)],
+                    status=Status.FAILED,
+                    error=b"{}",
+                )
+                for run in runs
+            ]
+        )
+
+        assert answers == [Advanced(now=clock.now())] * 12
+        for run in runs:
+            found = self.get(store, run.id)
+            assert (found.status, found.error, found.finished_at, found.session_id) == (
+                "failed",
+                b"{}",
+                clock.now(),
+                None,
+            )
+            assert store.history(run.id) == [
+                Event(EventKind.RUN_FAILED, error=b"{}", at=clock.now(), seq=1)
+            ]
+
+    def test_none_is_no_trouble(self, store: Store) -> None:
+        assert store.apply([]) == []
+
+    def test_one_that_explodes_does_not_harm_its_neighbours(self, store: Store) -> None:
+        run = self.hold(store)
+        self.advance(store, run)
+
+        answers = store.apply(
+            [
+                StartRuns([self.new("r2", route=Route("default", "new", "1", "default"))]),
+                Advance(run_id="r1", generation=1, events=[Event(EventKind.MARKED, seq=1)]),
+                StartRuns([self.new("r3", route=Route("default", "new", "1", "default"))]),
+                Advance(run_id="r1", generation=1, events=[]),
+            ]
+        )
+
+        assert [isinstance(answer, Exception) for answer in answers] == [False, True, False, True]
+        assert (self.status(store, "r2"), self.status(store, "r3")) == (
+            Status.PENDING,
+            Status.PENDING,
+        )
+        assert self.kinds(store) == [EventKind.MARKED]
+
+    def test_one_that_explodes_alone_is_raised_and_leaves_nothing(self, store: Store) -> None:
+        run = self.hold(store)
+        twice = [Event(EventKind.MARKED, seq=1), Event(EventKind.MARKED, seq=1)]
+
+        with pytest.raises(Exception):  # noqa: B017 - whatever the database says
+            self.advance(store, run, events=twice)
+
+        assert store.history("r1") == []
+        self.advance(store, run)
+
+    def test_a_line_whose_number_is_taken_is_refused_by_name_and_changes_nothing(
+        self, store: Store
+    ) -> None:
+        runs = [self.hold(store, run_id) for run_id in ("r1", "r2", "r3")]
+        self.advance(store, runs[1])
+        taken, end = Event(EventKind.MARKED, "again", seq=1), Event(EventKind.RUN_COMPLETED, seq=1)
+        cases: list[tuple[list[Event], dict[str, Any]]] = [
+            ([taken], {}),
+            ([end], {"status": Status.COMPLETED, "result": b"1"}),
+        ]
+
+        for events, options in cases:
+            with pytest.raises(WriteConflict):
+                self.advance(store, runs[1], events=events, **options)
+            batch = [
+                Advance(
+                    run_id=run.id,
+                    generation=1,
+                    events=[Event(EventKind.MARKED, "next", seq=self.seq(store, run.id))],
+                )
+                for run in runs
+            ]
+            batch[1] = Advance(run_id="r2", generation=1, events=events, **options)
+            answers = store.apply(batch)
+            assert [type(answer) for answer in answers] == [Advanced, WriteConflict, Advanced]
+
+        assert [len(store.history(run.id)) for run in runs] == [2, 1, 2]
+        assert self.status(store, "r2") == Status.RUNNING
+
+    def test_what_was_told_before_is_not_forgotten_when_another_explodes(
+        self, store: Store
+    ) -> None:
+        run = self.hold(store)
+        self.start(store, "r2")
+        self.do(store, SignalRun("r1", "paid", b"1"))
+
+        with pytest.raises(ValueError):
+            self.advance(store, run, events=[])
+
+        assert store.hints() == Hints(ready=True, runs={"r1"}, routes=True)
+
+    def test_what_a_refused_one_would_have_told_is_not_told(self, store: Store) -> None:
+        run = self.hold(store)
+        self.start(store, "r2")
+        store.hints()
+
+        store.apply(
+            [
+                StartRuns([self.new("r3"), self.new("r2", input=b"[2]")]),
+                Advance(
+                    run_id="r1",
+                    generation=9,
+                    status=Status.COMPLETED,
+                    events=[Event(EventKind.RUN_COMPLETED, seq=1)],
+                ),
+                Advance(run_id="r1", generation=9, status=Status.PENDING, keep=False),
+                Advance(
+                    run_id="r1",
+                    generation=run.generation,
+                    events=[Event(EventKind.MARKED, seq=1)],
+                    children=[self.child_of(run, "c1"), self.child_of(run, "r2", input=b"[2]")],
+                ),
+            ]
+        )
+
+        assert store.hints() == Hints()
+
+    def test_hints_are_told_once(self, store: Store) -> None:
+        self.start(store)
+
+        assert (store.hints().ready, store.hints().ready) == (True, False)

@@ -1,0 +1,210 @@
+"""What a store promises about shares of lanes, lanes that are drained, and starts that are
+gathered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.payload import Payload
+from holdfast.core.runs import Route
+from holdfast.core.sessions import Lane
+from holdfast.errors import LaneDraining
+from holdfast.store.contract import Store
+from holdfast.store.contract.runs import (
+    DebounceStart,
+    EndSession,
+    RequestCancel,
+    SetLane,
+    Started,
+    StartRuns,
+)
+from holdfast.testing.conformance.fixture import MINUTE, ROUTE, SECOND, HandClock, StoreFixture
+
+
+class ShareConformance(StoreFixture):
+    """Shares take turns, each within its own limits, and nobody's place leaks."""
+
+    def lane(self, store: Store, **settings: Any) -> None:
+        self.do(store, SetLane(Lane(name="default", **settings)))
+
+    def queue(self, store: Store, **shares: int) -> None:
+        """Start so many runs for each share, one share after the other."""
+        for share, count in shares.items():
+            self.do(
+                store,
+                StartRuns([self.new(f"{share}{place}", share=share) for place in range(count)]),
+            )
+
+    def test_shares_take_turns_though_one_came_with_all_of_its_runs_first(
+        self, store: Store
+    ) -> None:
+        self.queue(store, a=4, b=2, c=1)
+
+        assert self.claimed(store) == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
+
+    def test_who_comes_late_need_not_wait_for_the_backlog_of_another(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.queue(store, a=10)
+        clock.move(MINUTE)
+        assert self.claimed(store, limit=3) == ["a0", "a1", "a2"]
+
+        self.queue(store, b=2)
+
+        assert self.claimed(store, limit=4) == ["b0", "a3", "b1", "a4"]
+
+    def test_a_share_that_weighs_more_gets_more(self, store: Store) -> None:
+        self.lane(store, concurrency=100, weights=msgspec.json.encode({"a": 3}).decode())
+        self.queue(store, a=6, b=6)
+
+        first = self.claimed(store, limit=8)
+
+        assert (sum(run.startswith("a") for run in first), len(first)) == (6, 8)
+
+    def test_a_lane_that_was_idle_begins_anew(self, store: Store) -> None:
+        self.queue(store, a=100)
+        self.claimed(store)
+
+        for run_id, share in (("x", "a"), ("y", "a"), ("z", "b")):
+            self.start(store, run_id, share=share)
+
+        assert self.claimed(store) == ["x", "z", "y"]
+
+    def test_no_more_runs_of_a_share_work_at_once_than_its_limit(self, store: Store) -> None:
+        self.lane(store, per_share=2)
+        self.queue(store, a=250, b=1)
+        self.start(store, "nobody")
+
+        claimed = self.claimed(store)
+        assert sorted(claimed) == ["a0", "a1", "b0", "nobody"]
+        assert self.claimed(store) == []
+        self.finish(store, self.get(store, "a0"))
+
+        assert self.claimed(store) == ["a2"]
+
+    @pytest.mark.parametrize("crashed", [True, False])
+    def test_the_places_of_a_worker_come_back_with_its_session(
+        self, store: Store, crashed: bool
+    ) -> None:
+        self.lane(store, per_share=1, concurrency=2)
+        self.queue(store, a=2, b=2)
+        assert sorted(self.claimed(store)) == ["a0", "b0"]
+
+        self.do(store, EndSession("s1", crashed=crashed))
+
+        assert sorted(self.claimed(store, "s2")) in (
+            ["a0", "b0"],
+            ["a1", "b0"],
+            ["a0", "b1"],
+            ["a1", "b1"],
+        )
+        assert self.claimed(store, "s2") == []
+
+    def test_a_share_begins_no_more_runs_per_time_than_its_rate(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.lane(store, share_rate_limit=2, share_rate_per=MINUTE)
+        self.queue(store, a=4, b=1)
+
+        assert sorted(self.claimed(store)) == ["a0", "a1", "b0"]
+        assert self.claimed(store) == []
+        assert store.next_wake() == store.share_free_at("default", "a") == store.now() + MINUTE
+        assert store.share_free_at("default", "b") <= store.now()
+        clock.move(MINUTE)
+
+        assert self.claimed(store) == ["a2", "a3"]
+
+    def test_a_lane_that_is_drained_takes_no_new_runs_but_those_of_runs_that_are_there(
+        self, store: Store
+    ) -> None:
+        parent = self.hold(store)
+        self.lane(store, draining=True)
+
+        for started in (
+            [self.new("r2")],
+            [self.new("r3"), self.new("r4")],
+            [self.new("r5", session_id="s1")],
+        ):
+            with pytest.raises(LaneDraining):
+                self.do(store, StartRuns(started))
+        self.start(store, "elsewhere", route=Route("default", "greet", "1", "other"))
+        self.start(store, "r1")
+        self.do(store, StartRuns([self.child_of(parent, "r6"), self.child_of(parent, "r7")]))
+        assert sorted(self.claimed(store)) == ["elsewhere", "r6", "r7"]
+        self.lane(store)
+
+        assert self.start(store, "r8").created is True
+
+
+class DebounceConformance(StoreFixture):
+    """Starts of one key go into one run until it begins."""
+
+    def gather(self, store: Store, run_id: str, data: bytes, **options: Any) -> Started:
+        options = {"quiet": 5 * SECOND, "longest": MINUTE, **options}
+        found: Started = self.do(
+            store, DebounceStart(run=self.new(run_id, input=data), key="k", **options)
+        )[0]
+        return found
+
+    def test_the_last_of_many_starts_stands_and_begins_when_it_is_quiet(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        assert self.gather(store, "r1", b"[1]").created is True
+        for place in range(3):
+            clock.move(4 * SECOND)
+            assert (self.gather(store, f"x{place}", b"[%d]" % place).id, self.claimed(store)) == (
+                "r1",
+                [],
+            )
+        clock.move(5 * SECOND)
+
+        (run,) = self.claim(store)
+
+        assert (run.id, run.input) == ("r1", b"[2]")
+        assert self.gather(store, "r2", b"[9]").id == "r2"
+
+    def test_it_begins_in_the_end_though_it_is_never_quiet(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.gather(store, "r1", b"[1]", longest=12 * SECOND)
+        for _ in range(3):
+            clock.move(4 * SECOND)
+            self.gather(store, "x", b"[2]", longest=12 * SECOND)
+
+        assert self.claimed(store) == ["r1"]
+
+    def test_starts_are_merged_and_begin_when_there_are_enough_or_it_is_time(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        def adding(run_id: str, old: bytes, fetch: object) -> tuple[bytes, list[Payload]]:
+            return old + b"x", []
+
+        options = {"quiet": MINUTE, "longest": MINUTE, "size": 3, "merge": adding}
+        assert [self.gather(store, f"r{place}", b"x", **options).id for place in range(4)] == [
+            "r0",
+            "r0",
+            "r0",
+            "r3",
+        ]
+
+        (run,) = self.claim(store)
+        assert (run.id, run.input) == ("r0", b"xxx")
+        clock.move(MINUTE)
+        assert self.claimed(store) == ["r3"]
+
+    def test_a_run_that_was_cancelled_gathers_nothing_more(self, store: Store) -> None:
+        self.gather(store, "r1", b"[1]")
+        self.do(store, RequestCancel("r1", "enough"))
+
+        assert self.gather(store, "r2", b"[2]").id == "r2"
+
+    def test_keys_belong_to_their_workflow(self, store: Store) -> None:
+        self.gather(store, "r1", b"[1]")
+        other = msgspec.structs.replace(ROUTE, workflow="other")
+
+        op = DebounceStart(run=self.new("r2", route=other), key="k", quiet=SECOND, longest=SECOND)
+
+        assert self.do(store, op)[0].id == "r2"

@@ -1,0 +1,707 @@
+"""What operators do: resume, replay, copy, prune."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.events import Event, EventKind
+from holdfast.core.runs import Fanout, Route, RunRecord, RunSnapshot
+from holdfast.core.sessions import Lane
+from holdfast.core.status import Status
+from holdfast.core.subscriptions import BEGINNING, EventFilter
+from holdfast.core.waits import Signal
+from holdfast.errors import (
+    IllegalMove,
+    RunExists,
+    RunFinished,
+    RunNotFinished,
+    RunNotFound,
+    StageGone,
+    StoreHalfCopied,
+    StoreInUse,
+    StoreNotEmpty,
+)
+from holdfast.store.contract import Operation, Store
+from holdfast.store.contract.graphs import SweepStages
+from holdfast.store.contract.payloads import Forget
+from holdfast.store.contract.reading import RunFilter
+from holdfast.store.contract.runs import (
+    BeginCopy,
+    BeginImport,
+    CopyRuns,
+    EndCopy,
+    EndSession,
+    ImportRun,
+    Prune,
+    Pruned,
+    ReplayRun,
+    RequestCancel,
+    ResumeRun,
+    SetLane,
+    SignalRun,
+    StagedEvents,
+    StageEvents,
+)
+from holdfast.store.transitions import trees
+from holdfast.store.transitions.graphs import sweeping
+from holdfast.testing.conformance.fixture import (
+    MINUTE,
+    ROUTE,
+    STUCK,
+    WAITS,
+    HandClock,
+    OpenStore,
+    StoreFixture,
+)
+
+
+class OperatorConformance(StoreFixture):
+    """What people do."""
+
+    def test_a_stuck_run_is_resumed(self, store: Store) -> None:
+        self.stuck(store)
+        store.hints()
+
+        assert self.do(store, ResumeRun("r1")) is Status.PENDING
+
+        assert (self.get(store).error, self.get(store).crashes) == (None, 0)
+        assert self.kinds(store) == [EventKind.RUN_STUCK, EventKind.RUN_RESUMED]
+        assert store.hints().ready
+        assert self.claimed(store) == ["r1"]
+
+    def test_a_run_that_got_stuck_in_its_undoing_goes_on_with_that(self, store: Store) -> None:
+        run = self.hold(store)
+        self.do(store, RequestCancel("r1", "enough"))
+        self.advance(store, run, status=Status.STUCK, error=STUCK, keep=False)
+
+        assert self.do(store, ResumeRun("r1")) is Status.CANCELLING
+        assert self.claimed(store) == ["r1"]
+
+    def test_only_a_stuck_run_is_resumed(self, store: Store) -> None:
+        self.start(store, "pending")
+        self.parked(store, "waiting")
+        self.finish(store, self.hold(store, "completed"))
+
+        for run_id in ("pending", "waiting"):
+            with pytest.raises(IllegalMove):
+                self.do(store, ResumeRun(run_id))
+        with pytest.raises(RunFinished):
+            self.do(store, ResumeRun("completed"))
+        with pytest.raises(RunNotFound):
+            self.do(store, ResumeRun("none"))
+
+    def test_a_finished_run_is_replayed(self, store: Store) -> None:
+        run = self.hold(store)
+        self.advance(store, run)
+        self.finish(store, run, Status.FAILED)
+
+        assert self.do(store, ReplayRun("r1", [2])) is Status.PENDING
+
+        again = self.get(store)
+        assert (again.error, again.finished_at, again.cancel_reason, again.deadline) == (
+            None,
+            None,
+            None,
+            None,
+        )
+        assert again.generation > run.generation
+        assert self.kinds(store) == [EventKind.MARKED, EventKind.RUN_FAILED, EventKind.RUN_REPLAYED]
+        assert msgspec.json.decode(store.history("r1")[-1].data or b"") == {"void": [2]}
+        assert self.claimed(store) == ["r1"]
+
+    def test_only_a_finished_run_is_replayed(self, store: Store) -> None:
+        self.start(store)
+
+        with pytest.raises(RunNotFinished):
+            self.do(store, ReplayRun("r1", []))
+        with pytest.raises(RunNotFound):
+            self.do(store, ReplayRun("none", []))
+
+    def test_a_run_comes_from_elsewhere_as_it_was(self, store: Store, clock: HandClock) -> None:
+        run = RunRecord(
+            id="r1",
+            namespace="n",
+            workflow="w",
+            version="2",
+            lane="l",
+            capabilities=("gpu",),
+            status=Status.FAILED,
+            priority=4,
+            input=b"[7]",
+            generation=9,
+            revision=3,
+            crashes=1,
+            created_at=5,
+            key="k",
+            error=b"{}",
+            root_id="r0",
+            parent_id="r0",
+            parent_step="x",
+            parent_index=2,
+            on_parent_end="leave",
+            forked_from="f",
+            cancel_reason="c",
+            cancelled_at=7,
+            started_at=6,
+            finished_at=8,
+            deadline=9,
+        )
+        events = [
+            Event(EventKind.STEP_COMPLETED, "a", b"1", attempt=2, started_at=6, at=7, seq=1),
+            Event(EventKind.RUN_FAILED, at=8, seq=2),
+        ]
+        parent = msgspec.structs.replace(
+            run,
+            id="r0",
+            parent_id=None,
+            root_id=None,
+            key=None,
+            parent_step=None,
+            parent_index=None,
+        )
+
+        self.do(store, ImportRun(parent, {}, []))
+        self.do(store, ImportRun(run, {"a": "b"}, events, [Signal(1, "paid", b"5", at=7)]))
+
+        assert self.get(store) == run
+        assert (store.history("r1"), store.tags("r1")) == (events, {"a": "b"})
+        assert [(signal.name, signal.payload, signal.at) for signal in store.signals("r1")] == [
+            ("paid", b"5", 7)
+        ]
+
+    @pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.CANCELLING])
+    def test_what_was_at_work_elsewhere_can_be_claimed_here(
+        self, store: Store, status: Status
+    ) -> None:
+        run = msgspec.structs.replace(self.foreign(status), session_id="there", generation=4)
+
+        self.do(store, ImportRun(run, {}, []))
+
+        (claimed,) = self.claim(store)
+        assert (claimed.status is Status.CANCELLING, claimed.generation) == (
+            status is Status.CANCELLING,
+            5,
+        )
+
+    @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.CANCELLING])
+    def test_what_waited_elsewhere_waits_here(
+        self, store: Store, clock: HandClock, status: Status
+    ) -> None:
+        waits = None if status is Status.PENDING else WAITS
+        run = msgspec.structs.replace(
+            self.foreign(status), waits=waits, wake_at=clock.now() + MINUTE
+        )
+
+        self.do(store, ImportRun(run, {}, []))
+
+        assert (self.get(store).status, self.claimed(store)) == (status, [])
+        clock.move(MINUTE)
+        assert self.claimed(store) == ["r1"]
+
+    def test_what_was_reached_elsewhere_is_looked_at_here(self, store: Store) -> None:
+        self.park(store, self.hold(store), keep=True)
+        untouched = store.is_touched("r1")
+        self.do(store, SignalRun("r1", "paid", b"1"))
+        there = self.get(store)
+        assert (untouched, store.is_touched("r1"), there.status) == (False, True, Status.WAITING)
+
+        copies = [
+            msgspec.structs.replace(there, id=run_id, session_id="there")
+            for run_id in ("left", "touched")
+        ]
+        self.do(store, ImportRun(copies[0], {}, []))
+        self.do(store, ImportRun(copies[1], {}, [], touched=True))
+
+        assert (self.status(store, "left"), self.status(store, "touched")) == (
+            Status.WAITING,
+            Status.PENDING,
+        )
+        assert self.claimed(store, "s2") == ["touched"]
+
+    def test_nobody_sees_staged_events_before_a_run_has_them(self, store: Store) -> None:
+        events = [
+            Event(EventKind.MARKED, "a", b"1", started_at=6, at=7, seq=seq) for seq in (1, 2, 3)
+        ]
+        for part in (
+            events[:2],
+            events[:2],
+            events[2:],
+        ):  # the same part again is not written again
+            self.do(store, StageEvents("r1::(stage)", part))
+        assert store.check() == []
+        seen, edge = store.events(store.place(BEGINNING), EventFilter())
+        assert (seen, store.run("r1::(stage)"), store.counts()) == ([], None, {})
+
+        forked = Event(EventKind.RUN_FORKED, at=8, seq=4)
+        op = ImportRun(
+            self.foreign(Status.PENDING), {}, [forked], staged=StagedEvents("r1::(stage)", 3)
+        )
+        self.do(store, op)
+
+        assert store.history("r1") == [*events, forked]
+        assert [event.seq for event in store.events(edge, EventFilter())[0]] == [1, 2, 3, 4]
+        assert store.check() == []
+        self.sweep(store)
+
+    def sweep(self, store: Store) -> None:
+        """Delete what is left of stages."""
+        while self.do(store, SweepStages("r1::(stage)")):
+            assert store.check() == []
+        assert store.history("r1::(stage)") == []
+        assert "graph_stage" not in store.standing()
+
+    def test_staged_events_that_are_not_whole_are_no_history(self, store: Store) -> None:
+        self.do(store, StageEvents("r1::(stage)", [Event(EventKind.MARKED, at=7, seq=1)]))
+
+        for stage, count in (("r1::(stage)", 2), ("r1::(other)", 1)):
+            with pytest.raises(StageGone):
+                self.do(
+                    store,
+                    ImportRun(
+                        self.foreign(Status.PENDING), {}, [], staged=StagedEvents(stage, count)
+                    ),
+                )
+            assert (store.run("r1"), store.history("r1")) == (None, [])
+
+    def test_a_stage_of_events_that_was_given_up_is_deleted_and_takes_no_more(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sweeping, "PORTION", 1)
+        self.do(
+            store,
+            StageEvents(
+                "r1::(stage)", [Event(EventKind.MARKED, at=7, seq=seq) for seq in (1, 2, 3)]
+            ),
+        )
+
+        self.do(store, SweepStages("r1::(stage)", give_up=True))
+        with pytest.raises(StageGone):
+            self.do(store, StageEvents("r1::(stage)", [Event(EventKind.MARKED, at=7, seq=4)]))
+        op = ImportRun(self.foreign(Status.PENDING), {}, [], staged=StagedEvents("r1::(stage)", 2))
+        with pytest.raises(StageGone):
+            self.do(store, op)
+
+        self.sweep(store)
+
+    def test_a_snapshot_shows_one_instant(self, store: Store) -> None:
+        self.start(store)
+        with store.snapshot() as view:
+            self.do(store, SignalRun("r1", "paid", b"1"))
+            self.start(store, "r2")
+
+            seen = (
+                view.run("r1"),
+                view.run("r2"),
+                view.signals("r1"),
+                [run.id for run in view.runs(RunFilter())],
+            )
+        assert seen == (msgspec.structs.replace(self.get(store), revision=0), None, [], ["r1"])
+        assert ([one.name for one in store.signals("r1")], self.get(store, "r2").id) == (
+            ["paid"],
+            "r2",
+        )
+
+    def foreign(self, status: Status) -> RunRecord:
+        return RunRecord(
+            id="r1",
+            namespace="n",
+            workflow="w",
+            version="2",
+            lane="l",
+            capabilities=(),
+            status=status,
+            priority=0,
+            input=b"[]",
+            generation=0,
+            revision=0,
+            crashes=0,
+            created_at=5,
+            started_at=6,
+        )
+
+    def test_a_run_that_is_here_already_is_not_imported(self, store: Store) -> None:
+        self.start(store)
+        before = self.get(store)
+
+        with pytest.raises(RunExists):
+            self.do(
+                store,
+                ImportRun(
+                    self.foreign(Status.FAILED), {"a": "b"}, [Event(EventKind.MARKED, seq=1)]
+                ),
+            )
+
+        assert (self.get(store), store.tags("r1"), store.history("r1")) == (before, {}, [])
+        assert list(store.routes().values()) == [ROUTE]
+
+
+class CopyConformance(StoreFixture):
+    """All that one store holds can be written into another."""
+
+    def furnish(self, store: Store) -> RunRecord:
+        """A parent that waits for a map of which one child is open, with tags, and with signals
+        taken and not taken."""
+        parent = self.hold(store, "r1", key="k", tags={"b": "2", "a": "1"})
+        self.do(store, SignalRun("r1", "paid", b"1", key="taken"))
+        self.do(store, SignalRun("r1", "paid", b"2", key="left"))
+        first, _ = store.signals("r1")
+        children = [self.child_of(parent, f"r1-{place}", parent_index=place) for place in range(2)]
+        fanouts = [Fanout("call", 2, eager=False)]
+        self.park(
+            store, parent, children=children, fanouts=fanouts, taken=[first.id], revision=None
+        )
+        (child, _) = self.claim(store)
+        self.finish(store, child)
+        self.do(store, EndSession("s1", crashed=True))
+        return self.get(store)
+
+    def whole(self, store: Store) -> list[RunSnapshot]:
+        return store.dossiers("", 100, 1 << 20)
+
+    def test_a_dossier_has_all_about_a_run(self, store: Store) -> None:
+        parent = self.furnish(store)
+
+        found = {one.run.id: one for one in self.whole(store)}
+
+        one = found["r1"]
+        assert list(found) == ["r1", "r1-0", "r1-1"]
+        events = [msgspec.structs.replace(event, id=0) for event in one.events]
+        assert (one.run, events, one.fanouts) == (
+            parent,
+            store.history("r1"),
+            [Fanout("call", 1, eager=False)],
+        )
+        assert list(one.tags.items()) == [("a", "1"), ("b", "2")]
+        assert [(signal.payload, signal.key, signal.taken) for signal in one.signals] == [
+            (b"1", "taken", True),
+            (b"2", "left", False),
+        ]
+        assert (found["r1-1"].crash_seq, found["r1-1"].run.crashes, found["r1-1"].rank) == (
+            1,
+            1,
+            store.now(),
+        )
+
+    def test_dossiers_come_in_portions_of_so_many_and_so_much(self, store: Store) -> None:
+        for place in range(5):
+            self.start(store, f"r{place}", input=b"x" * 1000)
+
+        def portion(after: str, limit: int, size: int) -> list[str]:
+            return [one.run.id for one in store.dossiers(after, limit, size)]
+
+        assert portion("", 2, 1 << 20) == ["r0", "r1"]
+        assert portion("r1", 9, 2500) == ["r2", "r3"]
+        assert portion("r3", 9, 10) == ["r4"]
+        assert portion("r4", 9, 1 << 20) == []
+
+    def test_what_is_written_from_dossiers_is_the_same_and_goes_on(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.furnish(store)
+        self.do(store, SetLane(Lane(name="l", concurrency=3, rate_limit=1, rate_per=MINUTE)))
+        there, lanes = self.whole(store), store.lanes()
+        self.execute(store, "DELETE FROM holdfast.run")
+
+        self.do(store, BeginCopy(lanes))
+        self.do(store, CopyRuns(there))
+        self.do(store, EndCopy())
+
+        here = self.whole(store)
+        for one in (*there, *here):
+            one.signals = [msgspec.structs.replace(signal, id=0) for signal in one.signals]
+        assert (here, store.lanes()) == (there, lanes)
+        assert self.do(store, SignalRun("r1", "paid", b"1", key="taken")).new is False
+        assert self.start(store, "other", key="k").id == "r1"
+        (child,) = self.claim(store)
+        self.finish(store, child)
+        assert (self.status(store), store.dossiers("", 1, 1)[0].fanouts) == (
+            Status.PENDING,
+            [Fanout("call", 0, eager=False)],
+        )
+
+    def test_a_store_with_runs_takes_in_no_others(self, store: Store) -> None:
+        self.start(store)
+        self.do(store, SetLane(Lane(name="l", concurrency=3)))
+
+        with pytest.raises(StoreNotEmpty):
+            self.do(store, BeginCopy([]))
+
+        assert (self.status(store), len(store.lanes()), store.is_half_copied()) == (
+            Status.PENDING,
+            1,
+            False,
+        )
+
+    def test_a_copy_that_did_not_end_is_known_and_the_next_one_begins_anew(
+        self, store: Store, reopen: OpenStore
+    ) -> None:
+        self.do(store, BeginCopy([Lane(name="old", concurrency=1)]))
+        self.do(store, CopyRuns([self.dossier("r1"), self.dossier("r2")]))
+        assert store.is_half_copied() and reopen().is_half_copied()
+
+        self.do(store, BeginCopy([]))
+        assert (self.whole(store), store.lanes(), store.is_half_copied()) == ([], [], True)
+        self.do(store, CopyRuns([self.dossier("r1")]))
+        self.do(store, EndCopy())
+
+        assert (store.is_half_copied(), store.counts()) == (False, {"pending": 1})
+
+    @pytest.mark.parametrize("begin", [BeginCopy([]), BeginImport()])
+    def test_nobody_works_on_a_store_before_a_copy_has_ended(
+        self, store: Store, begin: Operation
+    ) -> None:
+        self.open(store, "early")
+        with pytest.raises(StoreInUse):
+            self.do(store, begin)
+        assert not store.is_half_copied()
+        self.do(store, EndSession("early", crashed=False))
+
+        self.do(store, begin)
+
+        with pytest.raises(StoreHalfCopied):
+            self.open(store, "late")
+        assert (store.is_half_copied(), store.sessions()) == (True, [])
+        self.do(store, EndCopy())
+        self.open(store, "late")
+
+    def test_a_store_with_runs_takes_in_no_open_ones(self, store: Store) -> None:
+        self.start(store)
+
+        with pytest.raises(StoreNotEmpty):
+            self.do(store, BeginImport())
+
+        assert not store.is_half_copied()
+
+    def test_if_one_is_there_already_none_is_written(self, store: Store) -> None:
+        self.start(store)
+
+        with pytest.raises(RunExists):
+            self.do(store, CopyRuns([self.dossier("r0"), self.dossier("r1")]))
+
+        assert [one.run.id for one in self.whole(store)] == ["r1"]
+
+    def dossier(self, run_id: str) -> RunSnapshot:
+        run = RunRecord(
+            id=run_id,
+            namespace="n",
+            workflow="w",
+            version="2",
+            lane="l",
+            capabilities=(),
+            status=Status.PENDING,
+            priority=0,
+            input=b"[]",
+            generation=0,
+            revision=0,
+            crashes=0,
+            created_at=5,
+        )
+        return RunSnapshot(
+            run,
+            {"a": "b"},
+            [Event(EventKind.MARKED, at=7, seq=1)],
+            [Signal(1, "paid", b"5", at=7)],
+            rank=5,
+        )
+
+
+class PruneConformance(StoreFixture):
+    """What has ended long ago goes, whole trees at a time."""
+
+    def prune(self, store: Store, clock: HandClock, **options: Any) -> Pruned:
+        which = {
+            "before": clock.now(),
+            "statuses": ["completed", "failed", "cancelled", "expired", "skipped"],
+            **options,
+        }
+        pruned: Pruned = self.do(store, Prune(**which))
+        return pruned
+
+    def ended(
+        self,
+        store: Store,
+        clock: HandClock,
+        run_id: str,
+        status: Status = Status.COMPLETED,
+        **options: Any,
+    ) -> None:
+        self.finish(store, self.hold(store, run_id, **options), status)
+        clock.move(1)
+
+    def test_what_ended_before_goes_with_all_that_belongs_to_it(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        run = self.hold(store, tags={"a": "b"}, key="k")
+        self.do(store, SignalRun("r1", "paid", b"1"))
+        self.finish(store, run)
+        clock.move(1)
+        self.start(store, "r2")
+
+        assert self.prune(store, clock) == Pruned(runs=1, last=None)
+
+        assert (store.run("r1"), store.history("r1"), store.signals("r1"), store.tags("r1")) == (
+            None,
+            [],
+            [],
+            {},
+        )
+        assert self.start(store, "r3", key="k", input=b"[3]").created
+
+    def test_what_ended_later_or_otherwise_or_elsewhere_stays(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        self.ended(store, clock, "old", route=Route("mine", "greet", "1", "default"))
+        self.ended(store, clock, "elsewhere")
+        self.ended(
+            store, clock, "failed", Status.FAILED, route=Route("mine", "greet", "1", "default")
+        )
+        before = clock.now()
+        self.ended(store, clock, "late", route=Route("mine", "greet", "1", "default"))
+
+        self.prune(store, clock, before=before, statuses=["completed"], namespace="mine")
+
+        assert [run.id for run in store.runs(RunFilter())] == ["late", "failed", "elsewhere"]
+
+    def test_a_tree_goes_when_all_of_it_has_ended(self, store: Store, clock: HandClock) -> None:
+        parent = self.hold(store)
+        self.advance(
+            store,
+            parent,
+            children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")],
+        )
+        child = self.get(store, "c1")
+        self.advance(
+            store,
+            child,
+            children=[self.child_of(child, "d1", session_id="s1", on_parent_end="leave")],
+        )
+        self.finish(store, parent)
+        self.finish(store, child)
+        clock.move(1)
+
+        assert self.prune(store, clock).runs == 0
+        assert sum(store.counts().values()) == 3
+
+        self.finish(store, self.get(store, "d1"))
+        clock.move(1)
+        assert self.prune(store, clock).runs == 3
+        assert store.counts() == {}
+
+    def test_a_tree_ended_when_the_last_of_it_ended(self, store: Store, clock: HandClock) -> None:
+        parent = self.hold(store)
+        self.advance(
+            store,
+            parent,
+            children=[self.child_of(parent, "c1", session_id="s1", on_parent_end="leave")],
+        )
+        self.finish(store, parent)
+        clock.move(1)
+        between = clock.now()
+        self.finish(store, self.get(store, "c1"))
+        clock.move(1)
+
+        assert self.prune(store, clock, before=between).runs == 0
+        assert self.prune(store, clock).runs == 2
+
+    def test_it_goes_in_portions(self, store: Store, clock: HandClock) -> None:
+        for number in range(5):
+            self.ended(store, clock, f"r{number}")
+
+        first = self.prune(store, clock, limit=2)
+        second = self.prune(store, clock, limit=2, after=first.last)
+        third = self.prune(store, clock, limit=2, after=second.last)
+
+        assert [first, second, third] == [Pruned(2, "r1"), Pruned(2, "r3"), Pruned(1, None)]
+
+    def test_a_tree_that_stays_does_not_stop_the_others_from_going(
+        self, store: Store, clock: HandClock
+    ) -> None:
+        parent = self.hold(store, "r0")
+        self.advance(store, parent, children=[self.child_of(parent, "c1", on_parent_end="leave")])
+        self.finish(store, parent)
+        clock.move(1)
+        self.ended(store, clock, "r1")
+
+        first = self.prune(store, clock, limit=1)
+        second = self.prune(store, clock, limit=1, after=first.last)
+
+        assert [first, second] == [Pruned(0, "r0"), Pruned(1, "r1")]
+
+    def large_tree(self, store: Store, clock: HandClock, run_id: str = "r1") -> None:
+        """A tree of eight runs that has ended: a root, three children, and four below one of
+        these."""
+        parent = self.hold(store, run_id)
+        for number in range(3):
+            self.advance(
+                store,
+                parent,
+                children=[self.child_of(parent, f"{run_id}c{number}", session_id="s1")],
+            )
+            clock.move(1)
+        child = self.get(store, f"{run_id}c0")
+        for number in range(4):
+            self.advance(
+                store, child, children=[self.child_of(child, f"{run_id}a{number}", session_id="s1")]
+            )
+            clock.move(1)
+        for name in ("a0", "a1", "a2", "a3", "c0", "c1", "c2", ""):
+            self.finish(store, self.get(store, run_id + name))
+        clock.move(1)
+
+    def test_a_large_tree_goes_in_parts_and_its_root_at_last(
+        self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.ended(store, clock, "r0")
+        self.large_tree(store, clock)
+        self.ended(store, clock, "r2")
+        gone: list[int] = []
+        after: str | None = ""
+        while after is not None:
+            pruned = self.prune(store, clock, after=after)
+            gone.append(pruned.runs)
+            after = pruned.last
+            assert store.check() == []
+
+        assert gone == [1, 3, 3, 3]
+        assert store.counts() == {}
+
+    def test_what_is_left_of_a_large_tree_has_no_history_to_replay(
+        self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.large_tree(store, clock)
+
+        assert self.prune(store, clock) == Pruned(runs=3, last="")
+        assert self.kinds(store) == [EventKind.HISTORY_DELETED]
+        assert {run.id for run in store.runs(RunFilter())} == {"r1", "r1c0", "r1c1", "r1c2", "r1a0"}
+
+    def test_trees_that_are_large_together_go_one_after_another(
+        self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 10)
+        self.large_tree(store, clock, "r1")
+        self.large_tree(store, clock, "r2")
+
+        assert self.prune(store, clock) == Pruned(runs=8, last="r1")
+        assert self.prune(store, clock, after="r1") == Pruned(runs=8, last=None)
+
+    def test_the_histories_of_a_large_tree_are_trimmed_in_parts(
+        self, store: Store, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(trees, "RUNS", 3)
+        self.large_tree(store, clock)
+        runs: list[int] = []
+        after: str | None = ""
+        while after is not None:
+            trimmed = self.do(store, Forget("events", clock.now(), ["completed"], after=after))
+            runs.append(trimmed.runs)
+            after = trimmed.last
+
+        assert runs == [3, 3, 2]
+        assert {tuple(self.kinds(store, run.id)) for run in store.runs(RunFilter())} == {
+            (EventKind.HISTORY_DELETED,)
+        }

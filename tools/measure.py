@@ -1,0 +1,232 @@
+"""Print the measures of the code base: sizes, shapes, names, prose. ``make measure`` runs it.
+
+Each measure is a function that reads the package and returns a figure. The tests in
+``tests/test_project.py`` keep some of them from getting worse.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import statistics
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "holdfast"
+
+BANNED = re.compile(
+    r"\b(whoever|nobody|somebody|anew|in vain|for good|those that|those who|what is|what was)\b",
+    re.IGNORECASE,
+)
+"""Words that hide the subject of a sentence, or that a reader must decode."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(folder: Path = PACKAGE) -> Iterator[tuple[Path, str, ast.Module]]:
+    """Yield each module of the package: its path, its text, its syntax tree."""
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text("utf-8")
+        yield path, text, ast.parse(text, filename=str(path))
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    """Yield the functions of a module, methods and nested functions included."""
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            yield node
+
+
+def classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
+    """Yield the classes of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a module and of all that it defines, with their lines."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(ast.Constant(str() as text)):
+                    yield statement.lineno, text
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a module, with their lines; directives to tools are not comments."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        directive = re.match(r"# ?(type:|noqa|fmt:|pragma)", token.string)
+        if token.type == tokenize.COMMENT and not directive:
+            yield token.start[0], token.string
+
+
+def class_names_used_twice() -> dict[str, list[str]]:
+    """Return each class name that several modules define, with these modules."""
+    places: dict[str, list[str]] = {}
+    for path, _, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
+    return {name: found for name, found in sorted(places.items()) if len(found) > 1}
+
+
+def banned_words(package: str = "") -> list[str]:
+    """Return each place of the package whose prose has a banned word."""
+    found = []
+    for path, text, tree in modules(PACKAGE / package):
+        for line, prose in (*docstrings(tree), *comments(text)):
+            if BANNED.search(prose):
+                found.append(f"{path.relative_to(PACKAGE).as_posix()}:{line}")
+    return found
+
+
+def share_of_docstrings_with_banned_words() -> str:
+    """Return how many docstrings have a banned word, of all."""
+    texts = [text for _, _, tree in modules() for _, text in docstrings(tree)]
+    bad = sum(bool(BANNED.search(text)) for text in texts)
+    return f"{bad} of {len(texts)} ({bad / len(texts):.1%})"
+
+
+def function_lines() -> str:
+    """Return the median, the 90th percentile and the maximum of the lines of a function."""
+    lengths = sorted(
+        (node.end_lineno or 0) - node.lineno + 1
+        for _, _, tree in modules()
+        for node in functions(tree)
+    )
+    p90 = lengths[int(len(lengths) * 0.9)]
+    return f"{statistics.median(lengths):.0f} / {p90} / {lengths[-1]}"
+
+
+def file_lines() -> str:
+    """Return the median, the 90th percentile and the maximum of the lines of a file."""
+    lengths = sorted(len(text.splitlines()) for _, text, _ in modules())
+    return f"{statistics.median(lengths):.0f} / {lengths[int(len(lengths) * 0.9)]} / {lengths[-1]}"
+
+
+def longest_chain() -> str:
+    """Return the longest chain of classes that inherit from each other.
+
+    Errors and conformance tests do not count: there a chain is a classification.
+    """
+    bases: dict[str, list[str]] = {}
+    for path, _, tree in modules():
+        if {"errors", "conformance"} & set(path.relative_to(PACKAGE).parts):
+            continue
+        for node in classes(tree):
+            bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+
+    def chain(name: str) -> list[str]:
+        above = [chain(base) for base in bases.get(name, ()) if base in bases and base != name]
+        return [name, *max(above, key=len, default=[])]
+
+    longest = max((chain(name) for name in bases), key=len)
+    return f"{len(longest)} ({' < '.join(longest)})"
+
+
+def largest_object() -> str:
+    """Return the class with the most methods of its own."""
+    counts = {
+        node.name: sum(isinstance(item, Function) for item in node.body)
+        for path, _, tree in modules()
+        if "conformance" not in path.parts
+        for node in classes(tree)
+    }
+    name = max(counts, key=lambda key: counts[key])
+    return f"{counts[name]} ({name})"
+
+
+def fields_of(name: str) -> int:
+    """Return how many fields a struct has."""
+    for _, _, tree in modules():
+        for node in classes(tree):
+            if node.name == name:
+                return sum(isinstance(item, ast.AnnAssign) for item in node.body)
+    return 0
+
+
+def per_thousand_lines(kind: str) -> float:
+    """Return how many tuple assignments, or conditional expressions, a thousand lines have."""
+    count = lines = 0
+    for _, text, tree in modules():
+        lines += len(text.splitlines())
+        for node in ast.walk(tree):
+            if kind == "conditional":
+                count += isinstance(node, ast.IfExp)
+            else:
+                count += (
+                    isinstance(node, ast.Assign)
+                    and isinstance(node.targets[0], ast.Tuple)
+                    and isinstance(node.value, ast.Tuple)
+                )
+    return round(count * 1000 / lines, 1)
+
+
+def comments_per_hundred_lines(package: str) -> float:
+    """Return how many lines of a package have a comment, of a hundred."""
+    count = lines = 0
+    for _, text, _ in modules(PACKAGE / package):
+        lines += len(text.splitlines())
+        count += sum(1 for _ in comments(text))
+    return round(count * 100 / lines, 1)
+
+
+def local_names() -> Counter[str]:
+    """Return how often a local variable has a name that says nothing about what it holds."""
+    vague = {"found", "told", "one", "what", "given"}
+    count: Counter[str] = Counter()
+    for _, _, tree in modules():
+        for function in functions(tree):
+            names = {
+                node.id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+            count.update(names & vague)
+    return count
+
+
+def exports() -> int:
+    """Return how many names ``holdfast`` exports."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    for node in tree.body:
+        match node:
+            case ast.Assign([ast.Name("__all__")], ast.List(names)):
+                return len(names)
+    return 0
+
+
+def main() -> None:
+    """Print each measure."""
+    rows: list[tuple[str, object]] = [
+        ("files", sum(1 for _ in modules())),
+        ("lines", sum(len(text.splitlines()) for _, text, _ in modules())),
+        ("lines of a function: median / p90 / longest", function_lines()),
+        ("lines of a file: median / p90 / longest", file_lines()),
+        ("class names used twice", len(class_names_used_twice())),
+        ("longest chain of classes", longest_chain()),
+        ("methods of the largest class", largest_object()),
+        ("fields of Advance", fields_of("Advance")),
+        ("exports of holdfast", exports()),
+        ("docstrings with banned words", share_of_docstrings_with_banned_words()),
+        (
+            "comments per 100 lines: engine, store",
+            f"{comments_per_hundred_lines('engine')}, {comments_per_hundred_lines('store')}",
+        ),
+        ("tuple assignments per 1,000 lines", per_thousand_lines("tuple")),
+        ("conditional expressions per 1,000 lines", per_thousand_lines("conditional")),
+        ("functions with vague local names", dict(local_names())),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:{width}}  {value}")
+
+
+if __name__ == "__main__":
+    main()
