@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core import envelope
-from holdfast.core.events import PRIVATE, EventKind
+from holdfast.core.event_table import SEALED
+from holdfast.core.events import EventKind
 from holdfast.errors import BadData
 
 KEYS = st.from_regex(envelope.KEY_ID, fullmatch=True) | st.just("")
@@ -94,8 +95,8 @@ def test_what_only_begins_like_a_sealed_value_is_refused(data):
 
 
 def test_each_kind_of_event_is_known_to_hold_the_users_data_or_the_engines():
-    """Who adds a kind of event decides: data of the user's is sealed, and goes to ``PRIVATE``; what
+    """Who adds a kind of event decides: data of the user's is sealed, and goes to ``SEALED``; what
     the engine needs to read without keys is not, and goes to the list above."""
     kinds = {kind for name, kind in vars(EventKind).items() if not name.startswith("_")}
 
-    assert kinds - PLAIN == PRIVATE
+    assert kinds - PLAIN == SEALED

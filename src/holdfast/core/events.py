@@ -1,4 +1,7 @@
-"""Events: the lines of a run's history, and the kinds they have."""
+"""Events: the lines of a run's history, and their kinds.
+
+The facts about each kind are in ``event_table``.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ BY_SIGNALS, BY_RELEASE, BY_TIMEOUT, BY_CODE, BY_END = (
     "its workflow",
     "the end of the run",
 )
-"""What closes a wait."""
+"""The causes for which a wait is closed."""
 
 
 def signals_as_data(signals: Sequence[Signal], **more: object) -> bytes:
-    """Return signals as an event tells them."""
+    """Return signals as the data of an event."""
     lines = [
         {
             "id": signal.number,
@@ -35,7 +38,7 @@ def signals_as_data(signals: Sequence[Signal], **more: object) -> bytes:
 
 
 class EventKind:
-    """The kinds of events, past tense."""
+    """The kinds of events, in the past tense."""
 
     STEP_STARTED = "step_started"
     STEP_COMPLETED = "step_completed"
@@ -91,54 +94,12 @@ class EventKind:
     HISTORY_DELETED = "history_deleted"
 
 
-OUTCOMES = frozenset(
-    {
-        EventKind.STEP_COMPLETED,
-        EventKind.STEP_FAILED,
-        EventKind.TIMER_FIRED,
-        EventKind.SIGNAL_RECEIVED,
-        EventKind.SIGNAL_TIMED_OUT,
-        EventKind.CHILD_STARTED,
-        EventKind.CHILD_ENDED,
-        EventKind.MAP_ENDED,
-        EventKind.CHILDREN_ENDED,
-        EventKind.BUDGET_SPENT,
-        EventKind.BUDGET_RESERVED,
-        EventKind.BUDGET_SETTLED,
-        EventKind.GATE_CLOSED,
-        EventKind.WAIT_CREATED,
-        EventKind.WAIT_SATISFIED,
-        EventKind.WAIT_RELEASED,
-        EventKind.WAIT_TIMED_OUT,
-        EventKind.SIGNAL_SENT,
-        EventKind.CANCEL_SENT,
-        EventKind.GRAPH_GROWN,
-        EventKind.CANCEL_REQUESTED,
-    }
-)
-"""The kinds that a program is fed: what a command came to, and the request to stop."""
-
-
-PRIVATE = frozenset(
-    {
-        EventKind.STEP_COMPLETED,
-        EventKind.SIGNAL_RECEIVED,
-        EventKind.CHILD_ENDED,
-        EventKind.MAP_ENDED,
-        EventKind.MARKED,
-        EventKind.WAIT_SATISFIED,
-        EventKind.WAIT_RELEASED,
-        EventKind.WAIT_TIMED_OUT,
-    }
-)
-"""The kinds whose data are values of the user's: they are sealed. What the engine itself writes,
-times and names, is not."""
-
-
 class Event(msgspec.Struct):
-    """One line of a run's history. ``step`` is the stable identity of the command that it belongs
-    to. ``id`` is its number among the events of all runs; it is told only where an event moves with
-    its run."""
+    """One line of a run's history.
+
+    ``step`` is the stable identity of the command that the event belongs to. ``id`` is its number
+    among the events of all runs; it is set only where an event moves together with its run.
+    """
 
     kind: str
     step: str | None = None

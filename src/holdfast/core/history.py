@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import OUTCOMES, Event, EventKind
+from holdfast.core.event_table import OUTCOMES, OnReplay, kinds_with
+from holdfast.core.events import Event, EventKind
 
 UNDONE = "undo "
 DEADLINE = "deadline"
@@ -39,24 +40,26 @@ def voided_by_replay(history: Sequence[Event], from_step: str | None) -> list[in
         start = next((event.seq for event in events if event.step == from_step), None)
         if start is None:
             return None
-    late = _timed_out(events)
-    asked = {
-        event.step
+    timed_out = _timed_out(events)
+    void = {
+        event.seq
         for event in events
-        if event.kind == EventKind.GATE_WITHDRAWN
-        or (event.kind == EventKind.GATE_CLOSED and event.error)
+        if _is_void(event, timed_out) or (start is not None and event.seq >= start)
     }
-    void = [
-        event
+    reopened = {event.step for event in events if _reopens_gate(event)}
+    void.update(
+        event.seq
         for event in events
-        if _fails(event, late) or (start is not None and event.seq >= start)
-    ]
-    void += [
-        event
-        for event in events
-        if event.kind in _OF_GATES and event.step in asked and event not in void
-    ]
-    return sorted(event.seq for event in void)
+        if event.kind in _VOID_IF_GATE_REOPENS and event.step in reopened
+    )
+    return sorted(void)
+
+
+def _reopens_gate(event: Event) -> bool:
+    """Return whether the gate of this event is opened again by a replay."""
+    if event.kind == EventKind.GATE_CLOSED:
+        return bool(event.error)
+    return event.kind == EventKind.GATE_WITHDRAWN
 
 
 def was_undone(events: Sequence[Event]) -> bool:
@@ -82,41 +85,20 @@ def _timed_out(events: Sequence[Event]) -> set[str]:
     }
 
 
-_ENDS = {
-    EventKind.STEP_FAILED,
-    EventKind.STEP_RETRIED,
-    EventKind.CANCEL_REQUESTED,
-    EventKind.RUN_COMPLETED,
-    EventKind.RUN_FAILED,
-    EventKind.RUN_CANCELLED,
-    EventKind.RUN_EXPIRED,
-    EventKind.RUN_STUCK,
-    EventKind.SIGNAL_TIMED_OUT,
-    EventKind.WAIT_TIMED_OUT,
-    EventKind.CHILDREN_ENDED,
-}
-_BEGINS = {EventKind.SIGNAL_AWAITED, EventKind.WAIT_OPENED, EventKind.WAIT_ESCALATED}
+_VOID = kinds_with(OnReplay.VOID)
+_VOID_IF_FAILED = kinds_with(OnReplay.VOID_IF_FAILED)
+_VOID_IF_TIMED_OUT = kinds_with(OnReplay.VOID_IF_TIMED_OUT)
+_VOID_IF_GATE_REOPENS = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
 
 
-_OF_GATES = {
-    EventKind.GATE_OPENED,
-    EventKind.GATE_REMINDED,
-    EventKind.GATE_ESCALATED,
-    EventKind.GATE_WITHDRAWN,
-}
-"""What happens to a gate before its end: where there was none, or it no longer counts, people are
-asked anew."""
-
-
-def _fails(event: Event, late: set[str]) -> bool:
-    return (
-        event.kind in _ENDS
-        or (
-            event.kind in (EventKind.CHILD_ENDED, EventKind.MAP_ENDED, EventKind.GATE_CLOSED)
-            and event.error is not None
-        )
-        or (event.kind in _BEGINS and event.step in late)
-    )
+def _is_void(event: Event, timed_out: set[str]) -> bool:
+    """Return whether a replay repeats what the event records; *timed_out* are the waits whose time
+    was up."""
+    if event.kind in _VOID_IF_FAILED:
+        return event.error is not None
+    if event.kind in _VOID_IF_TIMED_OUT:
+        return event.step in timed_out
+    return event.kind in _VOID
 
 
 def renumber(events: Sequence[Event]) -> None:
@@ -165,7 +147,9 @@ class StepLives:
                 live[event.seq] = event
 
     def _note(self, live: Sequence[Event], void: set[int]) -> None:
-        outcomes = [event for event in live if event.kind in OUTCOMES and not _fails(event, set())]
+        outcomes = [
+            event for event in live if event.kind in OUTCOMES and not _is_void(event, set())
+        ]
         repeated = [event.seq for event in outcomes if event.seq in void]
         if not repeated:
             return

@@ -11,7 +11,8 @@ import msgspec
 
 from holdfast.core import associated_data
 from holdfast.core.envelope import is_sealed, split
-from holdfast.core.events import PRIVATE, EventKind
+from holdfast.core.event_table import SEALED
+from holdfast.core.events import EventKind
 from holdfast.core.payload import Payload
 from holdfast.core.runs import RunSnapshot
 from holdfast.core.status import Status
@@ -134,7 +135,7 @@ def _values(one: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
         ),
     ]
     for event in one.events:
-        data = event.data if event.kind in PRIVATE else None
+        data = event.data if event.kind in SEALED else None
         found.append(
             ("event_data", event.seq, data, associated_data.event(id, event.kind, event.step))
         )

@@ -16,7 +16,8 @@ import msgspec
 
 from holdfast.core import associated_data
 from holdfast.core.envelope import APART, is_sealed, size_of, split
-from holdfast.core.events import PRIVATE, Event, EventKind
+from holdfast.core.event_table import SEALED
+from holdfast.core.events import Event, EventKind
 from holdfast.core.payload import Fetch, Payload
 from holdfast.core.runs import ChildRecord, NewRun, RunRecord
 from holdfast.core.status import Status
@@ -250,7 +251,7 @@ class PayloadSealer:
 
     def _event(self, run_id: str, event: Event, found: list[Payload]) -> Event:
         data, error = event.data, event.error
-        if event.kind in PRIVATE:
+        if event.kind in SEALED:
             data = self.values.maybe_value(
                 data, found, associated_data.event(run_id, event.kind, event.step)
             )

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.core import history as run_history
 from holdfast.core.budgets import rules as budget_rules
 from holdfast.core.envelope import digests_of
+from holdfast.core.event_table import OnReplay, kinds_with
 from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import MEMBER_MARK, RunRecord
 from holdfast.core.status import FINAL, Status
@@ -34,12 +35,7 @@ PART = 2000
 BYTES = 4_000_000
 """How many bytes of values one transaction writes at most; an event is not divided."""
 
-_OF_OPEN_GATES = {
-    EventKind.GATE_OPENED,
-    EventKind.GATE_REMINDED,
-    EventKind.GATE_ESCALATED,
-    EventKind.GATE_WITHDRAWN,
-}
+_OF_OPEN_GATES = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
 
 
 def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | None, do: Do) -> str:

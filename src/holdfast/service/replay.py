@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from holdfast.core import history as run_history
-from holdfast.core.events import OUTCOMES, Event, EventKind
+from holdfast.core.event_table import OUTCOMES
+from holdfast.core.events import Event, EventKind
 from holdfast.core.runs import ChildRecord
 from holdfast.core.status import FINAL, Status
 from holdfast.errors import HistoryGone, StepNotFound

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.core.events import PRIVATE, EventKind
+from holdfast.core.event_table import SEALED
+from holdfast.core.events import EventKind
 from holdfast.errors import CodecMismatch
 
 GUARDED = "guarded"
@@ -46,7 +47,7 @@ class Guard(NamedTuple):
 GUARDS = (
     Guard("run", "input"),
     Guard("run", "result", updates=True),
-    Guard("event", "data", tuple(sorted(PRIVATE - {EventKind.WAIT_TIMED_OUT}))),
+    Guard("event", "data", tuple(sorted(SEALED - {EventKind.WAIT_TIMED_OUT}))),
     Guard(
         "event",
         "error",

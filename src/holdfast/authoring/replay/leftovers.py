@@ -23,27 +23,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
+from holdfast.core.commands import RunStep
+from holdfast.core.event_table import ANSWERS, REQUESTS
 from holdfast.core.events import Event, EventKind
 
 UNDO = "undo "
-STEPS = frozenset({EventKind.STEP_COMPLETED, EventKind.STEP_FAILED})
-
-_REQUESTS = frozenset(
-    {
-        EventKind.CANCEL_SENT,
-        EventKind.CHILD_STARTED,
-        EventKind.GATE_OPENED,
-        EventKind.GRAPH_GROWN,
-        EventKind.MAP_STARTED,
-        EventKind.SIGNAL_AWAITED,
-        EventKind.SIGNAL_SENT,
-        EventKind.TIMER_SET,
-        EventKind.WAIT_CREATED,
-        EventKind.WAIT_OPENED,
-    }
-)
-"""The kinds that are recorded in the turn in which the code asks for them."""
-
+STEPS = ANSWERS[RunStep]
 
 _CHILDREN = frozenset({EventKind.CHILD_STARTED, EventKind.CHILD_ENDED})
 _VERBS = {
@@ -110,7 +95,7 @@ class Leftovers:
 
 
 def _requested_after(event: Event, outcome: Event) -> bool:
-    if event.kind in _REQUESTS:
+    if event.kind in REQUESTS:
         return event.seq > outcome.seq
     if event.kind in STEPS and event.attempt == 1 and event.started_at is not None:
         return event.started_at > outcome.at

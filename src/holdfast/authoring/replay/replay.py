@@ -21,8 +21,17 @@ import msgspec
 from holdfast.authoring.replay.identity import Branch, current_branch
 from holdfast.authoring.replay.leftovers import Leftovers, is_ahead, is_undo
 from holdfast.core.codec import Codec
-from holdfast.core.commands import Command, Drop, EndChildren, Finish, RecordDecision, StartMap
-from holdfast.core.events import OUTCOMES, Event, EventKind
+from holdfast.core.commands import (
+    Command,
+    Drop,
+    EndChildren,
+    Finish,
+    RecordDecision,
+    RunStep,
+    StartMap,
+)
+from holdfast.core.event_table import ANSWERS, OUTCOMES
+from holdfast.core.events import Event, EventKind
 from holdfast.core.program import Report
 from holdfast.core.runs import RunRecord
 from holdfast.core.streams.model import OutputSink
@@ -33,32 +42,13 @@ if TYPE_CHECKING:
 
 current_program: ContextVar[ReplayProgram | None] = ContextVar("holdfast_program", default=None)
 
-FAMILY = {
-    "RunStep": {EventKind.STEP_COMPLETED, EventKind.STEP_FAILED},
-    "SetTimer": {EventKind.TIMER_FIRED},
-    "AwaitSignal": {EventKind.SIGNAL_RECEIVED, EventKind.SIGNAL_TIMED_OUT},
-    "CreateWait": {EventKind.WAIT_CREATED},
-    "AwaitCondition": {EventKind.WAIT_SATISFIED, EventKind.WAIT_RELEASED, EventKind.WAIT_TIMED_OUT},
-    "StartChild": {EventKind.CHILD_STARTED},
-    "AwaitChild": {EventKind.CHILD_ENDED},
-    "StartMap": {EventKind.MAP_ENDED},
-    "EndChildren": {EventKind.CHILDREN_ENDED},
-    "OpenGate": {EventKind.GATE_CLOSED},
-    "SendSignal": {EventKind.SIGNAL_SENT},
-    "ExtendGraph": {EventKind.GRAPH_GROWN},
-    "CancelRun": {EventKind.CANCEL_SENT},
-    "Spend": {EventKind.BUDGET_SPENT},
-    "Reserve": {EventKind.BUDGET_RESERVED},
-    "ReleaseReservation": {EventKind.BUDGET_SETTLED},
-}
-
 NamesAhead = Callable[[Iterable[FrameType]], frozenset[str] | None]
 """Returns the names of what live frames can still ask for; None when that cannot be told."""
 
 CHILDREN = "end of children"
 """The name of the step at which a run that stops waits for its children."""
 
-_STEP_ENDS = FAMILY["RunStep"]
+_STEP_ENDS = ANSWERS[RunStep]
 _TOLD = frozenset({Drop, Finish, RecordDecision})
 """What the engine is told, and what nobody waits for."""
 
@@ -207,7 +197,7 @@ class ReplayProgram(ABC):
                 self._left.keep(event)
             return
         command, waiter = found
-        if event.kind not in FAMILY[type(command).__name__]:
+        if event.kind not in ANSWERS[type(command)]:
             self._diverge(event, command, waiter)
         if self._divergence is not None:
             raise self._divergence
@@ -310,7 +300,7 @@ class ReplayProgram(ABC):
         return next((event for event in ordinary if not is_ahead(event, names)), None)
 
     def _check_kind(self, command: Command, event: Event, waiter: Any) -> None:
-        if event.kind not in FAMILY[type(command).__name__]:
+        if event.kind not in ANSWERS[type(command)]:
             self._diverge(event, command, waiter)
 
     def _diverge(self, event: Event, command: Command, waiter: Any) -> None:

@@ -21,7 +21,8 @@ import msgspec
 from holdfast.core import history as run_history
 from holdfast.core import tokens
 from holdfast.core.commands import Command, CreateWait, Finish
-from holdfast.core.events import OUTCOMES, Event, EventKind
+from holdfast.core.event_table import OUTCOMES
+from holdfast.core.events import Event, EventKind
 from holdfast.core.program import Definition
 from holdfast.core.runs import RunRecord
 from holdfast.core.schedules.model import tick_of
