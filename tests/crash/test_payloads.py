@@ -217,7 +217,7 @@ def test_rekeying(database, was):
         for run_id, result in results.items():
             assert engine.run(run_id).result(timeout=1) == result
         assert len(engine.run(live).record.input) == SIZE + 4
-        assert [engine._parts.vault.secrets.reveal(key) for key in engine._parts.store.keys()] == [
+        assert [engine._parts.sealer.secrets.reveal(key) for key in engine._parts.store.keys()] == [
             SECRET
         ]
         assert engine.add_webhook("hook", "https://example.org/hook") == SECRET.decode()

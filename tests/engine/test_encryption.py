@@ -272,7 +272,7 @@ def test_a_summary_whose_key_is_missing_does_not_fail_its_run(database):
         wait_for(engine, run, "waiting")
     with Engine(database, codec=k2()) as engine:
         (made,) = [one for one in engine._parts.store.streams(run.id) if one.step == ""]
-        summary = engine._parts.vault.values.inline(
+        summary = engine._parts.sealer.values.inline(
             b'{"said":"nothing"}', associated_data.summary(run.id, made.source)
         )
         execute(
@@ -494,7 +494,7 @@ def test_no_key_is_in_a_repr_an_error_or_a_log(database, caplog):
     shown = [repr(codec), repr(codec.cipher), str(vars(Compressed(codec=codec)))]
     with caplog.at_level(logging.DEBUG), Engine(database, codec=codec) as engine:
         engine.start(whisper, SECRET).result(timeout=20)
-        shown.append(repr(engine._parts.vault))
+        shown.append(repr(engine._parts.sealer))
     assert not any(key in text or "1" * 32 in text for text in [*shown, caplog.text])
 
 

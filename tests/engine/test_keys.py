@@ -57,7 +57,7 @@ def test_many_who_need_the_first_key_at_once_get_the_same(database):
 
     in_threads(
         *[
-            lambda engine=engine: found.append(engine._do(keys.need(engine._parts.vault)))
+            lambda engine=engine: found.append(engine._do(keys.need(engine._parts.sealer)))
             for engine in engines
         ]
     )

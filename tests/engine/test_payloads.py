@@ -280,7 +280,7 @@ def test_a_payload_in_use_is_never_pruned(engine):
     assert engine.check() == []
     assert (
         len(
-            engine._parts.vault.signals(waiting.id, engine._parts.store.signals(waiting.id))[
+            engine._parts.sealer.signals(waiting.id, engine._parts.store.signals(waiting.id))[
                 0
             ].payload
         )

@@ -70,7 +70,7 @@ async def joined(text: str, more: str) -> int:
 def rekey_at_the_next_fetch(engine, other):
     """Let another engine put everything under its key between the read of a row and the fetch of
     what it refers to."""
-    values = engine._parts.vault.values
+    values = engine._parts.sealer.values
     fetch, done = values.fetch, []
 
     def rekey_first(digest):
@@ -86,7 +86,7 @@ def rekey_one(engine, run_id):
     """Put the values of one run under the current key of an engine; return how many these were."""
     parts, done = engine._parts, rekey.Rekeyed()
     (one,) = (one for one in parts.store.dossiers("", 100, 1 << 20) if one.run.id == run_id)
-    return sum(parts.writer.call(op) for op in rekey._operations(parts.vault, one, done))
+    return sum(parts.writer.call(op) for op in rekey._operations(parts.sealer, one, done))
 
 
 def rekey_within(monkeypatch, module, rekey_now):
@@ -119,11 +119,11 @@ def finished(database):
 
 
 def shown(engine, run_id):
-    return engine._parts.vault.shown(engine._parts.client.get(run_id), large=True).input
+    return engine._parts.sealer.shown(engine._parts.client.get(run_id), large=True).input
 
 
 def shown_event(engine, run_id):
-    return engine._parts.vault.shown_events(
+    return engine._parts.sealer.shown_events(
         run_id, engine._parts.store.history(run_id), large=True
     )[0].data
 
@@ -241,7 +241,7 @@ def test_a_start_of_a_run_that_is_there_and_is_rekeyed_at_that_moment(database, 
 def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeypatch):
     run_id = finished(database)
     engine = engine_of(database)
-    fork, done = engine._parts.vault.forked, []
+    fork, done = engine._parts.sealer.forked, []
 
     def rekey_afterwards(*given):
         forked = fork(*given)
@@ -249,7 +249,7 @@ def test_a_fork_of_a_run_that_is_rekeyed_at_that_moment(database, other, monkeyp
         done.append(other.rekey().values)
         return forked
 
-    monkeypatch.setattr(engine._parts.vault, "forked", rekey_afterwards)
+    monkeypatch.setattr(engine._parts.sealer, "forked", rekey_afterwards)
     forked = engine.fork(run_id)
     assert BIG.encode() in forked.record.input
     assert done[0] > 0

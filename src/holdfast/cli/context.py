@@ -103,9 +103,9 @@ class OpenDatabase:
         self.store, self.engine = store, engine
 
     @property
-    def vault(self) -> PayloadSealer:
+    def sealer(self) -> PayloadSealer:
         """What opens values that are sealed."""
-        return self.engine._parts.vault
+        return self.engine._parts.sealer
 
     def find(self, name: str, *, mine: bool = False) -> RunRecord:
         """Return the run that an id, the beginning of one, or "last" names: in the namespace that

@@ -258,9 +258,9 @@ class AsyncEngine(
             and worker.program_loop is not None
             and worker.program_loop.loop is loop
         )
-        if worker is None or not works_here or worker.stopping or parts.vault.is_heavy(request.op):
+        if worker is None or not works_here or worker.stopping or parts.sealer.is_heavy(request.op):
             return await self._aside(engine._do, request)
-        return request.understand(await worker.ask(parts.vault.seal(request.op)))
+        return request.understand(await worker.ask(parts.sealer.seal(request.op)))
 
     async def start_many(
         self, workflow: Any, items: Iterable[Any], **options: Any

@@ -142,7 +142,7 @@ class Components:
         self.store = plan.store or open_store(
             plan.url, clock=plan.clock, codec=self.codec.name, **plan.driver
         )
-        self.vault = self._new_vault(plan.large, given=plan.store is not None, locked=plan.locked)
+        self.sealer = self._new_sealer(plan.large, given=plan.store is not None, locked=plan.locked)
         self.clock: Clock = plan.clock or self.store.clock
         self.writer = GroupCommit(self.store)
         self.results = Results()
@@ -151,9 +151,9 @@ class Components:
         self.writer.listeners.append(self.news.hinted)
         self.work = Work(self.store)
         self.writer.listeners.append(self.work.hinted)
-        self.frames = StreamService(self.store, self.codec, self.vault)
+        self.frames = StreamService(self.store, self.codec, self.sealer)
         self.client = RunService(
-            self.store, self.codec, self.definitions, plan.namespace, self.vault
+            self.store, self.codec, self.definitions, plan.namespace, self.sealer
         )
         self.subscriptions = SubscriptionService(self.client)
         self.schedules = ScheduleService(self.client)
@@ -164,7 +164,7 @@ class Components:
         """Explain where a run stands."""
         from holdfast.service.why import why  # only who asks pays for it
 
-        return why(self.store, run, self.vault, self.client.only)
+        return why(self.store, run, self.sealer, self.client.only)
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
         """Return what is wrong with the database, in words."""
@@ -201,7 +201,7 @@ class Components:
 
         return look
 
-    def _new_vault(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
+    def _new_sealer(self, large: int, *, given: bool, locked: bool) -> PayloadSealer:
         """Return what seals and opens values. A database that is encrypted stays so: who has no
         keys may only look, and only if that is what they want. Raises CodecMismatch."""
         cipher, packing = getattr(self.codec, "cipher", None), getattr(self.codec, "packing", None)
@@ -214,7 +214,7 @@ class Components:
                     given=self.codec.name,
                 )
             shut = cipher is None and encrypted
-            vault = PayloadSealer(
+            sealer = PayloadSealer(
                 self.store,
                 cipher,
                 packing,
@@ -223,14 +223,14 @@ class Components:
                 locked=shut,
             )
             if cipher is not None:
-                self._encrypt(vault, self.store.setting(ENCRYPTION))
+                self._encrypt(sealer, self.store.setting(ENCRYPTION))
         except BaseException:
             if not given:
                 self.store.close()
             raise
-        return vault
+        return sealer
 
-    def _encrypt(self, vault: PayloadSealer, noted: str | None) -> None:
+    def _encrypt(self, sealer: PayloadSealer, noted: str | None) -> None:
         """Note that the database is encrypted, let it refuse values in clear, and encrypt the
         secrets that an engine without a key has left in clear."""
         if noted is None:
@@ -240,7 +240,7 @@ class Components:
         elif noted != GUARDED:  # a copy, or one that an older Holdfast has encrypted
             with suppress(StoreError):  # such as a file that may only be read: it can still be read
                 self.store.apply([EncryptStore()])
-        ops: list[Operation] = [*vault.secrets.unencrypted(self.store)]
+        ops: list[Operation] = [*sealer.secrets.unencrypted(self.store)]
         for answer in self.store.apply(ops) if ops else ():
             if isinstance(answer, BaseException):
                 raise answer
@@ -287,7 +287,7 @@ class Components:
             self.clock,
             self.settings,
             self.learn,
-            self.vault,
+            self.sealer,
             program_loop,
         )
         self.worker.watchers.append(self.results.changed)

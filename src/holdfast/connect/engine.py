@@ -271,7 +271,9 @@ class Engine(
             refuse_debounce(options)
             return Run(
                 self,
-                self._parts.store.start_within(connection, self._parts.vault.seal_runs(runs))[0].id,
+                self._parts.store.start_within(connection, self._parts.sealer.seal_runs(runs))[
+                    0
+                ].id,
             )
         answers = self._do(request)
         self._parts.adopt(runs, answers)
@@ -398,7 +400,7 @@ class Engine(
         run = parts.client.get(run_id)
         return export_service.export(
             parts.store,
-            parts.vault,
+            parts.sealer,
             run,
             lambda: open_store(path, codec=parts.codec.name),
             progress,
@@ -481,7 +483,7 @@ class Engine(
     def _do(self, request: Request) -> Any:
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
-        return request.understand(self._parts.writer.call(self._parts.vault.seal(request.op)))
+        return request.understand(self._parts.writer.call(self._parts.sealer.seal(request.op)))
 
     def _change_finished(self, request: Request) -> Any:
         """Make a call that may change runs that have ended, whose results this process may have

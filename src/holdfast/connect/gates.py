@@ -160,7 +160,7 @@ class Gates(Calls):
     ) -> Token:
         """Return a signed token with which *by* answers the gate in one way, once, until it
         expires."""
-        key = self._do(keys.need(self._parts.vault))
+        key = self._do(keys.need(self._parts.sealer))
         return self._inbox.link(key, gate, choice, by=by, roles=roles, expires=expires)
 
     def answer(self, token: str, *, feedback: str | None = None) -> Gate:

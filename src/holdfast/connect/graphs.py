@@ -113,7 +113,7 @@ class Graphs:
         checked_call("progress", progress)
         return export_graph(
             parts.store,
-            parts.vault,
+            parts.sealer,
             record.id,
             lambda: open_store(path, codec=parts.codec.name),
             progress,
@@ -141,7 +141,7 @@ class Graphs:
         worker = self._parts.worker
         born = [one for answer in staged for one in answer.born if one.started.leased]
         if worker is not None and born:
-            runs = [(self._parts.vault.new_run_opened(one.run), one.started.now) for one in born]
+            runs = [(self._parts.sealer.new_run_opened(one.run), one.started.now) for one in born]
             worker.loop.call_soon_threadsafe(worker.adopt_all, runs)
 
     def _record(self, graph_id: str) -> RunRecord:

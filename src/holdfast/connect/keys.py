@@ -28,10 +28,10 @@ class Keys(Calls):
         """Let a new key sign tokens; what the one before it has signed is taken for *grace* longer.
         Raises KeyExists."""
         self._parts.client.unbound("rotate_key")
-        vault = self._parts.vault
-        rotated: RotatedKey = self._do(keys.rotate(vault, kid, secret, grace))
-        if vault.cipher is not None:
-            for op in vault.secrets.outdated(self._parts.store, vault.cipher.current, {}):
+        sealer = self._parts.sealer
+        rotated: RotatedKey = self._do(keys.rotate(sealer, kid, secret, grace))
+        if sealer.cipher is not None:
+            for op in sealer.secrets.outdated(self._parts.store, sealer.cipher.current, {}):
                 self._do(Request(op, bool))
         return rotated
 

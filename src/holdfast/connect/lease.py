@@ -185,7 +185,7 @@ class Lease(LeaseInfo):
         if known is not None:
             return known
         if tokens.current(self._desk.store.keys()) is None:
-            self._do(keys.need(self._desk.vault))
+            self._do(keys.need(self._desk.sealer))
         wait: LeaseWait = self._write(lambda: self._desk.create_wait(self._holding, name, expires))
         return wait
 

@@ -93,14 +93,17 @@ class PayloadCalls(Calls):
         self._parts.client.unbound("rekey")
         checked_call("progress", progress)
         return rekey(
-            self._parts.store, self._parts.vault, lambda op: self._do(Request(op, _as_is)), progress
+            self._parts.store,
+            self._parts.sealer,
+            lambda op: self._do(Request(op, _as_is)),
+            progress,
         )
 
     def check_payloads(self, progress: Progress | None = None) -> PayloadReport:
         """Open every payload that is kept apart, and say which are damaged."""
         self._parts.client.unbound("check_payloads")
         checked_call("progress", progress)
-        return check_payloads(self._parts.store, self._parts.vault, progress)
+        return check_payloads(self._parts.store, self._parts.sealer, progress)
 
 
 class AsyncPayloadCalls(AsyncCalls):

@@ -281,7 +281,7 @@ class LeaseCalls(Calls):
     def _do_all(self, requests: list[Request]) -> list[Any]:
         """Commit together what is asked, and return the answers, refusals among them."""
         parts = self._parts
-        answers = parts.writer.call_all([parts.vault.seal(request.op) for request in requests])
+        answers = parts.writer.call_all([parts.sealer.seal(request.op) for request in requests])
         return [
             answer if isinstance(answer, BaseException) else request.understand(answer)
             for request, answer in zip(requests, answers, strict=True)

@@ -55,7 +55,7 @@ class Waits(Calls):
         """Return the token of a wait once more, for whoever operates this database. Raises
         WaitNotFound."""
         parts = self._parts
-        return waits.token(parts.client, wait_id, lambda: self._do(keys.need(parts.vault)))
+        return waits.token(parts.client, wait_id, lambda: self._do(keys.need(parts.sealer)))
 
 
 class AsyncWaits(AsyncCalls):

@@ -19,7 +19,7 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.contract.growing import Compose
 
 
-def composer(vault: PayloadSealer, codec: Codec) -> Compose:
+def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
     """Return what makes inputs of what is stored and of results, whatever seal any of them is
     in."""
 
@@ -30,12 +30,12 @@ def composer(vault: PayloadSealer, codec: Codec) -> Compose:
             if _PLACE not in plain:
                 return plain
             values = {
-                name: codec.decode(vault.result(source, one, fetch, f"the result of {name}"))
+                name: codec.decode(sealer.result(source, one, fetch, f"the result of {name}"))
                 for name, (source, one) in results.items()
             }
             return codec.encode(filled(codec.decode(plain), values), what="the arguments")
 
-        return vault.remake(data, fill, fetch, run_id, place=associated_data.member_input(run_id))
+        return sealer.remake(data, fill, fetch, run_id, place=associated_data.member_input(run_id))
 
     return compose
 
@@ -43,12 +43,12 @@ def composer(vault: PayloadSealer, codec: Codec) -> Compose:
 _PLACE = b"$holdfast.result"
 
 
-def sealed(patch: GraphPatch, graph_id: str, vault: PayloadSealer) -> GraphPatch:
+def sealed(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> GraphPatch:
     """Return what is to be added to a graph with its inputs sealed. Raises KeyMissing."""
 
     def seal(member: NewMember) -> NewMember:
         place = associated_data.member_input(run_of(graph_id, member.name))
-        return msgspec.structs.replace(member, input=vault.values.inline(member.input, place))
+        return msgspec.structs.replace(member, input=sealer.values.inline(member.input, place))
 
     members = tuple(map(seal, patch.members))
     return GraphPatch(members, patch.groups)

@@ -21,16 +21,16 @@ class Threads(Protocol):
         """Return the result of *call*, made in a thread."""
 
 
-async def sealed(op: Advance, vault: PayloadSealer, threads: Threads) -> Advance:
+async def sealed(op: Advance, sealer: PayloadSealer, threads: Threads) -> Advance:
     """Return a transition with its values sealed."""
     found: Advance = (
-        await threads.run(partial(vault.seal, op)) if vault.is_heavy(op) else vault.seal(op)
+        await threads.run(partial(sealer.seal, op)) if sealer.is_heavy(op) else sealer.seal(op)
     )
     return found
 
 
 async def opened(
-    run: RunRecord, history: list[Event], vault: PayloadSealer, threads: Threads
+    run: RunRecord, history: list[Event], sealer: PayloadSealer, threads: Threads
 ) -> tuple[RunRecord, list[Event]]:
     """Return a run and its history with their values opened; what is kept apart is fetched without
     holding others up. Raises BadData, KeyMissing."""
@@ -39,7 +39,7 @@ async def opened(
         return run, history
 
     def open_all() -> tuple[RunRecord, list[Event]]:
-        return vault.run(run), vault.events(run.id, history)
+        return sealer.run(run), sealer.events(run.id, history)
 
     apart = any(digest_of(value) is not None for value in heads)
     return await threads.run(open_all) if apart else open_all()

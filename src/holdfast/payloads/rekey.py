@@ -57,11 +57,11 @@ class Rekeyed(msgspec.Struct):
 
 
 def rekey(
-    store: Store, vault: PayloadSealer, write: Write, progress: Progress | None = None
+    store: Store, sealer: PayloadSealer, write: Write, progress: Progress | None = None
 ) -> Rekeyed:
     """Put every value that is not under the current key under it. Raises BadOption when nothing is
     encrypted here."""
-    if vault.cipher is None:
+    if sealer.cipher is None:
         raise BadOption(
             option="codec",
             why="there is no current key: give an Encrypted codec, or set HOLDFAST_KEYS",
@@ -69,30 +69,30 @@ def rekey(
     done, after = Rekeyed(), ""
     while portion := store.dossiers(after, RUNS, BYTES):
         for one in portion:
-            done.values += sum(write(op) for op in _operations(vault, one, done))
+            done.values += sum(write(op) for op in _operations(sealer, one, done))
         done.runs += len(portion)
         after = portion[-1].run.id
         if progress is not None:
             progress(len(portion))
-    _rekey_members(store, vault, write, done)
-    for op in vault.secrets.outdated(store, vault.cipher.current, done.unreadable):
+    _rekey_members(store, sealer, write, done)
+    for op in sealer.secrets.outdated(store, sealer.cipher.current, done.unreadable):
         done.values += bool(write(op))
     return done
 
 
-def _rekey_members(store: Store, vault: PayloadSealer, write: Write, done: Rekeyed) -> None:
+def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Rekeyed) -> None:
     """Do the same for members of graphs that wait, and have no runs yet."""
-    assert vault.cipher is not None
+    assert sealer.cipher is not None
     after = ""
     while portion := store.members_to_seal(after, RUNS):
         after = portion[-1][0]
         for run_id, old in portion:
             try:
-                if is_sealed(old) and split(old).key == vault.cipher.current:
+                if is_sealed(old) and split(old).key == sealer.cipher.current:
                     continue
                 place = associated_data.member_input(run_id)
-                new = vault.values.inline(
-                    vault.values.open(old, f"the input of member {run_id}", place), place
+                new = sealer.values.inline(
+                    sealer.values.open(old, f"the input of member {run_id}", place), place
                 )
             except (KeyMissing, BadData) as unreadable:
                 done.leave(unreadable)
@@ -100,14 +100,14 @@ def _rekey_members(store: Store, vault: PayloadSealer, write: Write, done: Rekey
             done.values += bool(write(ResealMember(run_id, old, new)))
 
 
-def _operations(vault: PayloadSealer, one: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:
+def _operations(sealer: PayloadSealer, one: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:
     """Yield what is to be written about a run, in portions that fit into memory."""
     changes: list[ValueChange] = []
     payloads: list[Payload] = []
     for column, seq, old, place in _values(one):
         try:
             what = f"{column.replace('_', ' ')} of run {one.run.id}"
-            new = _renewed(vault.values, column, old, payloads, what, place)
+            new = _renewed(sealer.values, column, old, payloads, what, place)
         except (KeyMissing, BadData) as unreadable:
             done.leave(unreadable)
             continue

@@ -31,7 +31,7 @@ def digests(store: RunReads) -> Iterator[tuple[bytes, int]]:
 
 
 def check_payloads(
-    store: RunReads, vault: PayloadSealer, progress: Callable[[int], None] | None = None
+    store: RunReads, sealer: PayloadSealer, progress: Callable[[int], None] | None = None
 ) -> PayloadReport:
     """Open every payload, one after another."""
     found = PayloadReport()
@@ -41,7 +41,7 @@ def check_payloads(
             continue  # it went with its run meanwhile
         found.payloads += 1
         try:
-            vault.values.content(payload, f"payload {digest.hex()}")
+            sealer.values.content(payload, f"payload {digest.hex()}")
         except KeyMissing:
             found.unreadable[payload.key] = found.unreadable.get(payload.key, 0) + 1
         except BadData as error:

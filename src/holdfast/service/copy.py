@@ -232,7 +232,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
     """Yield all payloads, in order, as many at a time as are to be in memory at once; each must
     have all its bytes."""
     batch: list[Payload] = []
-    vault = PayloadSealer(store)
+    sealer = PayloadSealer(store)
     for digest, stored in digests(store):
         payload = store.payload(digest)
         if payload is None or payload.stored != stored:
@@ -240,7 +240,7 @@ def _payloads(store: Store) -> Iterator[list[Payload]]:
                 what=f"payload {digest.hex()}", why="parts of it are missing: `holdfast db check`"
             )
         if not payload.key:
-            vault.values.content(
+            sealer.values.content(
                 payload, f"payload {digest.hex()}"
             )  # what is encrypted is checked by whoever has its key
         batch.append(payload)

@@ -54,7 +54,7 @@ Progress = Callable[[int], None]
 
 def export(
     source: Store,
-    vault: PayloadSealer,
+    sealer: PayloadSealer,
     run: RunRecord,
     open_target: Callable[[], Store],
     progress: Progress | None = None,
@@ -67,12 +67,12 @@ def export(
         root = view.run(run.id)
         if root is None:
             raise RunNotFound(run=run.id, why="it was deleted meanwhile")
-        return _export(source, vault, view, lambda: [root], open_target, progress)
+        return _export(source, sealer, view, lambda: [root], open_target, progress)
 
 
 def export_graph(
     source: Store,
-    vault: PayloadSealer,
+    sealer: PayloadSealer,
     graph_id: str,
     open_target: Callable[[], Store],
     progress: Progress | None = None,
@@ -93,12 +93,12 @@ def export_graph(
             )
             return (run for run in started if run is not None)
 
-        return _export(source, vault, view, runs, open_target, progress, ImportGraph(whole, trail))
+        return _export(source, sealer, view, runs, open_target, progress, ImportGraph(whole, trail))
 
 
 def _export(
     source: Store,
-    vault: PayloadSealer,
+    sealer: PayloadSealer,
     view: View,
     runs: Callable[[], Iterable[RunRecord]],
     open_target: Callable[[], Store],
@@ -127,7 +127,7 @@ def _export(
         if last is not None:
             _do(target, last)
         if has_waits:
-            _give_key(target, vault)
+            _give_key(target, sealer)
         if fresh:
             seal = Seal(at=source.now(), copied_from=redacted(source.url))
             _do(target, EndCopy(None if has_ended else seal))
@@ -157,12 +157,12 @@ def _begin(target: Store) -> None:
         raise in_use(target) from None
 
 
-def _give_key(target: Store, vault: PayloadSealer) -> None:
+def _give_key(target: Store, sealer: PayloadSealer) -> None:
     """See to it that the target has a key that signs tokens: runs that continue there may ask for
     the tokens of their waits. The keys of the source stay where they are, so what they have signed
     is worth nothing there."""
     with suppress(KeyMissing):  # an engine that may write no values can export all the same
-        _do(target, NeedKey(offered_key(vault)))
+        _do(target, NeedKey(offered_key(sealer)))
 
 
 def _write(target: Store, batch: list[ImportRun]) -> None:

@@ -73,7 +73,7 @@ def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | No
             event for event in client.store.history(fork_id) if event.kind == EventKind.RUN_FORKED
         ]
         told = [
-            object_of(event.data, "the history") for event in client.vault.events(fork_id, events)
+            object_of(event.data, "the history") for event in client.sealer.events(fork_id, events)
         ]
         if there.forked_from != run_id or any(one.get("step") != from_step for one in told):
             raise RunExists(run=fork_id, workflow=there.workflow)
@@ -93,7 +93,7 @@ def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None)
 
 
 def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
-    given, events = client.vault.forked(run, kept, fork_id)
+    given, events = client.sealer.forked(run, kept, fork_id)
     fork = RunRecord(
         id=fork_id,
         namespace=run.namespace,

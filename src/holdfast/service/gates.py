@@ -235,12 +235,12 @@ class GateService:
             "roles": given,
             "hash": gate.hash or "",
         }
-        return tokens.sign(key, LINK, says, until=until, reveal=self._client.vault.secrets.reveal)
+        return tokens.sign(key, LINK, says, until=until, reveal=self._client.sealer.secrets.reveal)
 
     def answer(self, token: str, feedback: str | None) -> Request:
         """Answer a gate as its link says; the answer is the Gate. Raises TokenRefused,
         TokenExpired, and what ``decide`` does."""
-        reveal = self._client.vault.secrets.reveal
+        reveal = self._client.sealer.secrets.reveal
         says = tokens.check(token, LINK, self.store.keys(), now=self.store.now(), reveal=reveal)
         decision = GateDecision(
             choice=says["choice"],

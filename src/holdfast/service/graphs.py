@@ -120,7 +120,7 @@ class GraphService:
 
     def __init__(self, client: RunService) -> None:
         self.client, self._store = client, client.store
-        self._compose = composer(client.vault, client.codec)
+        self._compose = composer(client.sealer, client.codec)
         self._drafting = GraphCompiler(client.route, client.input_of, self._unchecked)
 
     @property
@@ -134,7 +134,7 @@ class GraphService:
 
     def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
         patch, fingerprint = self._drafting.patch(graph, graph_id)
-        return sealed(patch, graph_id, self.client.vault), fingerprint
+        return sealed(patch, graph_id, self.client.sealer), fingerprint
 
     # Writing
 

@@ -32,15 +32,17 @@ def listed(keys: list[SigningKey], now: int) -> list[KeyInfo]:
     ]
 
 
-def need(vault: PayloadSealer) -> Request:
+def need(sealer: PayloadSealer) -> Request:
     """Ask for the key that signs; the first one is created on demand. Raises KeyMissing."""
-    return Request(NeedKey(offered_key(vault)), lambda answer: answer)
+    return Request(NeedKey(offered_key(sealer)), lambda answer: answer)
 
 
-def rotate(vault: PayloadSealer, kid: str | None, secret: bytes | None, grace: Duration) -> Request:
+def rotate(
+    sealer: PayloadSealer, kid: str | None, secret: bytes | None, grace: Duration
+) -> Request:
     """Let a new key sign; the answer is Rotated. Raises KeyMissing."""
     name = None if kid is None else checked_kid(kid)
-    key = offered_key(vault, name, None if secret is None else checked_secret(secret))
+    key = offered_key(sealer, name, None if secret is None else checked_secret(secret))
     return Request(
-        RotateKey(key, checked_grace(grace), vault.secrets.reveal), lambda answer: answer
+        RotateKey(key, checked_grace(grace), sealer.secrets.reveal), lambda answer: answer
     )

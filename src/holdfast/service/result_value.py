@@ -15,11 +15,11 @@ from holdfast.payloads.sealer import PayloadSealer
 
 
 def result_value(
-    run: RunRecord, vault: PayloadSealer, codec: Codec, signature: Signature | None
+    run: RunRecord, sealer: PayloadSealer, codec: Codec, signature: Signature | None
 ) -> Any:
     """Return the result of a finished run, or raise why there is none. Raises KeyMissing,
     BadData."""
-    (end,) = vault.children([child_record(run)])
+    (end,) = sealer.children([child_record(run)])
     if run.status is not Status.COMPLETED:
         raise error_from_data(msgspec.structs.replace(run, error=end.error))
     if signature is None:

@@ -99,14 +99,14 @@ class RunService:
         codec: Codec,
         definitions: Callable[[], Mapping[str, Any]],
         namespace: str | None = None,
-        vault: PayloadSealer | None = None,
+        sealer: PayloadSealer | None = None,
     ) -> None:
         self.store, self.codec, self.definitions = store, codec, definitions
         self.namespace, self.only = namespace or DEFAULT_NAMESPACE, namespace
         """The namespace of what is started here, and the only one that may be touched: None if all
         may be."""
         self.max_signals = MOST_SIGNALS
-        self.vault = vault or PayloadSealer(store)
+        self.sealer = sealer or PayloadSealer(store)
 
     # Starting
 
@@ -144,7 +144,7 @@ class RunService:
             return self.codec.encode(whole, what="the arguments")
 
         def merge(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
-            return self.vault.remake(
+            return self.sealer.remake(
                 old, add, fetch, run_id, place=associated_data.run_input(run_id)
             )
 
@@ -219,7 +219,7 @@ class RunService:
             budgets=drawn,
             limits=limits,
             share=checked_text("share", options.get("share")),
-            same=self.vault.is_same,
+            same=self.sealer.is_same,
         )
 
     def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
@@ -366,15 +366,15 @@ class RunService:
 
     def record(self, run_id: str) -> RunRecord:
         """Return a run with all of its values that can be read here. Raises RunNotFound."""
-        return self.vault.readable(self.get(run_id), large=True)
+        return self.sealer.readable(self.get(run_id), large=True)
 
     def history(self, run_id: str) -> list[Event]:
         """Return the events of a run, opened. Raises RunNotFound, KeyMissing."""
-        return self.vault.events(run_id, self.store.history(self.get(run_id).id))
+        return self.sealer.events(run_id, self.store.history(self.get(run_id).id))
 
     def find(self, **filters: Any) -> list[RunRecord]:
         """Return the runs that match, from new to old; what is kept apart of them is not loaded."""
-        return [self.vault.readable(run) for run in self.store.runs(self._filter(filters))]
+        return [self.sealer.readable(run) for run in self.store.runs(self._filter(filters))]
 
     def _filter(self, given: dict[str, Any]) -> RunFilter:
         status = given.pop("status", None)
@@ -410,7 +410,7 @@ class RunService:
         """Return the result of a finished run, or raise why there is none. Raises KeyMissing when
         it cannot be read here."""
         signature = getattr(self.definitions().get(run.workflow), "signature", None)
-        return result_value(run, self.vault, self.codec, signature)
+        return result_value(run, self.sealer, self.codec, signature)
 
     # Keeping house
 

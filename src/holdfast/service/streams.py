@@ -25,8 +25,8 @@ MOST = 10_000
 class StreamService:
     """Reads frames, and says what they hold."""
 
-    def __init__(self, store: Store, codec: Codec, vault: PayloadSealer) -> None:
-        self.store, self.codec, self.vault = store, codec, vault
+    def __init__(self, store: Store, codec: Codec, sealer: PayloadSealer) -> None:
+        self.store, self.codec, self.sealer = store, codec, sealer
 
     def read(
         self,
@@ -84,11 +84,11 @@ class StreamService:
 
     def _value(self, one: StoredFrame, stream: StreamRecord) -> Any:
         what = f"frame {one.seq} of run {stream.run_id}"
-        plain = self.vault.values.output(
+        plain = self.sealer.values.output(
             one.data, what, associated_data.frame(stream.run_id, stream.source, one.at)
         )
         if plain is None:
-            return self.vault.hidden(one.data)
+            return self.sealer.hidden(one.data)
         return self.codec.decode(
             plain, bytes if one.kind == FrameKind.BLOB else Any, what="a frame"
         )
@@ -97,7 +97,7 @@ class StreamService:
         if one.nulls is None:
             return None
         what = f"frame {one.seq} of run {stream.run_id}"
-        plain = self.vault.values.output(
+        plain = self.sealer.values.output(
             one.nulls, what, associated_data.nulls(stream.run_id, stream.source, one.at)
         )
         return None if plain is None else self.codec.decode(plain, what=what)
@@ -108,11 +108,11 @@ class StreamService:
         if stream.summary is None:
             return None
         place = associated_data.summary(stream.run_id, stream.source)
-        plain = self.vault.values.output(
+        plain = self.sealer.values.output(
             stream.summary, f"the summary of run {stream.run_id}", place
         )
         if plain is None:
-            return self.vault.hidden(stream.summary)
+            return self.sealer.hidden(stream.summary)
         return self.codec.decode(plain, what="a summary")
 
     def progress(self, run_id: str) -> Progress | None:
@@ -123,7 +123,7 @@ class StreamService:
             return found
         return Progress(
             found.percent,
-            self.vault.text_shown(found.message, associated_data.progress(run_id)),
+            self.sealer.text_shown(found.message, associated_data.progress(run_id)),
             found.at,
         )
 

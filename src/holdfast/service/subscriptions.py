@@ -55,7 +55,7 @@ class SubscriptionService:
     def __init__(self, client: RunService) -> None:
         self._client: RunService = client
         self.store: Store = client.store
-        self.vault: PayloadSealer = client.vault
+        self.sealer: PayloadSealer = client.sealer
         self._installation = ""
 
     @property
@@ -143,7 +143,7 @@ class SubscriptionService:
                 raise as_exception(raised, "callback") from raised
 
         start = self.start(after, BEGINNING)
-        op = Consume(self._new(name), self._which(filters), start, batch, body, self.vault.told)
+        op = Consume(self._new(name), self._which(filters), start, batch, body, self.sealer.told)
         return Request(op, lambda answer: answer)
 
     def has_news(self, name: str) -> bool:
@@ -176,10 +176,10 @@ class SubscriptionService:
             self._which(filters),
             self.start(after, NOW),
             checked_url(url),
-            self.vault.secrets.seal_webhook(name, secret or secrets.token_hex(32)),
+            self.sealer.secrets.seal_webhook(name, secret or secrets.token_hex(32)),
             limit,
         )
-        return Request(op, self.vault.secrets.reveal_webhook)
+        return Request(op, self.sealer.secrets.reveal_webhook)
 
     def remove(self, name: str) -> Request:
         """Forget a subscription."""
@@ -225,7 +225,7 @@ class EventPages:
     def told(self, event: RunEvent) -> RunEvent:
         """Return an event with its values opened: one by one, for they may be large. Raises
         KeyMissing, BadData."""
-        return self._subscriptions.vault.told(event)
+        return self._subscriptions.sealer.told(event)
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""

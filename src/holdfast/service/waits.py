@@ -74,7 +74,7 @@ def deliver(
         key=checked_text("key", key),
         source=checked_text("source", source),
         limit=client.max_signals,
-        reveal=client.vault.secrets.reveal,
+        reveal=client.sealer.secrets.reveal,
     )
     return Request(op, lambda answer: DeliveryReceipt(answer.number, SignalEffect(answer.effect)))
 
@@ -147,7 +147,7 @@ def listed(
         and run.finished_at is not None
     )
     good = {key.kid: key for key in keys if key.is_good(now)}
-    reveal = client.vault.secrets.reveal
+    reveal = client.sealer.secrets.reveal
     return [
         _info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended)
         for wait in found
@@ -185,4 +185,4 @@ def token(client: RunService, wait_id: str, create_key: Callable[[], object]) ->
         raise WaitNotFound(wait=wait_id)
     if current(store.keys()) is None:
         create_key()
-    return wait_token(store.keys(), wait.id, client.vault.secrets.reveal)
+    return wait_token(store.keys(), wait.id, client.sealer.secrets.reveal)

@@ -46,7 +46,7 @@ PATIENCE = 5000
 
 
 def why(
-    store: Store, run: RunRecord | str, vault: PayloadSealer | None = None, only: str | None = None
+    store: Store, run: RunRecord | str, sealer: PayloadSealer | None = None, only: str | None = None
 ) -> Why:
     """Explain where *run* stands. By its id, it may also be that of a member of a graph that has
     no run yet. With *only*, nothing outside that namespace is explained or named. Raises
@@ -57,7 +57,7 @@ def why(
     if only is not None and found.namespace != only:
         raise RunNotFound(run=found.id)
     return _explain(
-        store, found, look_at_workers(store, only), DEEPEST, vault or PayloadSealer(store), only
+        store, found, look_at_workers(store, only), DEEPEST, sealer or PayloadSealer(store), only
     )
 
 
@@ -163,16 +163,16 @@ def _explain(
     run: RunRecord,
     workers: list[WorkerView],
     depth: int,
-    vault: PayloadSealer,
+    sealer: PayloadSealer,
     only: str | None,
 ) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
-    heard = vault.signals_shown(run.id, store.signals(run.id))
-    history = vault.shown_events(run.id, live_events(store.history(run.id)))
+    heard = sealer.signals_shown(run.id, store.signals(run.id))
+    history = sealer.shown_events(run.id, live_events(store.history(run.id)))
     facts = RunFacts(
         now=store.now(),
-        run=vault.shown(run),
+        run=sealer.shown(run),
         history=history,
         workers=workers,
         waits=waits,
@@ -182,7 +182,7 @@ def _explain(
             signal.name for signal in heard if signal.wait_id is None and signal.step is None
         ),
         children={
-            str(wait.get("step")): _open_children(store, run, wait, workers, depth, vault, only)
+            str(wait.get("step")): _open_children(store, run, wait, workers, depth, sealer, only)
             for wait in waits
         },
         gates=_gates(store, waits),
@@ -268,7 +268,7 @@ def _open_children(
     wait: dict[str, Any],
     workers: list[WorkerView],
     depth: int,
-    vault: PayloadSealer,
+    sealer: PayloadSealer,
     only: str | None,
 ) -> list[Why]:
     """Explain the open children that a wait waits for; deep down only say how they stand."""
@@ -293,7 +293,7 @@ def _open_children(
             )
             for child in found
         ]
-    return [_explain(store, child, workers, depth - 1, vault, only) for child in found]
+    return [_explain(store, child, workers, depth - 1, sealer, only) for child in found]
 
 
 def _decoded(waits: bytes | None) -> list[dict[str, Any]]:

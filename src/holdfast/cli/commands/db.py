@@ -59,7 +59,7 @@ def check() -> None:
         else:
             print("\n".join(broken) or "the database is sound: every law holds")
             for key, count in keys.items():
-                known = office.vault.cipher is not None and office.vault.cipher.knows(key)
+                known = office.sealer.cipher is not None and office.sealer.cipher.knows(key)
                 print(f"key {key}: {count} values{'' if known else ', not known here'}")
         if broken:
             raise click.exceptions.Exit(1)

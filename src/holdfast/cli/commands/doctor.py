@@ -69,7 +69,7 @@ def _examine() -> None:
         workers = look_at_workers(office.store)
         facts, troubles = _facts(office, workers), [*_troubles(office, workers)]
         warnings = facts.pop("warnings", [])
-        cipher, keys = office.vault.cipher, office.store.keys_in_use()
+        cipher, keys = office.sealer.cipher, office.store.keys_in_use()
         if keys:
             facts["keys"] = keys
         warnings += [
@@ -128,7 +128,7 @@ def _troubles(office: OpenDatabase, workers: list[WorkerView]) -> Iterator[Docto
     for law in store.check():
         yield DoctorFinding(law, "holdfast db check")
     for run in map(
-        office.vault.shown, store.runs(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
+        office.sealer.shown, store.runs(RunFilter(statuses=[Status.STUCK.value], limit=SHOWN))
     ):
         yield DoctorFinding(
             f"run {run.id} of {run.workflow} is stuck: {error_line(run.error)}",

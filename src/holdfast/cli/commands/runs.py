@@ -77,7 +77,7 @@ def runs(limit: int, tags: Sequence[tuple[str, str]], parent: str | None, **filt
         if parent is not None:
             filters["parent_id"] = office.find(parent).id
         found = office.engine.runs(limit=limit + 1, tags=dict(tags), **filters)
-        page, more = [office.vault.shown(run) for run in found[:limit]], len(found) > limit
+        page, more = [office.sealer.shown(run) for run in found[:limit]], len(found) > limit
         if command_context().as_json:
             print_json([as_data(office.store, run) for run in page])
             return

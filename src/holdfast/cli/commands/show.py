@@ -50,14 +50,14 @@ def show(run: str) -> None:
 
 def _as_data(office: OpenDatabase, run: RunRecord) -> dict[str, Any]:
     store = office.store
-    history = office.vault.shown_events(run.id, store.history(run.id), large=True)
+    history = office.sealer.shown_events(run.id, store.history(run.id), large=True)
     counted = {event.seq for event in live_events(history)}
     children = [
         {"id": child.id, "step": child.parent_step, "status": child.status.value}
         for child in store.children(run.id)
     ]
     return {
-        **as_data(store, office.vault.shown(run, large=True)),
+        **as_data(store, office.sealer.shown(run, large=True)),
         "progress": _progress_data(office, run),
         "children": children,
         "history": [_event(event, void=event.seq not in counted) for event in history],
@@ -81,8 +81,8 @@ def _event(event: Event, *, void: bool) -> dict[str, Any]:
 
 def _print_run(office: OpenDatabase, run: RunRecord) -> None:
     store, now = office.store, office.store.now()
-    print_fields(_header(office, office.vault.shown(run), now))
-    history = office.vault.shown_events(run.id, live_events(store.history(run.id)))
+    print_fields(_header(office, office.sealer.shown(run), now))
+    history = office.sealer.shown_events(run.id, live_events(store.history(run.id)))
     lines = trees(run, history, now, lambda run_id, step: _children_of(office, run_id, step))
     print()
     print_tree("history", lines)
@@ -126,7 +126,7 @@ def _progress_data(office: OpenDatabase, run: RunRecord) -> dict[str, Any] | Non
     found = office.store.progress(run.id)
     if found is None:
         return None
-    message = office.vault.text_shown(found.message, associated_data.progress(run.id))
+    message = office.sealer.text_shown(found.message, associated_data.progress(run.id))
     return {"percent": found.percent, "message": message, "at": iso(found.at)}
 
 
@@ -156,4 +156,4 @@ def _children_of(office: OpenDatabase, run_id: str, step: str | None) -> list[Ru
     else:
         ids = [child.id for child in store.children(run_id, [step])[: CHILDREN + 1]]
         found = [run for child in ids if (run := store.run(child)) is not None]
-    return sorted(map(office.vault.shown, found), key=lambda run: (run.parent_index or 0, run.id))
+    return sorted(map(office.sealer.shown, found), key=lambda run: (run.parent_index or 0, run.id))

@@ -276,7 +276,7 @@ class RunPrinter:
         run = self._parts.store.run(run_id)
         if run is None:
             return
-        run = self._parts.vault.shown(run)
+        run = self._parts.sealer.shown(run)
         took = brief((run.finished_at or run.created_at) - (run.started_at or run.created_at))
         error = f": {error_line(run.error)}" if run.status is not Status.COMPLETED else ""
         log.info("run %s of %s %s after %s%s", run.id, run.workflow, run.status.value, took, error)

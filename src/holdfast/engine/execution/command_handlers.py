@@ -153,7 +153,7 @@ def new_child(held: Held, command: StartChild | StartMap, data: bytes, index: in
         budgets=drawn,
         limits=limits,
         share=options.get("share", run.share),
-        same=held.host.vault.is_same,
+        same=held.host.sealer.is_same,
     )
 
 
@@ -234,8 +234,8 @@ def _grow_graph(held: Held, command: ExtendGraph) -> Event:
     op = AddMembers(
         graph_id=command.graph_id,
         namespace=held.run.namespace,
-        patch=sealed(command.patch, command.graph_id, host.vault),
-        compose=composer(host.vault, host.codec),
+        patch=sealed(command.patch, command.graph_id, host.sealer),
+        compose=composer(host.sealer, host.codec),
         lease=host.lease_member,
     )
     held.batch.grows.append(with_stage(op, held.run.id, command.fingerprint))

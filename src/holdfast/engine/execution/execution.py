@@ -119,7 +119,7 @@ class RunExecution(Writing):
 
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
         if not fresh:
-            self.run, history = await opened(self.run, history, self.host.vault, self.host.threads)
+            self.run, history = await opened(self.run, history, self.host.sealer, self.host.threads)
         events = run_history.live_events(history) if history else []
         self.outlet.replayed, self.progress = not fresh, run_history.HistoryProgress(events)
         if history:
@@ -214,7 +214,7 @@ class RunExecution(Writing):
         once."""
         assert self._program is not None
         if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
-            await self.host.writer.submit(NeedKey(offered_key(self.host.vault)))
+            await self.host.writer.submit(NeedKey(offered_key(self.host.sealer)))
         answers: list[Event] = []
         recorded = 0
         for command in commands:
@@ -371,7 +371,7 @@ class RunExecution(Writing):
             if (
                 op.output is None
                 and not (self._in_graph or self.had_children)
-                and self.host.vault.is_light(op)
+                and self.host.sealer.is_light(op)
             ):
                 try:  # most writes need none of what else _persist does
                     answer = await self.host.writer.post(op)
@@ -422,7 +422,7 @@ class RunExecution(Writing):
             if started.leased:
                 self.host.adopt(child, answer.now)
         for run, at in answer.born:
-            self.host.adopt(self.host.vault.new_run_opened(run), at)
+            self.host.adopt(self.host.sealer.new_run_opened(run), at)
 
     async def _let_go(self) -> None:
         """Park for good, or hand the run back: it costs rows and nothing else from here on."""

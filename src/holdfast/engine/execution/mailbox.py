@@ -266,7 +266,7 @@ class Happening(Spender):
     def _take_child(self, want: PendingChild, child: ChildRecord, events: list[Event]) -> None:
         if self.wants.get(want.command.id) is want:
             del self.wants[want.command.id]
-            events.append(want.outcome(child, self.host.vault.children))
+            events.append(want.outcome(child, self.host.sealer.children))
 
     def _find_map(self, step: str, want: PendingMap) -> None:
         children = self.host.store.children(self.run.id, [step])
@@ -297,7 +297,7 @@ class Happening(Spender):
         step = want.command.id
         if self.wants.get(step) is want:
             del self.wants[step]
-            events.append(want.outcome(children, self.host.vault.children))
+            events.append(want.outcome(children, self.host.sealer.children))
             if want.ended < len(want.command.inputs):
                 self.cancel_map(step, "one of its siblings failed")
 

@@ -151,7 +151,7 @@ class OutputBuffer:
         if len(data) > stream_rules.LARGEST:
             raise FrameTooBig(bytes=len(data), run=self._run_id, step=step or None)
         seal, now, source = (
-            self._host.vault.values.inline,
+            self._host.sealer.values.inline,
             self._host.store.now(),
             self._source(step, attempt, code=code),
         )
@@ -204,7 +204,7 @@ class OutputBuffer:
         told = (
             None
             if message is None
-            else self._host.vault.values.text(message, associated_data.progress(self._run_id))
+            else self._host.sealer.values.text(message, associated_data.progress(self._run_id))
         )
         said = Progress(percent, told, self._host.store.now())
         with self._guard:
@@ -304,7 +304,7 @@ class OutputBuffer:
             place = associated_data.summary(
                 self._run_id, (stream.step, stream.attempt, stream.generation)
             )
-            plain = host.vault.values.open(stream.stored, what, place)
+            plain = host.sealer.values.open(stream.stored, what, place)
             stream.document, stream.stored = host.codec.decode(plain, what="a summary"), None
 
     def _add(self, stream: _OpenStream, said: NewFrame | Progress, code: bool) -> None:
@@ -460,7 +460,7 @@ class OutputBuffer:
         if stream.patched:
             stream.patched = False
             document = self._host.codec.encode(stream.document, what="a summary")
-            part.summary = self._host.vault.values.inline(
+            part.summary = self._host.sealer.values.inline(
                 document, associated_data.summary(self._run_id, part.source)
             )
             part.version = stream.version

@@ -223,7 +223,7 @@ class Listening(Held):
         """Return the token of a wait, as its workflow asks for it: on the program's loop nothing is
         read for that."""
         keys = self.host.store.keys() if self._keys is None else self._keys
-        return wait_token(keys, wait_id, self.host.vault.secrets.reveal)
+        return wait_token(keys, wait_id, self.host.sealer.secrets.reveal)
 
     def placed(self, definition: Definition, events: Sequence[Event]) -> Program:
         """Return the program of this run. Async code runs on the program's loop, if there is one,
@@ -252,7 +252,7 @@ class Listening(Held):
         until = self.progress.until.pop(command.id) if opened else None
         if not opened and command.timeout is not None:
             until = self.now() + command.timeout
-        sealed = self.host.codec.name != "json" or self.host.vault.cipher is not None
+        sealed = self.host.codec.name != "json" or self.host.sealer.cipher is not None
         escalated_at = self.progress.escalated.pop(command.id, None)
         want = PendingCondition(command, until, escalated_at, sealed=sealed)
         if not opened:
@@ -381,10 +381,10 @@ class Listening(Held):
         return conditions.ConditionProgress(want.command.condition, self._read).offer_all(signals)
 
     def _read(self, signal: Signal) -> Any:
-        return self.host.codec.decode(self.host.vault.signal(self.run.id, signal))
+        return self.host.codec.decode(self.host.sealer.signal(self.run.id, signal))
 
     def _told(self, signals: Sequence[Signal], **more: object) -> bytes:
-        return signals_as_data(self.host.vault.signals(self.run.id, signals), **more)
+        return signals_as_data(self.host.sealer.signals(self.run.id, signals), **more)
 
     def _open(self, wait: WaitRecord) -> None:
         self.batch.opened.append(wait)

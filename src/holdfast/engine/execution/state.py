@@ -239,7 +239,7 @@ class Held:
             if signal.name == name and signal.wait_id is None and signal.step is None:
                 del self._signals[place]
                 self.batch.taken.append(signal.id)
-                payload = self.host.vault.signal(self.run.id, signal)
+                payload = self.host.sealer.signal(self.run.id, signal)
                 return Event(EventKind.SIGNAL_RECEIVED, step, payload)
         return None
 

@@ -55,8 +55,8 @@ class Writing(Happening):
         ends = False
         if type(op) is Advance:
             ends = self._in_graph and op.status in FINAL
-            if not self.host.vault.is_light(op):
-                written = await sealed(op, self.host.vault, self.host.threads)
+            if not self.host.sealer.is_light(op):
+                written = await sealed(op, self.host.sealer, self.host.threads)
         carries = isinstance(op, Advance | AppendFrames) and op.output is not None
         if carries:
             self.outlet.hold()

@@ -49,7 +49,7 @@ class RetentionContext(Protocol):
 
     store: Store
     writer: GroupCommit
-    vault: PayloadSealer
+    sealer: PayloadSealer
     session_id: str
     stopping: bool
 
@@ -113,7 +113,7 @@ async def _take(worker: RetentionContext) -> bool:
 
 async def unlock(worker: RetentionContext) -> None:
     """Resume the runs that are stuck because a key was missing, when it is known here."""
-    cipher = worker.vault.cipher
+    cipher = worker.sealer.cipher
     if cipher is None:
         return
     for run in _stuck(worker.store):

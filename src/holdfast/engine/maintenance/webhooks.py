@@ -57,7 +57,7 @@ class WebhookContext(Protocol):
     alarms: TimerQueue
     threads: ThreadPool
     news: News
-    vault: PayloadSealer
+    sealer: PayloadSealer
     loop: asyncio.AbstractEventLoop
     settings: WorkerSettings
     session_id: str
@@ -213,7 +213,7 @@ class WebhookDispatcher:
         opened = event
         try:
             if is_sealed(event.data) or is_sealed(event.error):
-                opened = await self._office.threads.run(partial(self._office.vault.told, event))
+                opened = await self._office.threads.run(partial(self._office.sealer.told, event))
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
         body = body_of(opened)
@@ -232,7 +232,7 @@ class WebhookDispatcher:
         if not events:
             return letter.body
         del told[LEFT_OUT]
-        (event,) = self._office.vault.events(letter.run_id, events)
+        (event,) = self._office.sealer.events(letter.run_id, events)
         return msgspec.json.encode(told | _values(event))
 
     async def _again(self, found: Subscription, letter: DeadLetter) -> None:
@@ -259,7 +259,7 @@ class WebhookDispatcher:
         office = self._office
         at = office.store.now() // 1_000_000
         try:
-            secret = office.vault.secrets.reveal_webhook(found)
+            secret = office.sealer.secrets.reveal_webhook(found)
         except (KeyMissing, BadData) as error:
             return str(error)
         attempted = Delivery(

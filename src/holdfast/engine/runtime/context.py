@@ -26,7 +26,7 @@ class WorkerContext(Protocol):
     store: Store
     writer: GroupCommit
     codec: Codec
-    vault: PayloadSealer
+    sealer: PayloadSealer
     alarms: TimerQueue
     long_steps: LongSteps
     hands: EagerTasks

@@ -58,11 +58,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def offered_key(
-    vault: PayloadSealer, kid: str | None = None, secret: bytes | None = None
+    sealer: PayloadSealer, kid: str | None = None, secret: bytes | None = None
 ) -> OfferedKey:
     """Return a new key, sealed, with a random name and secret unless they are given. Raises
     KeyMissing."""
     name = f"k{secrets.token_hex(6)}" if kid is None else kid
     return OfferedKey(
-        name, vault.secrets.seal_key(name, secrets.token_bytes(32) if secret is None else secret)
+        name, sealer.secrets.seal_key(name, secrets.token_bytes(32) if secret is None else secret)
     )

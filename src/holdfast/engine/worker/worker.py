@@ -86,12 +86,12 @@ class Worker:
         clock: Clock,
         settings: WorkerSettings,
         learn: Callable[[Definition], None],
-        vault: PayloadSealer | None = None,
+        sealer: PayloadSealer | None = None,
         program_loop: ProgramLoop | None = None,
     ) -> None:
         self.store, self.writer, self.codec, self.settings = store, writer, codec, settings
         self.definitions, self.clock, self.learn = definitions, clock, learn
-        self.vault = vault or PayloadSealer(store)
+        self.sealer = sealer or PayloadSealer(store)
         self.program_loop = program_loop
         self.session_id = ""
         self.stopping = False
@@ -133,9 +133,9 @@ class Worker:
         self._unheld = Unheld(store, writer, self.drivers)
         self.settler = GraphResolver(
             writer,
-            composer(self.vault, codec),
+            composer(self.sealer, codec),
             self.lease_member,
-            lambda run, created_at: self.adopt(self.vault.new_run_opened(run), created_at),
+            lambda run, created_at: self.adopt(self.sealer.new_run_opened(run), created_at),
         )
         self.duties = Leader(
             store,
@@ -199,7 +199,7 @@ class Worker:
     def is_shut_out(self, error: Exception) -> bool:
         """Return whether the database was encrypted after it was opened here without keys: then
         this worker lets go of all."""
-        shut_out = self.vault.cipher is None and isinstance(error, ENCRYPTED_SINCE)
+        shut_out = self.sealer.cipher is None and isinstance(error, ENCRYPTED_SINCE)
         if shut_out and not self.stopping:
             self.stopping = True
             log.error(

@@ -29,7 +29,7 @@ class TaskOutput:
     """Turns what a holder shows into transitions."""
 
     def __init__(self, client: RunService) -> None:
-        self._store, self._codec, self._vault = client.store, client.codec, client.vault
+        self._store, self._codec, self._sealer = client.store, client.codec, client.sealer
 
     def progress(self, held: LeaseState, percent: float | None, message: str | None) -> Request:
         """Say how far the run is; what is not said stays as it was."""
@@ -52,7 +52,7 @@ class TaskOutput:
         words = (
             None
             if message is None
-            else self._vault.values.text(message, associated_data.progress(held.run.id))
+            else self._sealer.values.text(message, associated_data.progress(held.run.id))
         )
         told = Progress(None if percent is None else float(percent), words, self._store.now())
         return self._request(held, Output([], [], told))
@@ -104,7 +104,7 @@ class TaskOutput:
             version = stored[0].version
             if stored[0].summary is not None:
                 place = associated_data.summary(held.run.id, stored[0].source)
-                plain = self._vault.values.open(
+                plain = self._sealer.values.open(
                     stored[0].summary, f"the summary of run {held.run.id}", place
                 )
                 document = self._codec.decode(plain, what="a summary")
@@ -117,13 +117,13 @@ class TaskOutput:
             frame = self._frame(held, part, FrameKind.EVENT, StreamMode.SUMMARY, changes, now, None)
             if nulls:
                 place = associated_data.nulls(held.run.id, part.source, now)
-                frame.nulls = self._vault.values.inline(
+                frame.nulls = self._sealer.values.inline(
                     self._codec.encode(nulls, what="paths"), place
                 )
             frame.version = version
             frames.append(frame)
         place = associated_data.summary(held.run.id, part.source)
-        part.summary = self._vault.values.inline(
+        part.summary = self._sealer.values.inline(
             self._codec.encode(document, what="a summary"), place
         )
         part.version = version
@@ -142,7 +142,7 @@ class TaskOutput:
         data = self._codec.encode(value, what="a frame")
         if len(data) > stream_rules.LARGEST:
             raise FrameTooBig(bytes=len(data), run=held.run.id)
-        sealed = self._vault.values.inline(
+        sealed = self._sealer.values.inline(
             data, associated_data.frame(held.run.id, part.source, now)
         )
         return NewFrame(0, kind, mode, sealed, now, name)

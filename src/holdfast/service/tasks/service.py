@@ -301,7 +301,7 @@ class TaskService(Suspensions, LeaseTerms):
             ) as error:  # such as a key that is missing here: its holder is told when it asks
                 held.trouble = error
             begun[leased.run.id] = (held, request)
-            return None if request is None else self._client.vault.seal(request.op)  # type: ignore[return-value]
+            return None if request is None else self._client.sealer.seal(request.op)  # type: ignore[return-value]
 
         def understand(answer: list[LeasedTask]) -> list[LeaseState]:
             found = [
@@ -403,7 +403,7 @@ class TaskService(Suspensions, LeaseTerms):
 
     def is_small(self, data: bytes) -> bool:
         """Say whether a value is stored as it is."""
-        return self._client.vault.values.passes(data)
+        return self._client.sealer.values.passes(data)
 
     def fail(
         self, held: LeaseState, kind: str, message: str, details: Mapping[str, Any] | None
@@ -525,9 +525,9 @@ class TaskService(Suspensions, LeaseTerms):
         if run.generation != op.generation or run.session_id is not None:
             return False
         if op.status in FINAL:
-            run = self._client.vault.run(run)
+            run = self._client.sealer.run(run)
             return (run.status, run.result, run.error) == (op.status, op.result, op.error)
-        history = self._client.vault.events(run.id, self._by_holders(run)[-len(op.events) :])
+        history = self._client.sealer.events(run.id, self._by_holders(run)[-len(op.events) :])
         return [_essence(event) for event in history] == [_essence(event) for event in op.events]
 
     # What operators do
@@ -572,7 +572,7 @@ class TaskService(Suspensions, LeaseTerms):
 
     def input(self, run: RunRecord) -> Any:
         """Return the arguments of a run as plain data."""
-        return self.codec.decode(self._client.vault.input(run))
+        return self.codec.decode(self._client.sealer.input(run))
 
 
 _BY_OPERATORS = (EventKind.PRIORITY_CHANGED, EventKind.RUN_RELEASED)

@@ -61,7 +61,7 @@ class Suspensions:
 
     def __init__(self, client: RunService) -> None:
         self._client, self.store, self.codec = client, client.store, client.codec
-        self.vault = client.vault
+        self.sealer = client.sealer
 
     def _write(self, held: LeaseState, events: list[Event], outcome: Any, **place: Any) -> Request:
         raise NotImplementedError
@@ -106,7 +106,7 @@ class Suspensions:
 
     def _told_wait(self, wait: WaitRecord) -> LeaseWait:
         assert wait.id is not None
-        return LeaseWait(wait, wait_token(self.store.keys(), wait.id, self.vault.secrets.reveal))
+        return LeaseWait(wait, wait_token(self.store.keys(), wait.id, self.sealer.secrets.reveal))
 
     def _handed(self, held: LeaseState, wait_id: str) -> SignalToWait:
         wait = (
@@ -194,7 +194,7 @@ class Suspensions:
             return self._write(
                 held, events, ready, status=Status.PENDING, keep=False, **{**more, "revision": None}
             )
-        sealed = self.codec.name != "json" or self._client.vault.cipher is not None
+        sealed = self.codec.name != "json" or self._client.sealer.cipher is not None
         return self._write(
             held,
             events,
@@ -212,7 +212,7 @@ class Suspensions:
         """See what a run waited for last, and what that came to."""
         held.open, outcome = suspension.last_wait(run_history.live_events(history))
         if outcome is not None:
-            (opened,) = self._client.vault.events(held.run.id, [outcome])
+            (opened,) = self._client.sealer.events(held.run.id, [outcome])
             held.resumed = _resumed(opened)
 
     def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request:
@@ -266,7 +266,7 @@ class Suspensions:
             *(handed.step for handed in conditions.issued_waits(wait.condition).values()),
         )
         event = Event(
-            kind, wait.step, signals_as_data(self._client.vault.signals(held.run.id, told), **more)
+            kind, wait.step, signals_as_data(self._client.sealer.signals(held.run.id, told), **more)
         )
         return self._write(
             held,
@@ -281,7 +281,7 @@ class Suspensions:
 
     def _read(self, held: LeaseState) -> conditions.Read:
         def read(signal: Signal) -> Any:
-            return self.codec.decode(self._client.vault.signal(held.run.id, signal))
+            return self.codec.decode(self._client.sealer.signal(held.run.id, signal))
 
         return read
 
