@@ -30,7 +30,7 @@ from holdfast import (
     wait_signal,
     workflow,
 )
-from holdfast.engine.execution import pending
+from holdfast.engine.execution.pending import children
 from holdfast.testing import crash_everywhere
 from holdfast.testing.recorder import RUN
 
@@ -643,7 +643,7 @@ async def mapped_in_portions(x: int) -> list[int]:
     "shape", [mapped_in_portions, collected_children], ids=lambda shape: shape.name
 )
 def test_a_map_that_starts_its_children_in_portions_comes_to_the_same_end(shape, monkeypatch):
-    monkeypatch.setattr(pending, "PORTION", 1)
+    monkeypatch.setattr(children, "PORTION", 1)
     everywhere(shape, 3)
 
 

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast import Fail, Graph, step, workflow
 from holdfast.core.runs import NewRun, Route
-from holdfast.engine.execution import writing
+from holdfast.engine.execution import commits
 from holdfast.engine.runtime import graph_stages
 from holdfast.errors import RunFinished, StartIncomplete
 from holdfast.service import fork as fork_service
@@ -135,7 +135,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(pruning, "ROWS", 3)
     monkeypatch.setattr(sweeping, "PORTION", 2)
     monkeypatch.setattr(trees, "RUNS", 2)
-    monkeypatch.setattr(writing, "PORTION", 2)
+    monkeypatch.setattr(commits, "PORTION", 2)
     monkeypatch.setattr(replay_service, "PORTION", 2)
     monkeypatch.setattr(stopping, "PORTION", 2)
     monkeypatch.setattr(advancing, "PORTION", 2)

@@ -9,7 +9,7 @@ import gc
 import pytest
 
 from holdfast import AsyncEngine, step, workflow
-from holdfast.engine.execution.pending import PendingStep
+from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.long_steps import LongSteps
 from holdfast.engine.runtime.timer_queue import TimerQueue
 from holdfast.testing.clock import VirtualClock

@@ -525,7 +525,7 @@ def test_an_unforeseen_fault_makes_a_run_stuck_not_silent(engine, monkeypatch):
     def explode(*_: object) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    monkeypatch.setattr(execution, "handle", explode)
+    monkeypatch.setattr(execution, "execute", explode)
     run = engine.start(sums, 1)
     with pytest.raises(holdfast.errors.RunStuck, match="a fault of ours"):
         run.result(timeout=20)

@@ -173,7 +173,7 @@ def test_a_signal_that_a_run_keeps_in_memory_is_read_again_after_a_rekey(databas
     with engine_of(database, "k1") as engine:
         wait_for_status(engine, run, "waiting")
         (driver,) = engine._parts.worker.drivers.values()
-        assert [signal.name for signal in driver._signals] == ["one"]
+        assert [signal.name for signal in driver.signals] == ["one"]
 
         assert other.rekey().values > 0
 

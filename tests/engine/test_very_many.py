@@ -14,7 +14,8 @@ from holdfast.connect.open_store import open_store
 from holdfast.core.runs import NewRun, Route
 from holdfast.core.sessions import Lane, Session
 from holdfast.core.status import Status
-from holdfast.engine.execution import pending, writing
+from holdfast.engine.execution import commits
+from holdfast.engine.execution.pending import children
 from holdfast.engine.runtime import graph_stages
 from holdfast.errors import (
     GraphBusy,
@@ -161,8 +162,8 @@ async def total(numbers: dict) -> int:
 def small_parts(monkeypatch):
     monkeypatch.setattr(run_service, "PART", 4)
     monkeypatch.setattr(graph_stages, "PART", 10)
-    monkeypatch.setattr(pending, "PORTION", 3)
-    monkeypatch.setattr(writing, "PORTION", 3)
+    monkeypatch.setattr(children, "PORTION", 3)
+    monkeypatch.setattr(commits, "PORTION", 3)
     monkeypatch.setattr(replay_service, "PORTION", 3)
     monkeypatch.setattr(stopping, "PORTION", 4)
     monkeypatch.setattr(advancing, "PORTION", 4)

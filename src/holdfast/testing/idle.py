@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.engine.execution.execution import RunExecution
-from holdfast.engine.execution.pending import PendingStep
 from holdfast.engine.worker.worker import Worker
 
 TURNS = 3
@@ -48,7 +47,7 @@ async def _pass_a_turn(worker: Worker, deadline: float) -> None:
     """Let the others have their turn; if all that is at work are steps, wait for one of them to
     end."""
     waiting = [
-        driver._woken
+        driver.mailbox.completion
         for driver in worker.drivers.values()
         if _sleeps(driver) and not _rests(driver)
     ]
@@ -84,17 +83,17 @@ def _is_idle(worker: Worker) -> bool:
 
 def _sleeps(driver: RunExecution) -> bool:
     return (
-        driver._woken is not None
-        and not driver._woken.done()
-        and not driver._inbox
-        and not driver._knocked
+        driver.mailbox.completion is not None
+        and not driver.mailbox.completion.done()
+        and not driver.mailbox.outcomes
+        and not driver.mailbox.is_notified
     )
 
 
 def _rests(driver: RunExecution) -> bool:
     """The run only waits, and what it waits for has not come."""
-    due = driver._due is not None and driver._due <= driver.now()
-    return _sleeps(driver) and not due and driver._only_waits()
+    is_due = driver.mailbox.is_due(driver.state.now())
+    return _sleeps(driver) and not is_due and driver.pending.only_wait()
 
 
 def at_work(worker: Worker) -> list[str]:
@@ -107,16 +106,15 @@ def at_work(worker: Worker) -> list[str]:
 
 
 def _doing(driver: RunExecution) -> str:
-    running = [
-        step
-        for step, want in driver.wants.items()
-        if isinstance(want, PendingStep) and want.running
-    ]
+    running = [step for step, pending in driver.pending.items() if pending.is_running]
     return f"runs step {', '.join(running)}" if running else "is being driven on"
 
 
 def next_instant(worker: Worker) -> int | None:
     """Return when something will happen by the mere passing of time, if anything will."""
     now = worker.clock.now()
-    times = [worker.store.next_wake(), *(driver._due for driver in worker.drivers.values())]
+    times = [
+        worker.store.next_wake(),
+        *(driver.mailbox.due_at for driver in worker.drivers.values()),
+    ]
     return min((time for time in times if time is not None and time > now), default=None)

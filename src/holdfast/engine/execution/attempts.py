@@ -16,9 +16,10 @@ from holdfast.core.events import Event
 from holdfast.core.exits import as_exception
 from holdfast.core.program import Program
 from holdfast.core.step_info import StepInfo
-from holdfast.engine.execution.budget_guard import AttemptSpending, Spender
-from holdfast.engine.execution.outcomes import completed, encoded
-from holdfast.engine.execution.pending import PendingStep
+from holdfast.engine.execution.attempt_spending import AttemptSpending
+from holdfast.engine.execution.pending.base import Execution
+from holdfast.engine.execution.pending.step_outcomes import completed, encoded
+from holdfast.engine.execution.pending.steps import PendingStep
 from holdfast.engine.runtime.program_loop import FeedAhead, ProgramLoop
 from holdfast.engine.runtime.timer_queue import TimerHandle
 from holdfast.errors import EngineClosed, StepTimeout
@@ -32,10 +33,10 @@ cancels and closes at once."""
 class _TaskTimeout:
     """Cancels the current task when its time is up."""
 
-    def __init__(self, held: Spender, until: int) -> None:
+    def __init__(self, run: Execution, until: int) -> None:
         self.passed = False
         self._task = asyncio.current_task()
-        self.alarm = held.host.alarms.at(until, self._pass)
+        self.alarm = run.context.alarms.at(until, self._pass)
 
     def _pass(self) -> None:
         self.passed = True
@@ -43,44 +44,45 @@ class _TaskTimeout:
         self._task.cancel()
 
 
-async def attempt(held: Spender, want: PendingStep) -> None:
+async def attempt(run: Execution, step: PendingStep) -> None:
     """Run a step once and leave what it came to in the run's inbox. A dropped step leaves
     nothing."""
-    host, command = held.host, want.command
+    context = run.context
+    command = step.command
     if (
-        not host.is_sure()
+        not context.is_sure()
     ):  # the process was stopped: the run may have gone on elsewhere, and this step may be done
         try:
-            await host.make_sure()
+            await context.make_sure()
         except EngineClosed:
             return  # another worker asks
-    want.started_at = host.store.now()
+    step.started_at = context.store.now()
     limit = (
-        None if command.timeout is None else _TaskTimeout(held, want.started_at + command.timeout)
+        None if command.timeout is None else _TaskTimeout(run, step.started_at + command.timeout)
     )
     value, error = None, None
-    purse = want.purse = held.new_purse(command.id, command.under)
+    spending = step.spending = run.budget.new_spending(command.id, command.under)
     try:
-        current_spending.set(purse)
-        info = _info(held, command, want.attempt)
+        current_spending.set(spending)
+        info = _info(run, command, step.attempt)
         if command.is_async:
             value = await command.call(info, None)
         else:
-            value = await host.threads.run(partial(command.call, info, None))
+            value = await context.threads.run(partial(command.call, info, None))
     except BaseException as raised:  # whatever it is: a step must not take its worker along
-        if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
+        if isinstance(raised, asyncio.CancelledError) and not run.expects(step):
             return
         error = as_exception(raised, "step")
     finally:
         if (
-            want.task is not None
+            step.task is not None
         ):  # else it has ended at once, and no one was told that it has begun
-            host.long_steps.end(want)
+            context.long_steps.end(step)
         if limit is not None:
             limit.alarm.cancel()
     if limit is not None and limit.passed:
         error = _timeout(command)
-    held.ended(command.id, value, error, want.started_at, purse)
+    run.attempt_ended(command.id, value, error, step.started_at, spending)
 
 
 class RemoteAttempt:
@@ -96,36 +98,36 @@ class RemoteAttempt:
         "_alarm",
         "_call",
         "_context",
+        "_execution",
         "_expired",
-        "_held",
         "_loop",
-        "_purse",
+        "_spending",
+        "_step",
         "_stopping",
         "_task",
-        "_want",
     )
 
     def __init__(
-        self, held: Spender, want: PendingStep, loop: ProgramLoop, ahead: FeedAhead | None
+        self, run: Execution, step: PendingStep, loop: ProgramLoop, ahead: FeedAhead | None
     ) -> None:
-        host = held.host
-        command = want.command
-        started_at = host.store.now()
-        want.started_at = started_at
-        self._held = held
-        self._want = want
+        context = run.context
+        command = step.command
+        started_at = context.store.now()
+        step.started_at = started_at
+        self._execution = run
+        self._step = step
         self._loop = loop
         self._expired = False
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._ahead = ahead
-        self._purse = want.purse = held.new_purse(command.id, command.under)
+        self._spending = step.spending = run.budget.new_spending(command.id, command.under)
         self._context = Context()
-        self._context.run(current_spending.set, self._purse)
-        self._call = partial(command.call, _info(held, command, want.attempt), None)
+        self._context.run(current_spending.set, self._spending)
+        self._call = partial(command.call, _info(run, command, step.attempt), None)
         self._alarm: TimerHandle | None = None
         if command.timeout is not None:
-            self._alarm = host.alarms.at(started_at + command.timeout, self._expire)
+            self._alarm = context.alarms.at(started_at + command.timeout, self._expire)
 
     # On the worker's loop
 
@@ -135,15 +137,16 @@ class RemoteAttempt:
 
     def adopt(self) -> None:
         """Let the run wait for an attempt that has begun on the program's loop already."""
-        held, want = self._held, self._want
-        want.task = self
-        held.wants[want.command.id] = want
-        assert want.started_at is not None
-        held.host.long_steps.begin(held, want, want.started_at)
+        run = self._execution
+        step = self._step
+        step.task = self
+        run.pending.add(step)
+        assert step.started_at is not None
+        run.context.long_steps.begin(run, step, step.started_at)
 
     def cancel_unless_adopted(self) -> None:
         """Cancel it if its run has left memory meanwhile."""
-        if self._want.task is not self:
+        if self._step.task is not self:
             self.cancel()
 
     def cancel(self) -> None:
@@ -156,25 +159,26 @@ class RemoteAttempt:
         self.cancel()
 
     def _fed(self, event: Event, commands: list[Command], error: BaseException | None) -> None:
-        held = self._held
+        run = self._execution
         self._let_go()
-        held.note_fed(event, commands, error, self._purse)
+        run.note_fed(event, commands, error, self._spending)
 
     def _end(self, value: Any, raised: BaseException | None) -> None:
-        held, want = self._held, self._want
+        run = self._execution
+        step = self._step
         self._let_go()
-        if isinstance(raised, asyncio.CancelledError) and not held.expects(want):
+        if isinstance(raised, asyncio.CancelledError) and not run.expects(step):
             return
         error = None if raised is None else as_exception(raised, "step")
         if self._expired:
-            error = _timeout(want.command)
-        held.ended(want.command.id, value, error, want.started_at, self._purse)
+            error = _timeout(step.command)
+        run.attempt_ended(step.command.id, value, error, step.started_at, self._spending)
 
     def _let_go(self) -> None:
-        self._held.host.long_steps.end(self._want)
+        self._execution.context.long_steps.end(self._step)
         if self._alarm is not None:
             self._alarm.cancel()
-        del self._held, self._want, self._ahead
+        del self._execution, self._step, self._ahead
 
     # On the program's loop
 
@@ -210,8 +214,13 @@ class RemoteAttempt:
         """The step has ended."""
         self._task = None
         answer = self._loop.answer
-        if raised is None and self._ahead is not None and self._purse.is_empty():
-            event = completed(self._want, value, codec=self._held.host.codec, now=self._held.now())
+        if raised is None and self._ahead is not None and self._spending.is_empty():
+            event = completed(
+                self._step,
+                value,
+                codec=self._execution.context.codec,
+                now=self._execution.state.now(),
+            )
             if event is not None and self._ahead.take():
                 commands, error = self._ahead.feed(event)
                 answer(self._fed, event, commands, error)
@@ -225,25 +234,26 @@ def _timeout(command: RunStep) -> StepTimeout:
     return StepTimeout(step=command.id, timeout=duration.show(command.timeout or 0))
 
 
-def begin_remotely(held: Spender, want: PendingStep) -> asyncio.Task[None] | RemoteAttempt | None:
+def begin_remotely(run: Execution, step: PendingStep) -> asyncio.Task[None] | RemoteAttempt | None:
     """Make an attempt at an ``async def`` step on the program's loop; return what can be
     cancelled."""
-    host, program_loop = held.host, held.host.program_loop
+    context = run.context
+    program_loop = context.program_loop
     assert program_loop is not None
-    if host.is_sure():
-        remote = RemoteAttempt(held, want, program_loop, held.feed_ahead())
+    if context.is_sure():
+        remote = RemoteAttempt(run, step, program_loop, run.feed_ahead())
         remote.post()
         return remote
-    return host.hands.start(_begin_when_sure(held, want, program_loop))
+    return context.hands.start(_begin_when_sure(run, step, program_loop))
 
 
-async def _begin_when_sure(held: Spender, want: PendingStep, program_loop: ProgramLoop) -> None:
+async def _begin_when_sure(run: Execution, step: PendingStep, program_loop: ProgramLoop) -> None:
     try:
-        await held.host.make_sure()
+        await run.context.make_sure()
     except EngineClosed:
         return
-    if held.expects(want):
-        want.task = remote = RemoteAttempt(held, want, program_loop, held.feed_ahead())
+    if run.expects(step):
+        step.task = remote = RemoteAttempt(run, step, program_loop, run.feed_ahead())
         remote.post()
 
 
@@ -254,17 +264,17 @@ class BeginAhead:
     wait until the worker has heard of it and has recorded the signal. That saves a journey to the
     worker and back."""
 
-    __slots__ = ("_held", "_loop", "_program")
+    __slots__ = ("_execution", "_loop", "_program")
 
-    def __init__(self, held: Spender, program: Program, loop: ProgramLoop) -> None:
-        self._held = held
+    def __init__(self, run: Execution, program: Program, loop: ProgramLoop) -> None:
+        self._execution = run
         self._program = program
         self._loop = loop
 
     def __call__(self, commands: Sequence[Command]) -> RemoteAttempt | None:
         """Return the attempt, if these commands are such a step. The worker waits for the answer
         meanwhile, and touches nothing that is read here."""
-        held = self._held
+        run = self._execution
         command = commands[0] if len(commands) == 1 else None
         if (
             not isinstance(command, RunStep)
@@ -273,44 +283,47 @@ class BeginAhead:
             or command.own
         ):
             return None
-        was_tried = command.id in held.progress.attempts
-        if was_tried or self._program.asked_time or not held.host.is_sure():
+        was_tried = command.id in run.state.progress.attempts
+        if was_tried or self._program.asked_time or not run.context.is_sure():
             return None
-        return RemoteAttempt(held, PendingStep(command, 1, None), self._loop, None)
+        return RemoteAttempt(run, PendingStep(command, 1, None), self._loop, None)
 
 
-def _info(held: Spender, command: RunStep, number: int) -> StepInfo:
-    run, life = held.run, held.lives.of(command.id)
-    return StepInfo(run.id, run.workflow, command.id, number, run.generation, held.outlet, life)
+def _info(run: Execution, command: RunStep, number: int) -> StepInfo:
+    record = run.state.run
+    life = run.state.lives.of(command.id)
+    return StepInfo(
+        record.id, record.workflow, command.id, number, record.generation, run.output, life
+    )
 
 
 def body_of(
-    held: Spender, want: PendingStep, op: Advance, purse: AttemptSpending
+    run: Execution, step: PendingStep, op: Advance, spending: AttemptSpending
 ) -> Callable[[Any], bytes]:
     """Return what runs a step inside the transaction that records it. Whichever thread commits
     calls it: in a context of the run, and not in one of that thread."""
     context = copy_context()
-    return lambda connection: context.run(_transact, held, want, op, purse, connection)
+    return lambda connection: context.run(_transact, run, step, op, spending, connection)
 
 
 def _transact(
-    held: Spender, want: PendingStep, op: Advance, purse: AttemptSpending, connection: Any
+    run: Execution, step: PendingStep, op: Advance, spending: AttemptSpending, connection: Any
 ) -> bytes:
     """Call the step, and let what it puts out be part of the transaction, too."""
-    command = want.command
-    info = _info(held, command, want.attempt)
-    held.outlet.begin_anew(command.id, want.attempt)
-    purse.spendings.clear()  # it may be called again when the store was in trouble
-    current_spending.set(purse)
+    command = step.command
+    info = _info(run, command, step.attempt)
+    run.output.begin_anew(command.id, step.attempt)
+    spending.entries.clear()  # it may be called again when the store was in trouble
+    current_spending.set(spending)
     try:
-        data = encoded(command, command.call(info, connection), held.host.codec)
+        data = encoded(command, command.call(info, connection), run.context.codec)
     except Exception:
         raise
     except (
         BaseException
     ) as raised:  # such as sys.exit(): the others in this transaction are not to blame
         if isinstance(raised, KeyboardInterrupt):
-            held.host.writer.interrupt()
+            run.context.writer.interrupt()
         raise as_exception(raised, "step") from raised
-    op.output = held.outlet.take_attempt(command.id, want.attempt)
+    op.output = run.output.take_attempt(command.id, step.attempt)
     return data

@@ -27,12 +27,15 @@ LISTS = (
     "settles",
     "grows",
 )
-"""What a commit may have to say besides events, by the fields of an Advance."""
+"""The rows that a commit may have besides events: fields of an Advance."""
 
 
 class CommitBuffer:
-    """What the next commit has to say: mostly of an event, so that the other lists are made when
-    somebody asks for one."""
+    """The events and rows of the next commit of one run.
+
+    Most commits have one event and nothing else, so the lists of other rows are created when one of
+    them is first used.
+    """
 
     __slots__ = (*LISTS, "events", "finish", "more")
 
@@ -54,18 +57,29 @@ class CommitBuffer:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.finish: Finish | None = None
-        self.more = False
-        """Whether it may have more to say than events and the end."""
+        self.more: bool = False
+        """Whether the lists exist: whether the commit may have more than events and the end."""
 
     def __getattr__(self, name: str) -> Any:
+        # Called only for a slot that is not set yet: this saves fourteen lists per step.
         if name not in self.__slots__:
             raise AttributeError(name)
         self.more = True
-        for one in LISTS:
-            setattr(self, one, [])
+        for field in LISTS:
+            setattr(self, field, [])
         return getattr(self, name)
 
-    def says_something(self) -> bool:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to commit."""
         if self.events or self.finish is not None:
-            return True
-        return self.more and any(getattr(self, name) for name in LISTS)
+            return False
+        return not self.more or not any(getattr(self, name) for name in LISTS)
+
+    def has_only(self, *names: str) -> bool:
+        """Return whether no list but these has rows."""
+        return not self.more or not any(getattr(self, name) for name in LISTS if name not in names)
+
+    def taken_ids(self) -> set[int]:
+        """Return the ids of the signals that this commit takes."""
+        return set(self.taken) if self.more else set()

@@ -1,11 +1,16 @@
-"""One run while a worker holds it: its program alive in memory, fed one outcome after another.
+"""The execution of one leased run: its program lives in memory and is fed one outcome at a time.
 
-A turn takes what has happened, feeds it to the program, does what the program then wants, and
-commits all of it at once: the outcomes, what they led to, and where the run stands. Only then are
-new steps launched. Feeding before the commit is safe because a program does nothing by itself; a
-program that does (``speculative`` is false) is fed after it. One thing need not wait for the
-commit: a step that follows from a signal alone. The signal is written already, so whoever takes the
-run up after a crash is led to the very same step.
+A turn drains the mailbox, feeds the program, executes the commands that it returns, and commits all
+of it at once: the outcomes, what they led to, and the status of the run. Only then do new steps
+begin.
+
+Invariants:
+- Outcomes are fed before they are committed. This is safe because a program does nothing by itself;
+  a program that does (``speculative`` is false) is fed after the commit.
+- A step begins after the commit that precedes it, unless it follows from a signal alone
+  (``ahead``).
+- A park names the revision that was seen, so the run never sleeps through a signal.
+- Nothing refers back to the execution but its program while it is open, so both are freed at once.
 """
 
 from __future__ import annotations
@@ -16,580 +21,891 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from holdfast.core import history as run_history
 from holdfast.core import tokens
+from holdfast.core.budgets.model import Breach
 from holdfast.core.commands import Command, CreateWait, Finish
 from holdfast.core.event_table import OUTCOMES
 from holdfast.core.events import Event, EventKind
-from holdfast.core.program import Definition
+from holdfast.core.program import Definition, Program
 from holdfast.core.runs import RunRecord
-from holdfast.core.schedules.model import tick_of
 from holdfast.core.status import FINAL, Status
 from holdfast.core.streams.model import CloseReason
+from holdfast.core.tokens import SigningKey, wait_token
 from holdfast.core.waits import Signal
-from holdfast.engine.execution import gate_actions, writing
+from holdfast.engine.execution import commits, updates
+from holdfast.engine.execution.ahead import (
+    feed_and_begin,
+    follows_from_signal,
+    may_begin_ahead,
+    take_fed,
+    takes_place,
+    wants_plain_steps,
+)
+from holdfast.engine.execution.attempt_spending import AttemptSpending
 from holdfast.engine.execution.attempts import attempt, begin_remotely, body_of
-from holdfast.engine.execution.command_handlers import begins_one_step, handle
-from holdfast.engine.execution.commit_buffer import LISTS, CommitBuffer
-from holdfast.engine.execution.graph_growth import is_large_growth, write_growth
-from holdfast.engine.execution.outcomes import end_of
-from holdfast.engine.execution.pending import PendingSpend, PendingStep
-from holdfast.engine.execution.writing import REFUSALS, Writing
+from holdfast.engine.execution.budget_guard import BudgetGuard
+from holdfast.engine.execution.commit_buffer import CommitBuffer
+from holdfast.engine.execution.commits import persist
+from holdfast.engine.execution.handlers import execute
+from holdfast.engine.execution.mailbox import Mailbox
+from holdfast.engine.execution.output_buffer import OutputBuffer
+from holdfast.engine.execution.pending.base import PendingCommands
+from holdfast.engine.execution.pending.budgets import (
+    PendingSpend,
+    block_step,
+    may_launch,
+    record_spending,
+    refused_attempt,
+    spending_commit,
+)
+from holdfast.engine.execution.pending.children import start_more, unstarted_maps
+from holdfast.engine.execution.pending.gates import note_stored
+from holdfast.engine.execution.pending.graph_growth import is_large_growth, write_growth
+from holdfast.engine.execution.pending.step_outcomes import event_of
+from holdfast.engine.execution.pending.steps import (
+    PendingStep,
+    begin_one_step,
+    record_dropped_spending,
+)
+from holdfast.engine.execution.signal_buffer import SignalBuffer
+from holdfast.engine.execution.state import RunState
 from holdfast.engine.runtime.context import WorkerContext
 from holdfast.engine.runtime.error_data import error_data
 from holdfast.engine.runtime.group_commit import TEMPORARY
 from holdfast.engine.runtime.ids import offered_key
-from holdfast.engine.runtime.inline_task import Completion
+from holdfast.engine.runtime.program_loop import FeedAhead, PlacedProgram
 from holdfast.errors import (
+    BudgetNotFound,
     Diverged,
     EngineClosed,
+    GraphRefused,
     HoldfastError,
+    LaneDraining,
     LeaseLost,
+    RowDamaged,
+    RunExists,
     StoreError,
     WriteConflict,
 )
 from holdfast.payloads.offload import opened
-from holdfast.store.contract import Advance, Advanced, BudgetRefused, NeedKey, RevisionChanged
+from holdfast.store.contract import (
+    Advance,
+    Advanced,
+    AppendFrames,
+    BudgetRefused,
+    ExpireGates,
+    NeedKey,
+    RevisionChanged,
+    RunUpdate,
+    SignalArrived,
+    Store,
+)
 
 log = logging.getLogger("holdfast")
 
+REFUSALS = (RunExists, BudgetNotFound, LaneDraining, GraphRefused)
+"""Errors by which the store refuses a commit because of a command in it: the workflow fails."""
+
 READ_RETRY_SECONDS = 0.5
-"""Seconds until somebody tries to read again what could not be read."""
+"""Seconds until a run that could not be read is released."""
 
 
-class RunExecution(Writing):
-    """Drives one run."""
+def notify_all(store: Store, executions: Sequence[RunExecution]) -> None:
+    """Notify executions that something has reached their runs. What there is to see is read
+    together if they are many."""
+    seen: dict[str, RunUpdate] = {}
+    if len(executions) > 1:
+        # On an error each execution reads by itself, and handles the error there.
+        with suppress(StoreError, RowDamaged):
+            seen = store.glances([execution.run.id for execution in executions])
+    for execution in executions:
+        execution.notify(seen.get(execution.run.id))
+
+
+class RunExecution:
+    """Executes one run, from its lease until it ends, parks or is lost."""
+
+    __slots__ = (
+        "__weakref__",
+        "_definition",
+        "_reads_keys_ahead",
+        "_signing_keys",
+        "ahead",
+        "blocking",
+        "budget",
+        "commit",
+        "context",
+        "follows_signal",
+        "mailbox",
+        "output",
+        "pending",
+        "program",
+        "signals",
+        "state",
+    )
 
     def __init__(
-        self, run: RunRecord, definition: Definition, host: WorkerContext, signals: list[Signal]
+        self, run: RunRecord, definition: Definition, context: WorkerContext, signals: list[Signal]
     ) -> None:
-        super().__init__(run, host)
-        self._signals, self._exact = (
-            signals,
-            not run.revision,
-        )  # they were read after the run, unless there were none to read
-        self._definition = definition
-        self.blocking = definition.blocking
-        self.follows = False
-        """Whether what is wanted now follows from a signal alone."""
-        self.finished = False
-        self._cancelling = run.status is Status.CANCELLING
+        self.context: WorkerContext = context
+        self.state: RunState = RunState(run, context.store.now)
+        self.mailbox: Mailbox = Mailbox()
+        # The signals were read after the run, unless there were none to read.
+        self.signals: SignalBuffer = SignalBuffer(signals, is_exact=not run.revision)
+        self.pending: PendingCommands = PendingCommands()
+        self.commit: CommitBuffer = CommitBuffer()
+        self.budget: BudgetGuard = BudgetGuard(self.state, context)
+        self.output: OutputBuffer = OutputBuffer(run, context)
+        self.program: Program | None = None
+        self.blocking: bool = definition.blocking
+        self.ahead: FeedAhead | None = None
+        self.follows_signal: bool = False
+        self._definition: Definition = definition
+        self._signing_keys: list[SigningKey] | None = None
+        """The keys as of the last turn, for code on the program's loop, which must not read the
+        store; otherwise None."""
+        self._reads_keys_ahead: bool = False
 
-    # The life of a held run
+    @property
+    def run(self) -> RunRecord:
+        """The run as it was leased."""
+        return self.state.run
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended."""
+        return self.state.is_finished
+
+    # The loop
 
     async def live(self, history: list[Event], *, fresh: bool) -> None:
-        """Go on with the run until it ends, parks, or is lost."""
+        """Execute the run until it ends, parks or is lost."""
         try:
             await self._begin(history, fresh=fresh)
-            while not self._over:
-                events = self._collect()
-                if (
-                    events
-                    or self.findings
-                    or self.gate_is_over
-                    or self.payable
-                    or self.batch.says_something()
-                    or self.launches
-                ):
-                    paid = await self._take_payments(events) if self.payable else ()
-                    await self._do(await self._tell(events, paid))
-                elif self._should_let_go():
-                    await self._let_go()
-                elif not self.waiting and self._only_waits():
-                    await self._do(
-                        []
-                    )  # it could not be parked when it should: something had reached it
-                else:
-                    await self._sleep()
+            while not self.state.is_over:
+                await self._turn()
         except LeaseLost:
-            log.debug("run %s is no longer ours", self.run.id)
-            self.host.doubt()
+            log.debug("run %s is no longer leased to this worker", self.run.id)
+            self.context.doubt()
         except EngineClosed:
             log.debug("run %s is left as it is: the engine was closed", self.run.id)
         except (*TEMPORARY, WriteConflict) as error:
-            await self._give_back(error)
-        except (
-            Exception
-        ) as error:  # a diverged history, malformed data, or a fault of ours: a person must look
-            await (self._give_back(error) if self.host.is_shut_out(error) else self._stick(error))
+            await self._hand_back(error)
+        except Exception as error:
+            # A diverged history, malformed data or a fault of the engine: an operator must look.
+            if self.context.is_shut_out(error):
+                await self._hand_back(error)
+            else:
+                await self._mark_stuck(error)
         finally:
             self.close()
 
+    async def _turn(self) -> None:
+        events = self._drain()
+        mailbox = self.mailbox
+        if (
+            events
+            or mailbox.has_findings
+            or mailbox.gate_is_overdue
+            or mailbox.spending_outcomes
+            or self.pending.launches
+            or not self.commit.is_empty
+        ):
+            spent = await self._commit_spending(events) if mailbox.spending_outcomes else ()
+            await self._execute(await self._feed(events, spent))
+        elif self._should_leave_memory():
+            await self._leave_memory()
+        elif not self.state.waiting and self.pending.only_wait():
+            await self._execute(())  # the run could not park: something had reached it
+        else:
+            await self._sleep()
+
     async def _begin(self, history: list[Event], *, fresh: bool) -> None:
+        context = self.context
+        state = self.state
         if not fresh:
-            self.run, history = await opened(self.run, history, self.host.sealer, self.host.threads)
+            state.run, history = await opened(state.run, history, context.sealer, context.threads)
         events = run_history.live_events(history) if history else []
-        self.outlet.replayed, self.progress = not fresh, run_history.HistoryProgress(events)
-        if history:
-            self._recall(history, events)
-        self.due_at(self.run.deadline)
-        program = self._program = self.placed(self._definition, events)
-        program.report, program.clock, program.token = self.reported, self.now, self.token_of
-        program.sink, self.outlet.speculative = self.outlet, program.speculative
-        program.purse, program.is_sure = self.new_purse, self.host.is_sure
-        program.life_of, program.epoch = self.lives.of, self.lives.epoch
-        self.look_at_budgets()
-        if self.is_about_to_stop():
-            program.held_up = True  # a blocking program would begin its next step by itself
-        commands = await program.begin(events)
-        if not fresh and self._cancelling and not self._cancel_seen:
-            self.knock()
-        await self._do(commands)
-
-    def _recall(self, history: list[Event], events: list[Event]) -> None:
-        """Take over what was in the memory of whoever held the run before; *events* are those of
-        its history that count."""
-        self._seq = history[-1].seq
-        self.lives = run_history.StepLives(history)
-        self._cancel_seen = self.progress.cancelled is not None
-        self._expiring, self._stopped_by = self.progress.expiring, self.progress.cancelled or ""
-        self.waited = self.progress.waited
-        self.outlet.life += sum(event.kind == EventKind.RUN_REPLAYED for event in history)
-        self.had_children = any(
-            event.kind in (EventKind.CHILD_STARTED, EventKind.MAP_STARTED) for event in events
+        state.recall(history, events)
+        self.output.replayed = not fresh
+        self.output.life += sum(event.kind == EventKind.RUN_REPLAYED for event in history)
+        self.budget.has_code_reservation = any(
+            event.kind == EventKind.BUDGET_RESERVED for event in events
         )
-        self.lasting = any(event.kind == EventKind.BUDGET_RESERVED for event in events)
+        self.mailbox.schedule_check(state.run.deadline)
+        program = self._new_program(events)
+        self.budget.find_breach()
+        # A blocking program begins its next step by itself.
+        program.held_up = self.budget.breach is not None or state.is_about_to_stop()
+        commands = await program.begin(events)
+        if not fresh and state.cancelling and not state.cancel_seen:
+            self.notify()
+        await self._execute(commands)
 
-    async def _tell(self, events: list[Event], paid: Sequence[Event] = ()) -> Sequence[Command]:
-        """Tell the program what has happened; *paid* are outcomes that are recorded already. Return
-        what it wants then."""
-        assert self._program is not None
-        self.stamp(events)
-        self.batch.events.extend(events)
+    def _new_program(self, events: Sequence[Event]) -> Program:
+        context = self.context
+        program = self._definition.program(self.run, context.codec)
+        if context.program_loop is not None and not self._definition.blocking:
+            # Code on the program's loop must not read the store: it finds the keys in memory.
+            self._reads_keys_ahead = True
+            if any(event.kind == EventKind.WAIT_CREATED for event in events):
+                self._signing_keys = context.store.keys()
+            program = context.program_loop.place(program)
+        program.report = self.report
+        program.clock = self.state.now
+        program.token = self.token_of
+        program.sink = self.output
+        program.purse = self.budget.new_spending
+        program.is_sure = context.is_sure
+        program.life_of = self.state.lives.of
+        program.epoch = self.state.lives.epoch
+        self.output.speculative = program.speculative
+        self.program = program
+        return program
+
+    async def _feed(self, events: list[Event], spent: Sequence[Event] = ()) -> Sequence[Command]:
+        """Feed the program what has happened, and return its commands; *spent* are outcomes that
+        are committed already."""
+        program = self.program
+        assert program is not None
+        self.state.set_times(events)
+        self.commit.events.extend(events)
         outcomes = [event for event in events if event.kind in OUTCOMES]
-        if outcomes and not self._program.speculative:
-            await self._commit(rest=False)
-            self._program.held_up = self.breach is not None or self.is_about_to_stop()
-        if paid:
-            outcomes = [*paid, *outcomes]
-        self.follows = self.follows_from_a_signal(events)
-        if self._keys is not None:
-            self.refresh_keys()
-        if self.follows and self.may_begin_ahead():
-            return await self.tell_and_begin(outcomes)
+        if outcomes and not program.speculative:
+            await self._commit(rests=False)
+            program.held_up = self.budget.breach is not None or self.state.is_about_to_stop()
+        if spent:
+            outcomes = [*spent, *outcomes]
+        self.follows_signal = follows_from_signal(self, events)
+        if self._signing_keys is not None:
+            self._signing_keys = self.context.store.keys()  # they may have been rotated
+        if self.follows_signal and may_begin_ahead(self):
+            return await feed_and_begin(self, outcomes)
         if self.ahead is None:
-            return await self._program.feed(outcomes) if outcomes else ()
-        commands = self.take_ahead(outcomes)
-        return [*commands, *await self._program.feed(outcomes)] if outcomes else commands
+            return await program.feed(outcomes) if outcomes else ()
+        commands = take_fed(self, outcomes)
+        return [*commands, *await program.feed(outcomes)] if outcomes else commands
 
-    async def _do(self, commands: Sequence[Command]) -> None:
-        """Do what the program wants, and tell it what has happened meanwhile, until it rests; then
-        commit and launch."""
-        assert self._program is not None
+    async def _execute(self, commands: Sequence[Command]) -> None:
+        """Execute commands and feed what has happened meanwhile, until the program rests; then
+        commit, and start the new steps."""
         while True:
-            while commands and not begins_one_step(self, commands):
-                commands = await self._handle(commands)
-            if self._over:
-                return  # a part of what the program wanted was refused, and the run has failed
-            if self.batch.finish is not None:
+            while commands and not begin_one_step(self, commands):
+                commands = await self._execute_batch(commands)
+            if self.state.is_over:
+                return  # a command was refused, and the run has failed
+            if self.commit.finish is not None:
                 break
-            if not (
-                self.findings
-                or self.gate_is_over
-                or self._knocked
-                or self._heard
-                or self._due is not None
-            ):
+            mailbox = self.mailbox
+            if not (mailbox.has_findings or mailbox.gate_is_overdue or mailbox.has_news):
                 break
             events = await self._next_events()
             if not events:
                 break
-            commands = await self._tell(events)
-        if self.opening:
-            self.announce_all()
-        if self.follows and self.wants_steps_only() and self.may_go_on():
-            await (
-                self._launch()
-            )  # the signal is written already, and leads to the same steps after a crash
-        self.follows = False
-        await self._commit(rest=True)
-        while self.had_children and not self._over and self.starts_more():
-            await self._commit(rest=True)
+            commands = await self._feed(events)
+        if self.pending.unannounced:
+            self._announce_waits()
+        if self.follows_signal and wants_plain_steps(self) and takes_place(self):
+            await self._launch()
+        self.follows_signal = False
+        await self._commit(rests=True)
+        while self.state.had_children and not self.state.is_over and self._start_more_children():
+            await self._commit(rests=True)
         await self._launch()
 
-    async def _handle(self, commands: Sequence[Command]) -> Sequence[Command]:
-        """Do what the program wants; return what it wants when it hears what is answered at
-        once."""
-        assert self._program is not None
-        if CreateWait in map(type, commands) and tokens.current(self.host.store.keys()) is None:
-            await self.host.writer.submit(NeedKey(offered_key(self.host.sealer)))
-        answers: list[Event] = []
+    async def _execute_batch(self, commands: Sequence[Command]) -> Sequence[Command]:
+        """Execute commands; feed the outcomes that they have at once, and return what the program
+        asks for then."""
+        program = self.program
+        assert program is not None
+        if CreateWait in map(type, commands) and tokens.current(self.read_keys()) is None:
+            await self.context.writer.submit(NeedKey(offered_key(self.context.sealer)))
+        outcomes: list[Event] = []
         recorded = 0
         for command in commands:
-            if self.batch.more and self.batch.grows and is_large_growth(command):
-                recorded = await self._record_part(
-                    answers, recorded
-                )  # it is checked against what is in the graph
-            event = handle(self, command)
+            if self.commit.more and self.commit.grows and is_large_growth(command):
+                # It is checked against the members that are in the graph by then.
+                recorded = await self._record_portion(outcomes, recorded)
+            event = execute(self, command)
             if event is not None:
-                answers.append(event)
-                if self.batch.more and self.is_portion() and self.batch.finish is None:
-                    recorded = await self._record_part(answers, recorded)
-            if self._over:
+                outcomes.append(event)
+                is_open = self.commit.more and self.commit.finish is None
+                if is_open and commits.is_portion(self.commit):
+                    recorded = await self._record_portion(outcomes, recorded)
+            if self.state.is_over:
                 break
-        if self.batch.finish is not None or not answers or self._over:
-            return []
-        self._note_answers(answers[recorded:])
-        if not self._program.speculative:
-            await self._commit(rest=False)
-        return await self._program.feed(answers)
+        if self.commit.finish is not None or not outcomes or self.state.is_over:
+            return ()
+        self._record(outcomes[recorded:])
+        if not program.speculative:
+            await self._commit(rests=False)
+        return await program.feed(outcomes)
 
-    async def _record_part(self, answers: list[Event], recorded: int) -> int:
-        """Commit what is started or added to a graph so far, and the answers but the first
-        *recorded*: of thousands in one turn each commit has a portion. After a crash the program
-        wants the others. Return how many answers are recorded."""
-        self._note_answers(answers[recorded:])
-        await self._commit(rest=False)
-        return len(answers)
+    async def _record_portion(self, outcomes: list[Event], recorded: int) -> int:
+        """Commit the children and members so far, and the outcomes but the first *recorded*; return
+        how many outcomes are recorded.
+
+        Thousands of commands in one turn are divided among several commits. After a crash the
+        program asks for the others again.
+        """
+        self._record(outcomes[recorded:])
+        await self._commit(rests=False)
+        return len(outcomes)
+
+    def _record(self, outcomes: list[Event]) -> None:
+        self.state.set_times(outcomes)
+        self.commit.events.extend(outcomes)
+
+    def _announce_waits(self) -> None:
+        """Let the history have the waits that are still open now that the program rests."""
+        for pending in list(self.pending.unannounced.values()):
+            if self.pending.has(pending):
+                pending.announce(self)
+        self.pending.unannounced.clear()
+
+    def _start_more_children(self) -> bool:
+        """Start the next children of very long maps, unless something has reached the run: that
+        comes first."""
+        mailbox = self.mailbox
+        if mailbox.is_notified or mailbox.has_new_signals or self.state.cancelling:
+            return False
+        for pending in unstarted_maps(self):
+            start_more(self, pending, pending.startable())
+        return bool(self.commit.children)
+
+    # The mailbox
+
+    def notify(self, update: RunUpdate | None = None) -> None:
+        """Report that something has reached the run from outside; *update* is its state in the
+        store, if that was just read."""
+        self.mailbox.notify(update)
+
+    def hear(self, arrived: SignalArrived) -> None:
+        """Receive a signal from this process. If nothing else has reached the run since the last
+        read, the store need not be read again."""
+        state = self.state
+        is_next = (
+            arrived.generation == state.run.generation and arrived.revision == state.revision + 1
+        )
+        if not is_next or not self.signals.is_exact or self.mailbox.is_notified:
+            self.notify()
+            return
+        state.revision = arrived.revision
+        self.signals.append(arrived.signal)
+        self.mailbox.has_new_signals = True
+        self.mailbox.wake()
+
+    def _drain(self) -> list[Event]:
+        """Return the outcomes of attempts that ended before the first finding."""
+        mailbox = self.mailbox
+        if mailbox.has_news and updates.must_check(self):
+            updates.check(self)
+        events: list[Event] = []
+        while (outcome := mailbox.next_outcome()) is not None:
+            self._accept(*outcome, events)
+        return events
+
+    def _accept(self, event: Event, spending: AttemptSpending | None, events: list[Event]) -> None:
+        """Process the outcome of an attempt; append it to *events* unless it must wait for room in
+        a budget."""
+        step = event.step or ""
+        pending = self.pending.get(step)
+        kind = event.kind
+        if not isinstance(pending, PendingStep):
+            record_spending(self, step, spending)
+            return  # the step was dropped meanwhile
+        if (pending.releases or kind == EventKind.STEP_RETRIED) and kind != EventKind.STEP_STARTED:
+            pending.clear_release(self)
+        if spending is not None:
+            if kind == EventKind.STEP_COMPLETED and spending.needs_room:
+                self.mailbox.spending_outcomes.append((event, spending))
+                return
+            record_spending(self, step, spending)
+        if kind == EventKind.STEP_RETRIED:
+            pending.retry_after(self, event)
+        elif kind == EventKind.STEP_BLOCKED:
+            block_step(self, pending, event)
+        elif kind != EventKind.STEP_STARTED:
+            self.pending.remove(step)
+        self.output.ended(event)
+        events.append(event)
 
     async def _next_events(self) -> list[Event]:
-        """Return what has happened next, by the instant at which it happened."""
-        if len(self.batch.events) > writing.PORTION:
-            await self._commit(
-                rest=False
-            )  # thousands of outcomes at once: others must get their turn to write
-        while self.gate_is_over or self._must_seek():
-            if self._must_seek():
-                self._seek()
-            if self.gate_is_over:
-                await gate_actions.close_overdue(self, self._persist)
-        return self.next_events() if self.findings else []
-
-    # Waiting
+        """Return the events of the next finding, by the instant at which it happened."""
+        if len(self.commit.events) > commits.PORTION:
+            await self._commit(rests=False)  # other writers must get their turn
+        mailbox = self.mailbox
+        while mailbox.gate_is_overdue or updates.must_check(self):
+            if updates.must_check(self):
+                updates.check(self)
+            if mailbox.gate_is_overdue:
+                # A decision may come at the very same instant: only the store can tell.
+                mailbox.gate_is_overdue = False
+                await persist(self, ExpireGates(self.run.id))
+                self.notify()
+        return mailbox.next_events() if mailbox.has_findings else []
 
     async def _sleep(self) -> None:
-        """Wait until something happens, or something is due."""
-        self._woken = Completion()
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if self.is_fed_ahead():
-            if not self._inbox:
-                await self._woken  # the outcome is on its way, and all else has time until then
-            self._woken = None
+        """Wait until something is reported or due."""
+        if self.ahead is not None and self.ahead.is_taken():
+            await self.mailbox.sleep_until_outcome()  # it is on its way from the program's loop
             return
-        wake_at = self._due
-        if self.waiting:
-            let_go_at = self._waits_since + self.host.linger
-            wake_at = let_go_at if wake_at is None else min(wake_at, let_go_at)
-        if wake_at is not None:
-            self._alarm = self.host.alarms.at(wake_at, self._poke)
-        if not (self._inbox or self._knocked or self._heard):
-            await self._woken
-        self._woken = None
+        wake_at = self.mailbox.due_at
+        if self.state.waiting:
+            leaves_at = self.state.waiting_since + self.context.linger
+            wake_at = leaves_at if wake_at is None else min(wake_at, leaves_at)
+        await self.mailbox.sleep(wake_at, self.context.alarms)
 
-    # Writing
+    # Attempts
 
-    async def _commit(self, *, rest: bool) -> None:
-        """Write what the batch says and, when the program rests, where the run stands."""
-        if self.outlet.writing is not None:
-            await self.outlet.wait_until_written()
-        batch, self.batch = self.batch, CommitBuffer()
-        if batch.more and len(batch.cancels) > writing.PORTION:
-            await self._cancel_first(batch)
-        if batch.finish is None and rest and not self.wants and not self.launches:
-            raise Diverged(
-                run=self.run.id, why="the workflow waits for something that can never happen"
+    def attempt_ended(
+        self,
+        step: str,
+        value: Any,
+        error: Exception | None,
+        started_at: int | None,
+        spending: Any = None,
+    ) -> None:
+        """Report the outcome of an attempt at a step."""
+        pending = self.pending.get(step)
+        now = self.state.now
+        if isinstance(pending, PendingStep):
+            event = event_of(pending, value, error, started_at, codec=self.context.codec, now=now)
+            # When the attempt ended, not when it is processed: a timer may be due in between.
+            event.at = now()
+            self.mailbox.add_outcome(event, spending)
+        elif not self.pending.is_dropped(step):
+            # The program was quicker than its own command.
+            self.pending.early[step] = (value, error, started_at, spending)
+        elif spending is not None and not self.state.is_over:
+            record_dropped_spending(self, step, spending)
+            self.mailbox.wake()
+
+    def report(
+        self, step: str, value: Any, error: Exception | None, started_at: int, spending: Any
+    ) -> None:
+        """Report the outcome of an attempt that the program made in a thread of its own."""
+        with suppress(RuntimeError):  # the loop is closed: no execution is left to record it
+            self.context.loop.call_soon_threadsafe(
+                self.attempt_ended, step, value, error, started_at, spending
             )
-        # Not before it has looked at what reached it: to park says that all up to this revision was
-        # seen.
-        unseen = (
-            self._knocked
-            or self._heard
-            or bool(self.findings)
-            or (batch.more and bool(batch.child_cancels))
-        )
-        unseen = unseen or (self.had_children and bool(self.unstarted()))
-        parks = rest and batch.finish is None and not unseen and self._only_waits()
-        op = self._operation(batch, parks=parks)
+
+    def expects(self, pending: PendingStep) -> bool:
+        """Return whether the run waits for this attempt.
+
+        If not, the engine itself has cancelled it: the step was dropped, or the run has left
+        memory. The loop of a program that ends without closing its engine cancels tasks, too.
+        """
+        if self.state.is_over or self.context.is_abandoned():
+            return False
+        return self.pending.has(pending)
+
+    def note_started(self, pending: PendingStep) -> None:
+        """Record that a step has begun, because it runs for long."""
+        if pending.is_running and not pending.is_noted and not self.state.is_over:
+            pending.is_noted = True
+            event = Event(
+                EventKind.STEP_STARTED,
+                pending.command.id,
+                attempt=pending.attempt,
+                started_at=pending.started_at,
+                at=self.state.now(),
+            )
+            self.mailbox.add_outcome(event, None)
+
+    def feed_ahead(self) -> FeedAhead | None:
+        """Return the right to feed the program on its own loop, if the step that begins is all that
+        the run waits for. The keys must not be needed: they are read before each turn."""
+        program = self.program
+        if self._signing_keys is not None or self.run.budgets:
+            return None
+        if len(self.pending) > 1 or self.pending.launches or self.mailbox.is_busy():
+            return None
+        if not isinstance(program, PlacedProgram) or not program.speculative:
+            return None
+        self.ahead = program.feed_ahead()
+        return self.ahead
+
+    def note_fed(
+        self,
+        event: Event,
+        commands: Sequence[Command],
+        error: BaseException | None,
+        spending: Any,
+    ) -> None:
+        """Report an outcome that the program's own loop has fed already."""
+        ahead = self.ahead
+        assert ahead is not None, "the worker gives up the right when it has recorded the outcome"
+        ahead.event = event
+        ahead.commands = commands
+        ahead.error = error
+        self.mailbox.add_outcome(event, spending)
+
+    # Keys
+
+    def read_keys(self) -> list[SigningKey]:
+        """Return the signing keys as they are stored now."""
+        keys = self.context.store.keys()
+        if self._reads_keys_ahead:
+            self._signing_keys = keys
+        return keys
+
+    def token_of(self, wait_id: str, kid: str) -> str:
+        """Return the token of a wait, for the code of the workflow."""
+        keys = self._signing_keys
+        if keys is None:
+            keys = self.context.store.keys()
+        return wait_token(keys, wait_id, self.context.sealer.secrets.reveal)
+
+    # Budgets
+
+    def set_breach(self, breach: Breach | None) -> None:
+        """Let no new step begin while a hard limit is passed."""
+        self.budget.breach = breach
+        if self.program is not None:
+            self.program.held_up = breach is not None
+
+    async def _commit_spending(self, events: list[Event]) -> list[Event]:
+        """Commit attempts that spend before the program is fed: without room they have not
+        completed. Return those that have; the outcomes of the others go to *events*."""
+        waiting = self.mailbox.spending_outcomes
+        self.mailbox.spending_outcomes = []
+        done: list[Event] = []
+        together = [outcome for outcome in waiting if outcome[1].is_plain]
+        if len(together) > 1 and await self._spend_for(together) is None:
+            done = [event for event, _ in together]
+            waiting = [outcome for outcome in waiting if outcome[0] not in done]
+        for event, spending in waiting:
+            breach = await self._spend_for([(event, spending)])
+            if breach is None:
+                done.append(event)
+            else:
+                self._accept(refused_attempt(event, spending, breach), spending, events)
+        return done
+
+    async def _spend_for(self, attempts: list[tuple[Event, Any]]) -> Breach | None:
+        """Commit these attempts and their spending, all or none; return the limit that refuses
+        them."""
+        output = self.output
+        await output.wait_until_written()
+        op = spending_commit(self, attempts)
+        self.state.set_times(op.events)
+        for number, event in enumerate(op.events, self.state.seq + 1):
+            event.seq = number
+            output.ended(event)
+        op.output = output.take()
+        answer = await persist(self, op)
+        if isinstance(answer, BudgetRefused):
+            for event in op.events:
+                output.reopen(op.output, event)
+            if op.output is not None:  # the output of the attempts is not refused with them
+                await persist(self, AppendFrames(self.run.id, self.run.generation, op.output))
+            return answer.breach
+        self.state.seq += len(op.events)
+        for event, spending in attempts:
+            self.budget.reserved_steps.discard(event.step or "")
+            self.budget.note_spent(spending.take())
+            self.pending.remove(event.step or "")
+        self._note_breach(answer.breach)
+        return None
+
+    def _note_breach(self, breach: Breach | None) -> None:
+        if breach is not None:
+            self.set_breach(breach)
+
+    # Committing
+
+    async def _commit(self, *, rests: bool) -> None:
+        """Commit the buffer and, when the program rests, the status of the run."""
+        if self.output.writing is not None:
+            await self.output.wait_until_written()
+        commit = self.commit
+        self.commit = CommitBuffer()
+        if commit.more and len(commit.cancels) > commits.PORTION:
+            await commits.cancel_in_portions(self, commit)
+        is_open = rests and commit.finish is None
+        if is_open and not self.pending and not self.pending.launches:
+            why = "the workflow waits for something that can never happen"
+            raise Diverged(run=self.run.id, why=why)
+        parks = is_open and not self._has_unseen(commit) and self.pending.only_wait()
+        op = commits.progress(self, commit, parks=parks)
         if op is None:
-            self.outlet.release()
+            self.output.release()
             return
         answer = await self._write(op)
         if isinstance(answer, RevisionChanged):
-            self._revision = answer.revision
-            self.knock()
-            if not batch.says_something() and op.output is None:
+            self.state.revision = answer.revision
+            self.notify()
+            if commit.is_empty and op.output is None:
                 return
-            answer = await self._write(self._without_parking(op))
-        self._settle(op, batch, answer)
+            answer = await self._write(commits.without_parking(self, op))
+        self._applied(op, answer)
 
-    def _operation(self, batch: CommitBuffer, *, parks: bool) -> Advance | None:
-        op = Advance(
-            run_id=self.run.id,
-            generation=self.run.generation,
-            events=batch.events,
-            budgets=self.run.budgets,
-        )
-        if batch.more:
-            for name in LISTS:
-                setattr(op, name, getattr(batch, name))
-        if batch.finish is not None:
-            self._conclude(op, batch.finish)
-        elif parks:
-            self._park(op)
-        elif self.waiting:
-            op.status, op.revision = self.at_work(), self._revision
-        elif not batch.says_something():
-            return None
-        elif not batch.events:
-            op.status, op.revision = self.at_work(), self._revision
-        for event in op.events:
-            self._seq += 1
-            event.seq = self._seq
-        if self.outlet.is_used:
-            op.output = self.outlet.take(op.status.value if op.status in FINAL else None)
-        return op
-
-    def _conclude(self, op: Advance, finish: Finish) -> None:
-        status = Status(finish.status)
-        if status is Status.CANCELLED and self._expiring:
-            status = Status.EXPIRED
-        failed = getattr(self._program, "failed_undos", None)
-        facts = {"undo_failed": list(failed)} if failed else {}
-        if finish.error is not None:
-            op.error = error_data(finish.error, **facts)
-        elif status is not Status.COMPLETED:
-            op.error = msgspec.json.encode(
-                {"type": status.value, "message": self.why_stopped(), "facts": facts}
-            )
-        op.status, op.result, op.had_children = status, finish.result, self.had_children
-        op.settles_all = self.lasting or bool(self.asides)
-        op.scheduled = tick_of(self.run.key) is not None
-        if self.waited:
-            op.closed = [*op.closed, *self.close_all_waits()]
-        if self.run.parent_id is not None:
-            op.parent = (self.run.parent_id, self.run.parent_step or "", self.run.parent_index)
-        gate_actions.withdraw_all(self, op)
-        op.events.append(end_of(status, op.error, self._program))
+    def _has_unseen(self, commit: CommitBuffer) -> bool:
+        """Return whether something was reported that was not processed yet: to park says that
+        everything up to this revision was seen."""
+        mailbox = self.mailbox
+        if mailbox.is_notified or mailbox.has_new_signals or mailbox.has_findings:
+            return True
+        if commit.more and commit.child_cancels:
+            return True
+        return self.state.had_children and bool(unstarted_maps(self))
 
     async def _write(self, op: Advance) -> Advanced | RevisionChanged:
-        """Write, whatever it takes."""
+        """Write a commit; if the store refuses a command in it, the run fails."""
         answer: Advanced | RevisionChanged
+        state = self.state
         try:
             if (
                 op.output is None
-                and not (self._in_graph or self.had_children)
-                and self.host.sealer.is_light(op)
+                and not (state.in_graph or state.had_children)
+                and self.context.sealer.is_light(op)
             ):
-                try:  # most writes need none of what else _persist does
-                    answer = await self.host.writer.post(op)
+                try:  # most writes need nothing else of what persist() does
+                    answer = await self.context.writer.post(op)
                     return answer
                 except StoreError as error:
-                    log.warning(
-                        "run %s cannot be written now, will try again: %s", self.run.id, error
-                    )
-            answer = await (
-                write_growth(self, op, self._persist) if op.grows else self._persist(op)
-            )
+                    commits.log_retry(self, error)
+            if op.grows:
+                answer = await write_growth(self, op, self._persist)
+            else:
+                answer = await persist(self, op)
             return answer
         except REFUSALS as error:
             return await self._fail(op, error)
 
+    async def _persist(self, op: Any) -> Any:
+        return await persist(self, op)
+
     async def _fail(self, op: Advance, error: HoldfastError) -> Advanced | RevisionChanged:
-        """A child that cannot be, or what cannot be added to a graph: the workflow fails."""
-        self._seq = op.events[0].seq - 1 if op.events else self._seq
+        """End the run as failed, because its commit was refused."""
+        if op.events:
+            self.state.seq = op.events[0].seq - 1
         failed = Advance(run_id=op.run_id, generation=op.generation, output=op.output)
-        self._conclude(failed, Finish("failed", error=error))
-        for event in failed.events:
-            self._seq += 1
-            event.seq = self._seq
-        op.children, op.grows, op.status = (), (), failed.status
-        self._over = True
-        answer: Advanced | RevisionChanged = await self._persist(failed)
+        commits.finish(self, failed, Finish("failed", error=error))
+        self.state.number(failed.events)
+        op.children = ()
+        op.grows = ()
+        op.status = failed.status
+        self.state.is_over = True
+        answer: Advanced | RevisionChanged = await persist(self, failed)
         return answer
 
-    def _settle(self, op: Advance, batch: CommitBuffer, answer: Any) -> None:
-        """The write stands: take note of where the run is now."""
-        was_waiting, self.waiting = self.waiting, op.waits is not None
-        if self.waiting and not was_waiting:
-            self._waits_since = self.now()
-            self.host.capacity.rests(self)
-        elif was_waiting and not self.waiting:
-            self.host.capacity.goes_on(self)
-            self.resumes = True
-        self.finished = op.status in FINAL
-        self.note_breach(answer.breach)
+    def _applied(self, op: Advance, answer: Any) -> None:
+        """Note the state of the run after a commit."""
+        state = self.state
+        was_waiting = state.waiting
+        state.waiting = op.waits is not None
+        if state.waiting and not was_waiting:
+            state.waiting_since = state.now()
+            self.context.capacity.rests(self)
+        elif was_waiting and not state.waiting:
+            self.context.capacity.goes_on(self)
+            state.resumes = True
+        state.is_finished = op.status in FINAL
+        self._note_breach(answer.breach)
         if op.child_cancels:
-            self.knock()  # the children may have ended before this commit
+            self.notify()  # the children may have ended before this commit
             if answer.unasked:
-                self.batch.child_cancels.append(op.child_cancels[-1])
+                self.commit.child_cancels.append(op.child_cancels[-1])
         if op.gates:
-            gate_actions.note_stored(self, op.gates)
-        self._over = self._over or self.finished or not op.keep
+            note_stored(self, op.gates)
+        state.is_over = state.is_over or state.is_finished or not op.keep
         for child, started in zip(op.children, answer.started, strict=False):
             if started.leased:
-                self.host.adopt(child, answer.now)
-        for run, at in answer.born:
-            self.host.adopt(self.host.sealer.new_run_opened(run), at)
+                self.context.adopt(child, answer.now)
+        for member, created_at in answer.born:
+            self.context.adopt(self.context.sealer.new_run_opened(member), created_at)
 
-    async def _let_go(self) -> None:
-        """Park for good, or hand the run back: it costs rows and nothing else from here on."""
-        op = Advance(run_id=self.run.id, generation=self.run.generation)
-        self._park(op)
-        op.keep = False
-        if not self.wants:
-            op.status, op.waits = self.at_work(), None
-        await self.outlet.wait_until_written()
-        op.output = self.outlet.take()
-        answer = await self._write(op)
-        if isinstance(answer, RevisionChanged):
-            self._revision = answer.revision
-            self.knock()
-        else:
-            self._over = True
+    # Starting steps
 
     async def _launch(self) -> None:
-        """Start the steps that are wanted, now that all before them is recorded."""
-        if self._over or (self.launches and self.is_about_to_stop()):
+        """Start the steps that the program asks for, now that everything before them is
+        committed."""
+        launches = self.pending.launches
+        if self.state.is_over or (launches and self.state.is_about_to_stop()):
             return
-        if self.host.stopping and self.launches:
-            await self._hand_back()
+        if launches and self.context.stopping:
+            await self._stop_working()
             return
-        if self.launches and self.resumes and self.is_displaced():
+        if launches and self.state.resumes and self._is_displaced():
             await self._release()
             return
-        launches, self.launches = self.launches, []
-        for want in self.hold_up(launches):
-            if isinstance(want, PendingSpend):
-                await self._pay(want)
-            elif want.command.transactional:
-                await self._transact(want)
+        self.pending.launches = []
+        for pending in may_launch(self, launches):
+            if isinstance(pending, PendingSpend):
+                await self._spend(pending)
+            elif pending.command.transactional:
+                await self._transact(pending)
             else:
-                remote = want.command.is_async and self.host.program_loop is not None
-                want.task = (
-                    begin_remotely(self, want)
-                    if remote
-                    else self.host.hands.start(attempt(self, want))
-                )
-                if want.task is not None:
-                    since = self.now() if want.started_at is None else want.started_at
-                    self.host.long_steps.begin(self, want, since)
+                self._start_attempt(pending)
 
-    async def _hand_back(self) -> None:
-        """The worker stops: let another one go on from here."""
+    def _is_displaced(self) -> bool:
+        """Return whether the place of the run was given to another one while it waited: it is
+        claimed again when a place is free."""
+        self.state.resumes = False
+        return self.context.capacity.is_exceeded()
+
+    def _start_attempt(self, pending: PendingStep) -> None:
+        context = self.context
+        if pending.command.is_async and context.program_loop is not None:
+            pending.task = begin_remotely(self, pending)
+        else:
+            pending.task = context.hands.start(attempt(self, pending))
+        if pending.task is not None:
+            since = pending.started_at
+            context.long_steps.begin(self, pending, self.state.now() if since is None else since)
+
+    async def _transact(self, pending: PendingStep) -> None:
+        """Run a step inside the transaction that records it."""
+        command = pending.command
+        started_at = self.state.now()
+        event = Event(
+            EventKind.STEP_COMPLETED,
+            command.id,
+            attempt=pending.attempt,
+            started_at=started_at,
+            at=started_at,
+            seq=self.state.seq + 1,
+        )
+        spending = self.budget.new_spending(command.id, command.under, transacts=True)
+        op = Advance(
+            run_id=self.run.id,
+            generation=self.run.generation,
+            events=[event],
+            spends=spending.entries,
+            budgets=self.run.budgets,
+        )
+        op.body = body_of(self, pending, op, spending)
+        try:
+            answer: Advanced = await persist(self, op)
+        except (LeaseLost, EngineClosed, WriteConflict):
+            raise
+        except Exception as error:
+            self.attempt_ended(command.id, None, error, started_at, spending)
+            return
+        self._note_breach(answer.breach)
+        self.state.seq += 1
+        event.data = answer.data
+        self.pending.take(pending)
+        assert self.program is not None
+        await self._execute(await self.program.feed([event]))
+
+    async def _spend(self, pending: PendingSpend) -> None:
+        """Spend or reserve what the code of the workflow asks for, or let it wait for room."""
+        denied = pending.unknown_dimension(self)
+        event = denied
+        if event is None:
+            op = pending.operation(self)
+            answer = await persist(self, op)
+            if isinstance(answer, BudgetRefused):
+                denied = pending.refused(self, answer.breach)
+                event = denied
+            else:
+                self.state.seq += 1
+                event = op.event
+                self._note_breach(answer.breach)
+        if event is None:
+            return
+        if denied is not None:
+            self.commit.events.append(denied)
+        self.pending.take(pending)
+        assert self.program is not None
+        await self._execute(await self.program.feed([event]))
+
+    # Leaving memory
+
+    def _should_leave_memory(self) -> bool:
+        if self.context.stopping:
+            return self.pending.only_wait()
+        state = self.state
+        return state.waiting and state.now() >= state.waiting_since + self.context.linger
+
+    async def _leave_memory(self) -> None:
+        """Park the run in the store alone, or hand it to another worker."""
+        op = Advance(run_id=self.run.id, generation=self.run.generation)
+        commits.park(self, op)
+        op.keep = False
+        if not self.pending:
+            op.status = self.state.active_status()
+            op.waits = None
+        await self.output.wait_until_written()
+        op.output = self.output.take()
+        answer = await self._write(op)
+        if isinstance(answer, RevisionChanged):
+            self.state.revision = answer.revision
+            self.notify()
+        else:
+            self.state.is_over = True
+
+    async def _stop_working(self) -> None:
+        """Release the run because the worker stops; steps that are at work end first."""
         if any(
-            isinstance(want, PendingStep) and want.task is not None for want in self.wants.values()
+            isinstance(pending, PendingStep) and pending.task is not None
+            for pending in self.pending.values()
         ):
-            self.launches.clear()
-            return  # the steps at work end first; what they lead to is not launched
+            self.pending.launches.clear()  # the next holder starts them
+            return
         await self._release()
 
     async def _release(self) -> None:
-        await self.outlet.wait_until_written()
-        status = Status.CANCELLING if self._cancelling else Status.PENDING
+        await self.output.wait_until_written()
+        status = Status.CANCELLING if self.state.cancelling else Status.PENDING
         op = Advance(run_id=self.run.id, generation=self.run.generation, status=status, keep=False)
-        op.output = self.outlet.take(CloseReason.RELEASED, only_steps=True)
+        op.output = self.output.take(CloseReason.RELEASED, only_steps=True)
         await self._write(op)
-        self._over = True
+        self.state.is_over = True
 
-    async def _give_back(self, error: Exception) -> None:
-        """Release the run, so that its next holder reads it from the store: either the store could
-        not be read, or the history there has lines that this holder does not know."""
-        log.warning(
-            "run %s is released and will be read again from the store: %s", self.run.id, error
-        )
+    async def _hand_back(self, error: Exception) -> None:
+        """Release the run so that its next holder reads it from the store: either the store could
+        not be read, or the history there has events that this execution does not know."""
+        log.warning("run %s is released and will be read again: %s", self.run.id, error)
         self.close()
         await asyncio.sleep(READ_RETRY_SECONDS)
         with suppress(LeaseLost, EngineClosed):
             await self._release()
 
-    async def _transact(self, want: PendingStep) -> None:
-        """Run a step inside the transaction that records it."""
-        command, started_at = want.command, self.now()
-        event = Event(
-            EventKind.STEP_COMPLETED,
-            command.id,
-            attempt=want.attempt,
-            started_at=started_at,
-            seq=self._seq + 1,
-        )
-        event.at = started_at
-        purse = self.new_purse(command.id, command.under, transacts=True)
-        op = Advance(
-            run_id=self.run.id,
-            generation=self.run.generation,
-            events=[event],
-            spends=purse.spendings,
-            budgets=self.run.budgets,
-        )
-        op.body = body_of(self, want, op, purse)
-        try:
-            answer: Advanced = await self._persist(op)
-        except (LeaseLost, EngineClosed, WriteConflict):
-            raise
-        except Exception as error:
-            self.ended(command.id, None, error, started_at, purse)
-            return
-        self.note_breach(answer.breach)
-        self._seq += 1
-        event.data = answer.data
-        del self.wants[command.id]
-        assert self._program is not None
-        await self._do(await self._program.feed([event]))
-
-    async def _pay(self, want: PendingSpend) -> None:
-        """Take from the budgets what the code wants, or let it wait."""
-        event = denied = self.uncounted(want)
-        if event is None:
-            op = self.payment(want, self._seq + 1)
-            answer = await self._persist(op)
-            if isinstance(answer, BudgetRefused):
-                event = denied = self.refused(want, answer.breach)
-            else:
-                self._seq, event = self._seq + 1, op.event
-                self.note_breach(answer.breach)
-        if event is None:
-            return
-        if denied is not None:
-            self.batch.events.append(denied)
-        del self.wants[want.command.id]
-        assert self._program is not None
-        await self._do(await self._program.feed([event]))
-
-    async def _stick(self, error: Exception) -> None:
-        """The run cannot go on without a person: say why, and lose nothing."""
-        foreseen = isinstance(error, HoldfastError)
+    async def _mark_stuck(self, error: Exception) -> None:
+        """Record why the run cannot continue without an operator; nothing else is lost."""
+        is_foreseen = isinstance(error, HoldfastError)
         log.error(
             "run %s of %s is stuck: %s",
             self.run.id,
             self.run.workflow,
             error,
-            exc_info=None if foreseen else error,
+            exc_info=None if is_foreseen else error,
         )
-        await self.outlet.wait_until_written()
-        # What was refused is not in the history, whatever number it was given here.
-        self._seq = (
-            max((event.seq for event in self.host.store.history(self.run.id)), default=0) + 1
-        )
+        await self.output.wait_until_written()
+        # A refused event is not in the history, whatever number it was given here.
+        history = self.context.store.history(self.run.id)
+        self.state.seq = max((event.seq for event in history), default=0)
         data = error_data(error)
+        event = Event(EventKind.RUN_STUCK, error=data)
+        self.state.number([event])
         op = Advance(
             run_id=self.run.id,
             generation=self.run.generation,
             status=Status.STUCK,
             keep=False,
             error=data,
-            events=[Event(EventKind.RUN_STUCK, error=data, seq=self._seq)],
-            settles=sorted(self.asides),
-            output=self.outlet.take(CloseReason.STUCK, only_steps=True),
+            events=[event],
+            settles=sorted(self.budget.reserved_steps),
+            output=self.output.take(CloseReason.STUCK, only_steps=True),
         )
         with suppress(LeaseLost, EngineClosed):
             await self._write(op)
 
     def close(self) -> None:
         """Leave memory; nothing is recorded by that."""
-        self._over = True
+        self.state.is_over = True
         if self.ahead is not None:
             self.ahead.take()  # a step that ends from now on leads to nothing
-        if self._alarm is not None:
-            self._alarm.cancel()
-        for want in self.wants.values():
-            if isinstance(want, PendingStep) and want.task is not None:
-                want.task.cancel()
-        program, self._program = (
-            self._program,
-            None,
-        )  # they know each other: parted, both are freed at once
+        self.mailbox.close()
+        for pending in self.pending.values():
+            pending.on_close()
+        # The program and the execution refer to each other: parted, both are freed at once.
+        program = self.program
+        self.program = None
         if program is not None:
             program.close()

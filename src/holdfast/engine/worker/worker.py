@@ -20,8 +20,7 @@ from holdfast.core.program import Definition
 from holdfast.core.runs import NewRun, Route, RunRecord, leased_at_start
 from holdfast.core.sessions import Session
 from holdfast.core.waits import Signal
-from holdfast.engine.execution.execution import RunExecution
-from holdfast.engine.execution.mailbox import notify_all
+from holdfast.engine.execution.execution import RunExecution, notify_all
 from holdfast.engine.maintenance import retention as house
 from holdfast.engine.maintenance.graphs import GraphResolver
 from holdfast.engine.maintenance.webhooks import WebhookDispatcher
@@ -190,7 +189,7 @@ class Worker:
         session."""
         self.stopping = True
         for driver in list(self.drivers.values()):
-            driver.knock()
+            driver.notify()
         if self._strands:
             ends = [strand.over for strand in self._strands]
             await asyncio.wait(ends, timeout=self.settings.grace if grace is None else grace)
@@ -207,7 +206,7 @@ class Worker:
                 error,
             )
             for driver in list(self.drivers.values()):
-                driver.knock()
+                driver.notify()
         return shut_out
 
     async def kill(self) -> None:

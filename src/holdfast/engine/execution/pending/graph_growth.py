@@ -17,7 +17,7 @@ import msgspec
 from holdfast.core.commands import Command, ExtendGraph
 from holdfast.core.graphs.model import GraphPatch
 from holdfast.engine.execution.commit_buffer import CommitBuffer
-from holdfast.engine.execution.state import Held
+from holdfast.engine.execution.pending.base import Execution
 from holdfast.engine.runtime import graph_stages
 from holdfast.engine.runtime.graph_stages import (
     Owned,
@@ -63,47 +63,47 @@ def _owned(op: AddMembers) -> list[Owned]:
     return [(op.graph_id, member) for member in op.patch.members]
 
 
-async def write_growth(held: Held, op: Advance, persist: Persist) -> Any:
+async def write_growth(run: Execution, op: Advance, persist: Persist) -> Any:
     """Write a commit that adds to the graph of its run, after the members that are too many for it.
     If others have changed the graph meanwhile, the members are checked once more. Raises what
     ExtendGraph raises, but GraphChanged."""
     wanted = op.grows
     while True:
         try:
-            await _write_stages(held, op, wanted, persist)
+            await _write_stages(run, op, wanted, persist)
             return await persist(op)
         except GraphChanged:
             continue  # each time another change was committed, so that this comes to an end
         except GraphBusy as busy:
-            if not await _swept(held, str(busy.facts["stage"]), persist):
-                await _give_up(held, wanted, persist)
+            if not await _swept(run, str(busy.facts["stage"]), persist):
+                await _give_up(run, wanted, persist)
                 raise
         except (GraphRefused, LaneDraining):
-            await _give_up(held, wanted, persist)
+            await _give_up(run, wanted, persist)
             raise
 
 
 async def _write_stages(
-    held: Held, op: Advance, wanted: Sequence[AddMembers], persist: Persist
+    run: Execution, op: Advance, wanted: Sequence[AddMembers], persist: Persist
 ) -> None:
     """Write all stages that a commit makes visible. Later output of the run must not overtake the
     output that the commit has."""
     if op.output is not None:
-        held.outlet.hold()
+        run.output.hold()
     try:
-        op.grows = [await _staged(held, growth, persist) for growth in wanted]
+        op.grows = [await _staged(run, growth, persist) for growth in wanted]
     except BaseException:
         if op.output is not None:
-            held.outlet.resume()
+            run.output.resume()
         raise
 
 
-async def _staged(held: Held, op: AddMembers, persist: Persist) -> AddMembers:
+async def _staged(run: Execution, op: AddMembers, persist: Persist) -> AddMembers:
     """Write the members that are too many for one transaction, and return what makes them
     visible."""
     if op.prepared is None:
         return op
-    revision = await held.host.threads.run(partial(checked_revision, held.host.store, op))
+    revision = await run.context.threads.run(partial(checked_revision, run.context.store, op))
     parts = graph_stages.stage_parts(
         op.prepared.id, _owned(op), namespace=op.namespace, extends=op.graph_id
     )
@@ -113,18 +113,18 @@ async def _staged(held: Held, op: AddMembers, persist: Persist) -> AddMembers:
     return msgspec.structs.replace(op, patch=GraphPatch((), op.patch.groups), revision=revision)
 
 
-async def _swept(held: Held, stage_id: str, persist: Persist) -> bool:
+async def _swept(run: Execution, stage_id: str, persist: Persist) -> bool:
     """Delete a stage that is in the way: one that was given up, or that an earlier holder of this
     run has left behind. Return whether anything was deleted."""
     _check_lease(
-        held
+        run
     )  # a holder that has lost the run must not give up the stage of the next holder
-    return await _sweep(stage_id, persist, give_up=is_own_stage(stage_id, held.run.id))
+    return await _sweep(stage_id, persist, give_up=is_own_stage(stage_id, run.state.run.id))
 
 
-async def _give_up(held: Held, grows: Sequence[AddMembers], persist: Persist) -> None:
+async def _give_up(run: Execution, grows: Sequence[AddMembers], persist: Persist) -> None:
     """Delete the stages of members that were refused."""
-    _check_lease(held)
+    _check_lease(run)
     for op in grows:
         if op.prepared is not None:
             await _sweep(op.prepared.id, persist, give_up=True)
@@ -137,8 +137,8 @@ async def _sweep(stage_id: str, persist: Persist, *, give_up: bool) -> bool:
     return swept
 
 
-def _check_lease(held: Held) -> None:
+def _check_lease(run: Execution) -> None:
     """Raise LeaseLost if this worker no longer holds the run."""
-    run = held.host.store.run(held.run.id)
-    if run is None or run.generation != held.run.generation:
-        raise LeaseLost(run=held.run.id, generation=held.run.generation)
+    stored = run.context.store.run(run.state.run.id)
+    if stored is None or stored.generation != run.state.run.generation:
+        raise LeaseLost(run=run.state.run.id, generation=run.state.run.generation)

@@ -1,0 +1,102 @@
+"""Shortcuts past a commit or a journey to the program's loop.
+
+- A step that follows from a signal alone need not wait for the commit: the signal is committed
+  already, and leads to the same step after a crash.
+- The program of an ``AsyncEngine`` lives on the loop of its program. The outcome of its only step
+  is fed there, and the step that follows from a signal begins there, which saves journeys between
+  the two threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.commands import Command
+from holdfast.core.events import Event, EventKind
+from holdfast.engine.execution.attempts import BeginAhead
+from holdfast.engine.execution.pending.base import Execution
+from holdfast.engine.execution.pending.steps import PendingStep
+from holdfast.engine.execution.updates import must_check
+from holdfast.engine.runtime.program_loop import PlacedProgram
+
+
+def follows_from_signal(run: Execution, events: Sequence[Event]) -> bool:
+    """Return whether a signal is all that has happened, and the run waited for nothing else that
+    could have come first."""
+    if len(events) != 1 or events[0].kind != EventKind.SIGNAL_RECEIVED:
+        return False
+    is_alone = not run.pending and not run.pending.launches and len(run.commit.events) == 1
+    if not is_alone or run.program is None:
+        return False
+    run.program.asked_time = False
+    return run.program.speculative
+
+
+def wants_plain_steps(run: Execution) -> bool:
+    """Return whether the next commit has only the signal, and only plain steps are to begin, to
+    which the time of its reception means nothing."""
+    commit = run.commit
+    if commit.finish is not None or len(commit.events) > 1 or not commit.has_only("taken"):
+        return False
+    are_plain = all(
+        isinstance(pending, PendingStep) and not pending.command.transactional
+        for pending in run.pending.launches
+    )
+    is_timeless = run.program is not None and not run.program.asked_time
+    has_room = run.budget.breach is None and not run.context.stopping
+    return are_plain and is_timeless and has_room
+
+
+def takes_place(run: Execution) -> bool:
+    """Return whether a step may begin before the commit. A run that has waited takes a place among
+    the runs at work first."""
+    return not run.state.waiting or run.context.capacity.take_place(run)
+
+
+def may_begin_ahead(run: Execution) -> bool:
+    """Return whether the step that follows from a signal may begin on the program's loop before
+    the worker knows of it."""
+    if not isinstance(run.program, PlacedProgram) or run.ahead is not None:
+        return False
+    mailbox = run.mailbox
+    if run.state.run.budgets or mailbox.has_findings or mailbox.outcomes:
+        return False
+    if mailbox.gate_is_overdue or run.pending.unannounced or must_check(run):
+        return False
+    if run.state.is_about_to_stop() or not wants_plain_steps(run):
+        return False
+    return run.context.is_sure() and takes_place(run)
+
+
+async def feed_and_begin(run: Execution, outcomes: Sequence[Event]) -> Sequence[Command]:
+    """Feed the program on its own loop, and let the step that follows begin there; return its other
+    commands."""
+    program = run.program
+    program_loop = run.context.program_loop
+    assert isinstance(program, PlacedProgram) and program_loop is not None
+    begin = BeginAhead(run, program, program_loop)
+    commands, attempt = await program.feed_and_begin(outcomes, begin)
+    if attempt is not None:
+        run.follows_signal = False
+        attempt.adopt()
+        return ()
+    if run.state.waiting:
+        run.context.capacity.rests(run)  # the place is not needed
+    return commands
+
+
+def take_fed(run: Execution, outcomes: list[Event]) -> Sequence[Command]:
+    """Remove the outcome that the program's own loop has fed from *outcomes*; return the commands
+    of the program."""
+    ahead = run.ahead
+    if ahead is None or not outcomes:
+        return ()
+    run.ahead = None
+    is_first = ahead.take() if ahead.event is None else outcomes[0] is ahead.event
+    assert is_first, "the outcome that was fed first is recorded first"
+    if ahead.event is None:
+        return ()
+    del outcomes[0]
+    if ahead.error is not None:
+        raise ahead.error
+    return ahead.commands

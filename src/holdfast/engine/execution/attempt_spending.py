@@ -1,0 +1,227 @@
+"""What one attempt at a step spends from the budgets of its run.
+
+The amounts are counted when the attempt ends. Until then they are reserved only if the attempt
+reserves them, or if the budgets seem to have no room left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.budgets.model import SpendEntry
+from holdfast.errors import StoreError
+from holdfast.store.contract import BudgetRefused, BudgetSpent, ReserveBudget
+
+if TYPE_CHECKING:
+    from holdfast.engine.execution.budget_guard import BudgetGuard
+
+log = logging.getLogger("holdfast")
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the seconds between the tries of a write: doubled each time, up to five, endlessly."""
+    pause = 0.05
+    while True:
+        yield pause
+        pause = min(pause * 2, 5.0)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Reservation(msgspec.Struct):
+    """Amounts that a step has reserved, and how much of them is left."""
+
+    left: dict[str, int]
+
+
+class AttemptSpending:
+    """The spending of one attempt; it implements ``SpendingSink``."""
+
+    __slots__ = (
+        "_granted",
+        "_guard",
+        "_open",
+        "_step",
+        "_transacts",
+        "_under",
+        "entries",
+        "reserved",
+    )
+
+    def __init__(
+        self, guard: BudgetGuard, step: str, under: str | None, *, transacts: bool = False
+    ) -> None:
+        self._guard: BudgetGuard = guard
+        self._step: str = step
+        self._under: str | None = under
+        self._transacts: bool = transacts
+        self._open: tuple[Reservation, ...] = ()
+        self._granted: dict[str, int] = {}
+        self.entries: list[SpendEntry] = []
+        self.reserved: bool = False
+
+    def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
+        """Note an amount. If the budgets seem to have no room for it, ask the store at once;
+        otherwise the commit of the attempt decides."""
+        guard = self._guard
+        guard.check_dimensions(amounts)
+        fact = fact or not guard.budgets or guard.spends_freely(self._step)
+        may_ask = self._under is None and not self._transacts
+        # The program's loop never waits for the store: there the commit of the attempt decides.
+        if not fact and may_ask and not guard.is_on_program_loop():
+            self._ensure_room(amounts)
+        plain = next(
+            (entry for entry in self.entries if entry.key is None and entry.fact == fact), None
+        )
+        if key is not None or plain is None:
+            self.entries.append(SpendEntry(dict(amounts), key, self._under, fact))
+        else:
+            plain.amounts = budget_rules.added((plain.amounts, amounts))
+        for reservation in self._open[-1:]:
+            for name, amount in amounts.items():
+                reservation.left[name] = max(reservation.left.get(name, 0) - amount, 0)
+
+    def _ensure_room(self, amounts: Mapping[str, int]) -> None:
+        """Reserve the amounts, if they are more than the room that is known here."""
+        total = budget_rules.added((*(entry.amounts for entry in self.entries), amounts))
+        more = {name: amount - self._granted.get(name, 0) for name, amount in total.items()}
+        if not self._guard.seems_short(more):
+            return
+        uncovered = dict(amounts)
+        for reservation in self._open[-1:]:
+            uncovered = {
+                name: max(amount - reservation.left.get(name, 0), 0)
+                for name, amount in amounts.items()
+            }
+        request = self._request(uncovered)
+        if request is not None:
+            # On a StoreError the commit of the attempt asks again, for as long as it takes.
+            with suppress(StoreError):
+                self._grant(request, self._guard.context.writer.call(request))
+                self._guard.learn_lines()  # there is room, contrary to what was known here
+
+    def is_empty(self) -> bool:
+        """Return whether the attempt has neither spent nor reserved anything."""
+        return not self.entries and not self.reserved
+
+    def counted(self) -> frozenset[str]:
+        """Return the dimensions that the budgets of the run count."""
+        return self._guard.counted_dimensions()
+
+    def reserve(self, amounts: Mapping[str, int]) -> Reservation | None:
+        """Reserve the amounts, from the thread of a step. Raises BudgetExceeded."""
+        request = self._request(amounts)
+        if request is None:
+            return None
+        return self._reserved(amounts, request, self._call(request))
+
+    async def reserve_aio(self, amounts: Mapping[str, int]) -> Reservation | None:
+        """Reserve the amounts with the next commit of the loop. Raises BudgetExceeded."""
+        request = self._request(amounts)
+        if request is None:
+            return None
+        return self._reserved(amounts, request, await self._submit(request))
+
+    def _call(self, request: ReserveBudget) -> BudgetSpent | BudgetRefused:
+        """Write from the thread of a step; try again while the store fails, like every other write
+        of a run."""
+        for pause in _pauses():
+            try:
+                answer: BudgetSpent | BudgetRefused = self._guard.context.writer.call(request)
+                return answer
+            except StoreError as error:
+                if _is_on_a_loop():
+                    raise  # waiting here would hold up all other runs
+                self._log_failure(error)
+            time.sleep(pause)
+        raise AssertionError("the pauses never end")
+
+    async def _submit(self, request: ReserveBudget) -> BudgetSpent | BudgetRefused:
+        """Write for a coroutine, on whichever loop it runs; try again while the store fails."""
+        for pause in _pauses():
+            try:
+                answer: BudgetSpent | BudgetRefused = await self._guard.context.ask(request)
+                return answer
+            except StoreError as error:
+                self._log_failure(error)
+            await asyncio.sleep(pause)
+        raise AssertionError("the pauses never end")
+
+    def _log_failure(self, error: StoreError) -> None:
+        run_id = self._guard.state.run.id
+        log.warning("run %s cannot reserve amounts now, will try again: %s", run_id, error)
+
+    def release(self, reservation: object) -> None:
+        """Give up a reservation. The store learns of it with the next reservation, or when the
+        attempt ends."""
+        if isinstance(reservation, Reservation) and reservation in self._open:
+            self._open = tuple(entry for entry in self._open if entry is not reservation)
+
+    def take(self) -> list[SpendEntry]:
+        """Return the entries that are not counted yet; the caller commits them."""
+        taken = self.entries
+        self.entries = []
+        return taken
+
+    def drop(self) -> None:
+        """Forget the entries of an attempt that has not completed; facts stay."""
+        self.entries = [entry for entry in self.entries if entry.fact]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the attempt has reserved nothing."""
+        return not self.reserved and self._under is None
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether the attempt spends amounts that the budgets may refuse."""
+        return bool(self.entries) and any(not entry.fact for entry in self.entries)
+
+    def _request(self, amounts: Mapping[str, int]) -> ReserveBudget | None:
+        guard = self._guard
+        guard.check_dimensions(amounts)
+        if not guard.budgets:
+            return None
+        spent = (entry.amounts for entry in self.entries)
+        reserved = (reservation.left for reservation in self._open)
+        self.reserved = True
+        guard.reserved_steps.add(self._step)
+        return ReserveBudget(
+            run_id=guard.state.run.id,
+            generation=guard.state.run.generation,
+            budgets=guard.budgets,
+            key=self._step,
+            amounts=budget_rules.added((amounts, *spent, *reserved)),
+            under=self._under,
+            force=guard.spends_freely(self._step),
+        )
+
+    def _reserved(
+        self,
+        amounts: Mapping[str, int],
+        request: ReserveBudget,
+        answer: BudgetSpent | BudgetRefused,
+    ) -> Reservation:
+        self._grant(request, answer)
+        reservation = Reservation(dict(amounts))
+        self._open = (*self._open, reservation)
+        return reservation
+
+    def _grant(self, request: ReserveBudget, answer: BudgetSpent | BudgetRefused) -> None:
+        if isinstance(answer, BudgetRefused):
+            raise budget_rules.exceeded(answer.breach, request.amounts)
+        self._granted = request.amounts

@@ -1,0 +1,229 @@
+"""Building and writing the commits of a run: progress, parking, the end.
+
+A write is tried until the store takes it: nothing is lost by waiting, and only the very same write,
+sent again, is recognised by a store that was cut off in the middle of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+
+from holdfast.core.commands import Finish
+from holdfast.core.events import BY_END, Event, EventKind
+from holdfast.core.program import Program
+from holdfast.core.schedules.model import tick_of
+from holdfast.core.status import FINAL, Status
+from holdfast.engine.execution.commit_buffer import LISTS, CommitBuffer
+from holdfast.engine.execution.pending.base import Execution
+from holdfast.engine.execution.pending.budgets import block_run
+from holdfast.engine.execution.pending.gates import withdraw_all
+from holdfast.engine.execution.pending.graph_growth import fills_a_commit
+from holdfast.engine.runtime.error_data import error_data
+from holdfast.errors import StoreError
+from holdfast.payloads.offload import sealed
+from holdfast.store.contract import Advance, Advanced, AppendFrames, Operation
+
+log = logging.getLogger("holdfast")
+
+PORTION = 500
+"""How many children one commit starts or cancels at most, and how many outcomes it records: other
+writers wait meanwhile."""
+
+_LAST_EVENT = {
+    Status.COMPLETED: EventKind.RUN_COMPLETED,
+    Status.FAILED: EventKind.RUN_FAILED,
+    Status.CANCELLED: EventKind.RUN_CANCELLED,
+    Status.EXPIRED: EventKind.RUN_EXPIRED,
+}
+
+
+# Building
+
+
+def progress(run: Execution, commit: CommitBuffer, *, parks: bool) -> Advance | None:
+    """Return the write of a commit; None if there is nothing to write."""
+    state = run.state
+    op = Advance(
+        run_id=state.run.id,
+        generation=state.run.generation,
+        events=commit.events,
+        budgets=state.run.budgets,
+    )
+    if commit.more:
+        for name in LISTS:
+            setattr(op, name, getattr(commit, name))
+    if commit.finish is not None:
+        finish(run, op, commit.finish)
+    elif parks:
+        park(run, op)
+    elif state.waiting or (not commit.events and not commit.is_empty):
+        op.status = state.active_status()
+        op.revision = state.revision
+    elif commit.is_empty:
+        return None
+    state.number(op.events)
+    if run.output.is_used:
+        op.output = run.output.take(op.status.value if op.status in FINAL else None)
+    return op
+
+
+def finish(run: Execution, op: Advance, command: Finish) -> None:
+    """Let the write end the run."""
+    state = run.state
+    status = Status(command.status)
+    if status is Status.CANCELLED and state.expiring:
+        status = Status.EXPIRED
+    failed = getattr(run.program, "failed_undos", None)
+    facts = {"undo_failed": list(failed)} if failed else {}
+    if command.error is not None:
+        op.error = error_data(command.error, **facts)
+    elif status is not Status.COMPLETED:
+        message = _stop_reason(run)
+        op.error = msgspec.json.encode({"type": status.value, "message": message, "facts": facts})
+    op.status = status
+    op.result = command.result
+    op.had_children = state.had_children
+    op.settles_all = run.budget.has_code_reservation or bool(run.budget.reserved_steps)
+    op.scheduled = tick_of(state.run.key) is not None
+    if state.waited:
+        op.closed = [*op.closed, *((step, BY_END) for step in sorted(state.waited))]
+    if state.run.parent_id is not None:
+        op.parent = (state.run.parent_id, state.run.parent_step or "", state.run.parent_index)
+    withdraw_all(run, op)
+    op.events.append(_last_event(status, op.error, run.program))
+
+
+def _last_event(status: Status, error: bytes | None, program: Program | None) -> Event:
+    """Return the last event of a run. That of a completed run has the number of its steps."""
+    steps = program.steps if program is not None and status is Status.COMPLETED else 0
+    data = b'{"steps":%d}' % steps if steps else None
+    return Event(_LAST_EVENT[status], data=data, error=error)
+
+
+def _stop_reason(run: Execution) -> str:
+    if run.state.stopped_by:
+        return run.state.stopped_by
+    stored = run.context.store.run(run.state.run.id)
+    return (stored.cancel_reason if stored is not None else None) or "cancelled"
+
+
+def park(run: Execution, op: Advance) -> None:
+    """Let the write park the run on its waits. It names the revision that was seen: the store
+    refuses it if something has reached the run since."""
+    waits = [wait for pending in run.pending.values() if (wait := pending.as_wait()) is not None]
+    op.status = Status.CANCELLING if run.state.cancelling else Status.WAITING
+    op.waits = msgspec.json.encode(waits)
+    op.wake_at = min(
+        (wait["until"] for wait in waits if wait.get("until") is not None), default=None
+    )
+    op.revision = run.state.revision
+    op.keep = _stays_in_memory(run, op.wake_at)
+    block_run(run, op)
+
+
+def _stays_in_memory(run: Execution, wake_at: int | None) -> bool:
+    """Return whether a parked run stays in memory: a short wait does, and one that may end at any
+    moment. A long wait costs rows and nothing else."""
+    context = run.context
+    if context.stopping or not context.keeps_waiting(run.state.run.lane):
+        return False
+    if not all(pending.is_timed for pending in run.pending.values()):
+        return True
+    return wake_at is not None and wake_at - run.state.now() <= context.linger
+
+
+def without_parking(run: Execution, op: Advance) -> Advance:
+    """Return the same write for a run that goes on instead of parking."""
+    op.status = None
+    op.revision = None
+    op.waits = None
+    op.wake_at = None
+    op.keep = True
+    op.demands = ()
+    if not op.events or run.state.waiting:
+        stored = run.context.store.run(run.state.run.id)
+        is_cancelled = stored is not None and stored.status is Status.CANCELLING
+        op.status = Status.CANCELLING if is_cancelled else run.state.active_status()
+    return op
+
+
+def is_portion(commit: CommitBuffer) -> bool:
+    """Return whether the children and new graph members so far are enough for one commit."""
+    if len(commit.children) >= PORTION:
+        return True
+    return bool(commit.grows) and fills_a_commit(commit)
+
+
+# Writing
+
+
+async def persist(run: Execution, op: Operation) -> Any:
+    """Write, and try again while the store fails. Meanwhile no later output of the run overtakes
+    the output of this write."""
+    written = op
+    ends_member = False
+    if type(op) is Advance:
+        ends_member = run.state.in_graph and op.status in FINAL
+        if not run.context.sealer.is_light(op):
+            written = await sealed(op, run.context.sealer, run.context.threads)
+    has_output = isinstance(op, Advance | AppendFrames) and op.output is not None
+    if has_output:
+        run.output.hold()
+    try:
+        return await _write(run, op, written, ends_member=ends_member)
+    finally:
+        if has_output:
+            run.output.resume()
+
+
+async def _write(run: Execution, op: Operation, written: Operation, *, ends_member: bool) -> Any:
+    context = run.context
+    pause = 0.05
+    while True:
+        if ends_member:
+            context.settle_soon()
+        try:
+            answer = await context.writer.post(written)
+            if _has_more_children_to_stop(op, answer):
+                continue
+            return answer
+        except StoreError as error:
+            if context.is_shut_out(error):
+                raise
+            log_retry(run, error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 5.0)
+
+
+def _has_more_children_to_stop(op: Operation, answer: Any) -> bool:
+    """Return whether only a portion of the children was asked to stop: all are asked before their
+    parent ends."""
+    if type(answer) is not Advanced or type(op) is not Advance:
+        return False
+    return answer.unasked and op.status in FINAL
+
+
+def log_retry(run: Execution, error: StoreError) -> None:
+    """Log that a write failed and is tried again."""
+    log.warning("run %s cannot be written now, will try again: %s", run.state.run.id, error)
+
+
+async def cancel_in_portions(run: Execution, commit: CommitBuffer) -> None:
+    """Cancel most of thousands of runs before the commit that records why.
+
+    After a crash in between, the next holder is led to the same cancellations, because nothing else
+    is recorded yet.
+    """
+    while len(commit.cancels) > PORTION:
+        op = Advance(
+            run_id=run.state.run.id,
+            generation=run.state.run.generation,
+            status=run.state.active_status(),
+            cancels=commit.cancels[:PORTION],
+        )
+        commit.cancels = commit.cancels[PORTION:]
+        await persist(run, op)

@@ -1,0 +1,239 @@
+"""What all pending commands have in common, and what they may use of their execution.
+
+A pending command is a command without an outcome yet. It answers for itself what happens when time
+passes, when something reaches the run from outside, and when the code drops it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, ItemsView, Sequence, ValuesView
+from heapq import heappop, heappush
+from typing import Any, Protocol
+
+from holdfast.core.budgets.model import Breach
+from holdfast.core.commands import Command
+from holdfast.core.events import Event
+from holdfast.core.program import Program
+from holdfast.core.tokens import SigningKey
+from holdfast.engine.execution.budget_guard import BudgetGuard
+from holdfast.engine.execution.commit_buffer import CommitBuffer
+from holdfast.engine.execution.mailbox import Mailbox
+from holdfast.engine.execution.output_buffer import OutputBuffer
+from holdfast.engine.execution.signal_buffer import SignalBuffer
+from holdfast.engine.execution.state import RunState
+from holdfast.engine.runtime.context import WorkerContext
+from holdfast.engine.runtime.program_loop import FeedAhead
+from holdfast.store.contract import RunUpdate
+
+_numbers = itertools.count()
+
+
+class Pending:
+    """A command whose outcome is not known yet."""
+
+    __slots__ = ("command",)
+
+    command: Any
+
+    is_timed = False
+    """Whether only the passing of time ends it: a short wait of this kind stays in memory."""
+
+    @property
+    def due_at(self) -> int | None:
+        """When the passing of time changes something about it."""
+        return None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an attempt is under way."""
+        return False
+
+    def as_wait(self) -> dict[str, Any] | None:
+        """Return the wait that a parked run shows for it; None if the run cannot park."""
+        return None
+
+    def on_time(self, run: Execution, now: int) -> None:
+        """Its time has come: ``due_at`` is *now* or earlier."""
+
+    def on_change(self, run: Execution) -> None:
+        """Something has reached the run from outside: find out whether that decides it."""
+
+    def on_drop(self, run: Execution) -> None:
+        """The code no longer waits for it."""
+
+    def on_close(self) -> None:
+        """The run leaves memory."""
+
+
+class PendingCommands:
+    """The pending commands of one run, by step, and a heap of the instants when time matters."""
+
+    __slots__ = ("_by_step", "_dropped", "_due", "early", "launches", "unannounced")
+
+    def __init__(self) -> None:
+        self._by_step: dict[str, Pending] = {}
+        self._due: list[tuple[int, int, Pending]] = []
+        self._dropped: set[str] = set()
+        self.launches: list[Any] = []
+        """Steps and spendings that begin after the next commit."""
+        self.unannounced: dict[str, Any] = {}
+        """Waits that the history does not have yet: it gets those that are still open when the
+        program rests."""
+        self.early: dict[str, tuple[Any, Exception | None, int | None, Any]] = {}
+        """Outcomes of attempts that ended before the program's command for them arrived."""
+
+    def add(self, pending: Pending) -> None:
+        """Add a pending command."""
+        self._by_step[pending.command.id] = pending
+
+    def get(self, step: str) -> Pending | None:
+        """Return the pending command of a step, None if there is none."""
+        return self._by_step.get(step)
+
+    def has(self, pending: Pending) -> bool:
+        """Return whether the run still waits for this pending command."""
+        return self._by_step.get(pending.command.id) is pending
+
+    def take(self, pending: Pending) -> bool:
+        """Remove a pending command whose outcome is known; return False if the run no longer waits
+        for it."""
+        if self._by_step.get(pending.command.id) is not pending:
+            return False
+        del self._by_step[pending.command.id]
+        return True
+
+    def remove(self, step: str) -> Pending | None:
+        """Remove the pending command of a step and return it."""
+        return self._by_step.pop(step, None)
+
+    def drop(self, step: str) -> Pending | None:
+        """Remove a pending command that the code has dropped."""
+        self._dropped.add(step)
+        pending = self._by_step.pop(step, None)
+        if pending in self.launches:
+            self.launches.remove(pending)
+        return pending
+
+    def is_dropped(self, step: str) -> bool:
+        """Return whether the code has dropped that step."""
+        return step in self._dropped
+
+    def __len__(self) -> int:
+        return len(self._by_step)
+
+    def __contains__(self, step: str) -> bool:
+        return step in self._by_step
+
+    def values(self) -> ValuesView[Pending]:
+        """Return the pending commands, in the order in which the program asked for them."""
+        return self._by_step.values()
+
+    def items(self) -> ItemsView[str, Pending]:
+        """Return the pending commands with their steps."""
+        return self._by_step.items()
+
+    def only_wait(self) -> bool:
+        """Return whether nothing is at work: every pending command waits."""
+        if self.launches:
+            return False
+        return not any(pending.is_running for pending in self._by_step.values())
+
+    # Time
+
+    def schedule(self, pending: Pending, mailbox: Mailbox) -> None:
+        """Note when time matters to this pending command next."""
+        instant = pending.due_at
+        if instant is not None:
+            heappush(self._due, (instant, next(_numbers), pending))
+            mailbox.schedule_check(instant)
+
+    def pop_due(self, now: int) -> list[Pending]:
+        """Remove and return the pending commands whose time has come.
+
+        An entry is stale if the command has ended since, or has another instant now.
+        """
+        due: list[Pending] = []
+        while self._due and self._due[0][0] <= now:
+            instant, _, pending = heappop(self._due)
+            if self.has(pending) and pending.due_at == instant and pending not in due:
+                due.append(pending)
+        return due
+
+    def next_due(self) -> int | None:
+        """Return the earliest instant at which time matters to a pending command."""
+        while self._due and not self._is_current(self._due[0]):
+            heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def _is_current(self, entry: tuple[int, int, Pending]) -> bool:
+        instant, _, pending = entry
+        return self.has(pending) and pending.due_at == instant
+
+
+class Execution(Protocol):
+    """The parts of a run's execution that a pending command may use."""
+
+    state: RunState
+    context: WorkerContext
+    mailbox: Mailbox
+    signals: SignalBuffer
+    pending: PendingCommands
+    commit: CommitBuffer
+    budget: BudgetGuard
+    output: OutputBuffer
+    program: Program | None
+    ahead: FeedAhead | None
+    """The right to feed the program next, while its own loop may take it."""
+    follows_signal: bool
+    """Whether the commands of this turn follow from a signal alone."""
+
+    def notify(self, update: RunUpdate | None = None) -> None:
+        """Report that something has reached the run from outside."""
+
+    def attempt_ended(
+        self,
+        step: str,
+        value: Any,
+        error: Exception | None,
+        started_at: int | None,
+        spending: Any = None,
+    ) -> None:
+        """Report the outcome of an attempt at a step."""
+
+    def read_keys(self) -> list[SigningKey]:
+        """Return the signing keys as they are stored now."""
+
+    def set_breach(self, breach: Breach | None) -> None:
+        """Let no new step begin while a hard limit is passed."""
+
+    def expects(self, pending: Any) -> bool:
+        """Return whether the run waits for this attempt."""
+
+    def feed_ahead(self) -> FeedAhead | None:
+        """Return the right to feed the program on its own loop, if it may."""
+
+    def note_fed(
+        self,
+        event: Event,
+        commands: Sequence[Command],
+        error: BaseException | None,
+        spending: Any,
+    ) -> None:
+        """Report an outcome that the program's own loop has fed already."""
+
+    def note_started(self, pending: Any) -> None:
+        """Record that a step has begun, because it runs for long."""
+
+
+Handler = Callable[[Any, Any], Event | None]
+
+
+def watch_clock(run: Execution, pending: Pending) -> None:
+    """Let time act on a pending command: now, if its instant has come, otherwise then."""
+    instant = pending.due_at
+    now = run.state.now()
+    if instant is not None and instant <= now:
+        pending.on_time(run, now)
+    else:
+        run.pending.schedule(pending, run.mailbox)

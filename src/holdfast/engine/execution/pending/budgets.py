@@ -1,0 +1,211 @@
+"""Spending by the code of a workflow, and steps that have no room in a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.core.budgets import rules as budget_rules
+from holdfast.core.budgets.model import Breach
+from holdfast.core.commands import ReleaseReservation, Reserve, Spend
+from holdfast.core.events import Event, EventKind
+from holdfast.core.status import Status
+from holdfast.engine.execution.attempt_spending import AttemptSpending
+from holdfast.engine.execution.pending.base import Execution, Handler, Pending
+from holdfast.engine.execution.pending.step_outcomes import without_room
+from holdfast.engine.execution.pending.steps import PendingStep
+from holdfast.engine.runtime.error_data import error_data
+from holdfast.errors import HoldfastError, UnknownDimension
+from holdfast.store.contract import Advance, ReserveBudget, SpendRunBudget
+
+CHECK_AGAIN = 1_000_000
+"""Microseconds after which a branch without room checks again while other branches are at work."""
+
+
+class PendingSpend(Pending):
+    """A spending or reservation that the code of the workflow asks for."""
+
+    __slots__ = ("blocked", "demand")
+
+    def __init__(self, command: Spend | Reserve) -> None:
+        self.command: Spend | Reserve = command
+        self.blocked: Breach | None = None
+        self.demand: dict[str, int] = {}
+
+    def as_wait(self) -> dict[str, Any] | None:
+        if self.blocked is None:
+            return None
+        return budget_rules.as_wait(self.blocked, self.command.id)
+
+    def operation(self, run: Execution) -> SpendRunBudget | ReserveBudget:
+        """Return the operation that spends or reserves the amounts, or is refused."""
+        command = self.command
+        amounts = {name: budget_rules.show(amount) for name, amount in command.amounts.items()}
+        is_spend = isinstance(command, Spend)
+        event = Event(
+            EventKind.BUDGET_SPENT if is_spend else EventKind.BUDGET_RESERVED,
+            command.id,
+            msgspec.json.encode(amounts),
+            seq=run.state.seq + 1,
+            at=run.state.now(),
+        )
+        common: dict[str, Any] = {
+            "run_id": run.state.run.id,
+            "generation": run.state.run.generation,
+            "budgets": run.state.run.budgets,
+            "amounts": command.amounts,
+            "event": event,
+            "under": command.under,
+        }
+        is_free = run.budget.spends_freely(command.id)
+        if isinstance(command, Spend):
+            return SpendRunBudget(**common, key=command.key, force=is_free or command.fact)
+        run.budget.has_code_reservation = True
+        return ReserveBudget(**common, key=command.id, force=is_free)
+
+    def unknown_dimension(self, run: Execution) -> Event | None:
+        """Return the failure, if none of the run's budgets counts a dimension of the amounts."""
+        try:
+            run.budget.check_dimensions(self.command.amounts)
+        except UnknownDimension as error:
+            return self._denied(run, error)
+        return None
+
+    def refused(self, run: Execution, breach: Breach) -> Event | None:
+        """Wait for room, or return the failure, as the budget says."""
+        if breach.on_breach != budget_rules.FAIL:
+            block(run, self, breach, self.command.amounts)
+            return None
+        return self._denied(run, budget_rules.exceeded(breach, self.command.amounts))
+
+    def _denied(self, run: Execution, error: HoldfastError) -> Event:
+        is_spend = isinstance(self.command, Spend)
+        kind = EventKind.BUDGET_SPENT if is_spend else EventKind.BUDGET_RESERVED
+        return Event(kind, self.command.id, error=error_data(error), at=run.state.now())
+
+
+Blockable = PendingStep | PendingSpend
+
+
+def may_launch(run: Execution, launches: Sequence[Blockable]) -> list[Blockable]:
+    """Return the commands that may begin: all, unless a hard limit is passed. The others wait for
+    room, fail, or end with their run."""
+    breach = run.budget.breach
+    if breach is None:
+        return list(launches)
+    free: list[Blockable] = []
+    for pending in launches:
+        if run.budget.spends_freely(pending.command.id) or not isinstance(pending, PendingStep):
+            free.append(pending)  # a spending asks the store, which knows
+        elif breach.on_breach == budget_rules.FAIL:
+            error = budget_rules.exceeded(breach, {})
+            run.attempt_ended(pending.command.id, None, error, run.state.now())
+        else:
+            block(run, pending, breach, {})
+    return free
+
+
+def block(run: Execution, pending: Blockable, breach: Breach, demand: Mapping[str, int]) -> None:
+    """Let a command wait for room in a budget, or ask for the cancellation of the run."""
+    pending.blocked = breach
+    pending.demand = dict(demand)
+    if breach.on_breach == budget_rules.CANCEL and not run.state.cancelling:
+        reason = f"the budget {breach.budget} is spent"
+        run.commit.cancels.append((run.state.run.id, reason))
+    run.mailbox.schedule_check(run.state.now() + CHECK_AGAIN)
+
+
+def block_step(run: Execution, pending: PendingStep, event: Event) -> None:
+    """Let a step wait whose attempt found no room."""
+    data = msgspec.json.decode(event.data or b"{}")
+    pending.task = None
+    block(run, pending, msgspec.convert(data["breach"], Breach), data["wanted"])
+
+
+def unblock(run: Execution) -> None:
+    """Try all commands again that had no room: something has changed."""
+    blocked = [pending for pending in _blockable(run) if pending.blocked is not None]
+    if not blocked:
+        return
+    run.set_breach(None)
+    run.context.seen_lines.clear()
+    run.budget.find_breach()
+    run.set_breach(run.budget.breach)
+    for pending in blocked:
+        pending.blocked = None
+        run.pending.launches.append(pending)
+
+
+def block_run(run: Execution, op: Advance) -> None:
+    """Park a run that waits for room as blocked: no worker holds it."""
+    if run.state.cancelling:
+        return
+    demands = [pending.demand for pending in _blockable(run) if pending.blocked]
+    if demands:
+        op.status = Status.BLOCKED
+        op.keep = False
+        op.demands = demands
+        op.budgets = run.state.run.budgets
+
+
+def _blockable(run: Execution) -> list[Blockable]:
+    return [
+        pending
+        for pending in run.pending.values()
+        if isinstance(pending, PendingStep | PendingSpend)
+    ]
+
+
+# Attempts that spend
+
+
+def record_spending(run: Execution, step: str, spending: AttemptSpending | None) -> None:
+    """Count the facts that an ended attempt has spent, and release its reservation, with the next
+    commit."""
+    if spending is None:
+        return
+    if spending.entries:
+        spending.drop()
+        run.commit.spends.extend(spending.take())
+    if spending.reserved:
+        run.commit.settles.append(step)
+        run.budget.reserved_steps.discard(step)
+
+
+def spending_commit(run: Execution, attempts: Sequence[tuple[Event, AttemptSpending]]) -> Advance:
+    """Return the write by which completed attempts spend, all of them or none."""
+    return Advance(
+        run_id=run.state.run.id,
+        generation=run.state.run.generation,
+        budgets=run.state.run.budgets,
+        events=[event for event, _ in attempts],
+        spends=[entry for _, spending in attempts for entry in spending.entries],
+        settles=[event.step or "" for event, spending in attempts if spending.reserved],
+    )
+
+
+def refused_attempt(event: Event, spending: AttemptSpending, breach: Breach) -> Event:
+    """Return the outcome of an attempt whose spending was refused: it has not completed."""
+    wanted = budget_rules.added(entry.amounts for entry in spending.entries if not entry.fact)
+    error = budget_rules.exceeded(breach, wanted)
+    return without_room(event.step or "", error, breach, event.attempt, event.started_at)
+
+
+def _spend(run: Execution, command: Spend | Reserve) -> None:
+    pending = PendingSpend(command)
+    run.pending.add(pending)
+    run.pending.launches.append(pending)
+
+
+def _release_reservation(run: Execution, command: ReleaseReservation) -> Event:
+    run.commit.settles.append(command.reservation)
+    return Event(EventKind.BUDGET_SETTLED, command.id)
+
+
+HANDLERS: dict[type, Handler] = {
+    Spend: _spend,
+    Reserve: _spend,
+    ReleaseReservation: _release_reservation,
+}

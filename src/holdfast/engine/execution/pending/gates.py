@@ -1,0 +1,191 @@
+"""Gates: opening them, reading what people have decided, reminders and escalations.
+
+Only a closed gate is an outcome, and it is closed in the store before the program is fed: by a
+decision, by its deadline, or by a withdrawal. A decision may come at the very instant of the
+deadline; the store decides which of them wins. Reminders and escalations are written together with
+their events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.core.commands import OpenGate
+from holdfast.core.events import Event, EventKind
+from holdfast.core.gates import rules as gate_rules
+from holdfast.core.gates.answer import failure_of, outcome_of
+from holdfast.core.gates.model import EXPIRED, OPEN, WITHDRAWN, Gate, GateAction, hash_of
+from holdfast.core.history import DROPPED
+from holdfast.engine.execution.findings import TIME
+from holdfast.engine.execution.pending.base import Execution, Handler, Pending
+from holdfast.engine.runtime.error_data import error_data
+from holdfast.engine.runtime.ids import new_id
+from holdfast.store.contract import Advance, GateChange, GateMove
+
+
+class PendingGate(Pending):
+    """A wait for people to decide.
+
+    ``gate`` is the gate as this execution knows it; people may have changed it since. Time does not
+    act on a gate that is not stored yet.
+    """
+
+    __slots__ = ("gate", "is_stored")
+
+    def __init__(self, command: OpenGate, gate: Gate, *, is_stored: bool) -> None:
+        self.command: OpenGate = command
+        self.gate: Gate = gate
+        self.is_stored: bool = is_stored
+
+    @property
+    def due_at(self) -> int | None:
+        return gate_rules.next_at(self.gate) if self.gate.status == OPEN else None
+
+    def as_wait(self) -> dict[str, Any]:
+        gate = self.gate
+        return {
+            "kind": "gate",
+            "step": self.command.id,
+            "name": gate.prompt,
+            "gate": gate.id,
+            "until": self.due_at,
+            "deadline": gate.deadline,
+        }
+
+    def on_time(self, run: Execution, now: int) -> None:
+        if not self.is_stored:
+            return
+        deadline = self.gate.deadline
+        if self.gate.status == OPEN and deadline is not None and deadline <= now:
+            run.mailbox.gate_is_overdue = True  # only the store can close it
+        else:
+            run.mailbox.add_finding(self.due_at or 0, partial(self._tend, run), TIME)
+
+    def _tend(self, run: Execution, events: list[Event]) -> None:
+        """Remind people, or let others decide too, if that is due."""
+        if not run.pending.has(self):
+            return
+        now = run.state.now()
+        instant = gate_rules.next_escalation(self.gate)
+        while instant is not None and instant <= now:
+            added = self.gate.terms.escalate[self.gate.escalated]
+            self.gate = gate_rules.escalated(self.gate)
+            self._change(run, GateAction.ESCALATED)
+            people = {"assignees": added.assignees, "roles": added.roles}
+            data = {"gate": self.gate.id, **people}
+            events.append(self._event(EventKind.GATE_ESCALATED, data))
+            instant = gate_rules.next_escalation(self.gate)
+        instant = gate_rules.next_reminder(self.gate)
+        if instant is not None and instant <= now:
+            self.gate = gate_rules.reminded(self.gate, now)
+            self._change(run, GateAction.REMINDED)
+            number = {"gate": self.gate.id, "reminder": self.gate.reminded}
+            events.append(self._event(EventKind.GATE_REMINDED, number))
+        run.pending.schedule(self, run.mailbox)
+
+    def on_change(self, run: Execution) -> None:
+        gate = run.context.store.gate(self.gate.id)
+        if gate is None or gate.status == OPEN:
+            if gate is not None and self._is_newer(gate):
+                self.gate = gate
+            if self.is_stored:
+                run.pending.schedule(self, run.mailbox)
+            return
+        self.gate = gate
+        # The store closes an overdue gate late; its time was over at the deadline.
+        is_late = gate.status == EXPIRED and gate.deadline is not None
+        instant = gate.deadline if is_late else gate.closed_at
+        run.mailbox.add_finding(instant or 0, partial(self._take, run, gate))
+
+    def _is_newer(self, gate: Gate) -> bool:
+        """Return whether the stored gate has every reminder and escalation that is known here:
+        some of them may not be committed yet."""
+        known = self.gate
+        return gate.reminded >= known.reminded and gate.escalated >= known.escalated
+
+    def _take(self, run: Execution, gate: Gate, events: list[Event]) -> None:
+        if not run.pending.take(self):
+            return
+        outcome = outcome_of(gate, run.context.store.gate_entries(gate.id))
+        failure = failure_of(gate, outcome)
+        error = None if failure is None else error_data(failure)
+        data = msgspec.json.encode(outcome)
+        events.append(Event(EventKind.GATE_CLOSED, self.command.id, data, error))
+
+    def on_drop(self, run: Execution) -> None:
+        self._change(run, GateAction.WITHDRAWN, DROPPED)
+        run.commit.events.append(self.withdrawn(DROPPED))
+
+    def withdrawn(self, reason: str) -> Event:
+        """Return the event of its withdrawal."""
+        return self._event(EventKind.GATE_WITHDRAWN, {"gate": self.gate.id, "reason": reason})
+
+    def _change(self, run: Execution, action: str, reason: str = "") -> None:
+        run.commit.gates.append(GateChange(kind=action, gate_id=self.gate.id, reason=reason))
+
+    def _event(self, kind: str, data: dict[str, Any]) -> Event:
+        return Event(kind, self.command.id, msgspec.json.encode(data))
+
+
+def _open_gate(run: Execution, command: OpenGate) -> None:
+    """Ask people, or continue to wait for those who were asked before."""
+    known = run.state.progress.gates.pop(command.id, None)
+    gate = None if known is None else run.context.store.gate(known)
+    if gate is not None:
+        pending = PendingGate(command, gate, is_stored=True)
+        run.pending.add(pending)
+        run.mailbox.notify()  # it may have been decided before this execution began
+        run.pending.schedule(pending, run.mailbox)
+        return
+    pending = PendingGate(command, _new_gate(run, command), is_stored=False)
+    run.pending.add(pending)
+    run.commit.gates.append(pending.gate)
+    data = {"gate": pending.gate.id, "prompt": command.prompt, "until": pending.gate.deadline}
+    run.commit.events.append(Event(EventKind.GATE_OPENED, command.id, msgspec.json.encode(data)))
+
+
+def _new_gate(run: Execution, command: OpenGate) -> Gate:
+    now = run.state.now()
+    return Gate(
+        id=new_id(),
+        run_id=run.state.run.id,
+        step=command.id,
+        prompt=command.prompt,
+        terms=command.terms,
+        assignees=command.assignees,
+        roles=command.roles,
+        data=command.data,
+        hash=hash_of(command.data),
+        opened_at=now,
+        deadline=None if command.timeout is None else now + command.timeout,
+    )
+
+
+def note_stored(run: Execution, moves: Sequence[GateMove]) -> None:
+    """Let time act on the gates that the last commit has stored."""
+    for move in moves:
+        pending = run.pending.get(move.step) if isinstance(move, Gate) else None
+        if isinstance(pending, PendingGate):
+            pending.is_stored = True
+            run.pending.schedule(pending, run.mailbox)
+
+
+def withdraw_all(run: Execution, op: Advance) -> None:
+    """Close the gates that are still open when the run ends."""
+    gates = [pending for pending in run.pending.values() if isinstance(pending, PendingGate)]
+    if not gates:
+        return
+    reason = f"the run is {op.status.value if op.status is not None else WITHDRAWN}"
+    changes = [
+        GateChange(kind=GateAction.WITHDRAWN, gate_id=pending.gate.id, reason=reason)
+        for pending in gates
+    ]
+    op.gates = [*op.gates, *changes]
+    op.events.extend(pending.withdrawn(reason) for pending in gates)
+
+
+HANDLERS: dict[type, Handler] = {OpenGate: _open_gate}
