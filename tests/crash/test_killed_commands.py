@@ -36,7 +36,7 @@ COPY = """
 import sys
 from contextlib import closing, suppress
 from holdfast.connect.open_store import open_store
-from holdfast.engine import moving
+from holdfast.service import copy as moving
 write, moving.RUNS = moving._do, 5
 def told(store, op):
     print(type(op).__name__, flush=True)

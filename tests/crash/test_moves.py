@@ -18,7 +18,7 @@ COPY = """
 import os, signal, sys
 from contextlib import closing
 from holdfast.connect.open_store import open_store
-from holdfast.engine import moving
+from holdfast.service import copy as moving
 from holdfast.store.contract import SealStore
 
 source, target, number, moment = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]

@@ -324,10 +324,10 @@ def test_the_same_for_asyncio(database):
             await engine.revoke(runs[1].id)
             answers = await leases.complete_all([(one, 1) for one in [lease, *others]])
             assert sorted(type(answer).__name__ for answer in answers) == [
-                "Ended",
-                "Ended",
-                "Ended",
                 "LeaseLost",
+                "RunEnded",
+                "RunEnded",
+                "RunEnded",
             ]
         assert (await engine.progress(runs[0].id)).percent == 3.0
         assert [frame.value for frame in await engine.read(runs[0].id)] == ["a", "b", {"x": 1}]

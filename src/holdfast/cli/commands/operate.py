@@ -197,7 +197,7 @@ def _replayed_with(store: Store, run_id: str) -> list[str]:
     "--id",
     "wanted",
     metavar="ID",
-    help="The id of the new run: the same command again makes no other run.",
+    help="The id of the new run: the same command again makes no other run. E.g. --id retry-7",
 )
 @printing
 def fork(run: str, step: str | None, wanted: str | None) -> None:
