@@ -1,0 +1,86 @@
+"""The mailbox of an execution, by itself."""
+
+import asyncio
+
+from holdfast.core.events import Event, EventKind
+from holdfast.engine.execution.findings import TIME
+from holdfast.engine.execution.mailbox import Mailbox
+
+
+def ended(step: str, at: int) -> Event:
+    return Event(EventKind.STEP_COMPLETED, step, at=at)
+
+
+def finding(name: str):
+    return lambda events: events.append(Event(EventKind.SIGNAL_RECEIVED, name))
+
+
+def test_an_outcome_comes_before_a_later_finding():
+    mailbox = Mailbox()
+    mailbox.add_outcome(ended("a", at=1), None)
+    mailbox.add_finding(2, finding("signal"))
+
+    assert mailbox.next_events() == []
+    event, _ = mailbox.next_outcome()
+
+    assert event.step == "a"
+    assert [event.step for event in mailbox.next_events()] == ["signal"]
+
+
+def test_an_outcome_waits_for_an_earlier_finding():
+    mailbox = Mailbox()
+    mailbox.add_outcome(ended("a", at=3), None)
+    mailbox.add_finding(2, finding("signal"))
+
+    assert mailbox.next_outcome() is None
+    assert [event.step for event in mailbox.next_events()] == ["signal"]
+
+
+def test_a_committed_fact_wins_over_time_at_the_same_instant():
+    mailbox = Mailbox()
+    mailbox.add_finding(5, finding("timer"), TIME)
+    mailbox.add_finding(5, finding("signal"))
+
+    assert [event.step for event in mailbox.next_events()] == ["signal"]
+    assert [event.step for event in mailbox.next_events()] == ["timer"]
+
+
+def test_a_finding_that_leads_to_nothing_is_passed_over():
+    mailbox = Mailbox()
+    mailbox.add_finding(1, lambda events: None)
+    mailbox.add_finding(2, finding("signal"))
+
+    assert [event.step for event in mailbox.next_events()] == ["signal"]
+    assert not mailbox.has_findings
+
+
+def test_the_earliest_check_is_kept():
+    mailbox = Mailbox()
+    mailbox.schedule_check(7)
+    mailbox.schedule_check(None)
+    mailbox.schedule_check(9)
+
+    assert mailbox.due_at == 7
+    assert not mailbox.is_due(6)
+    assert mailbox.is_due(7)
+
+
+def test_a_notification_wakes_whoever_sleeps_and_is_read_within_the_call():
+    mailbox = Mailbox()
+
+    async def main() -> object:
+        sleeper = asyncio.ensure_future(_sleep(mailbox))
+        while mailbox.completion is None:
+            await asyncio.sleep(0)  # noqa: TID251
+        mailbox.notify()
+        return await asyncio.wait_for(sleeper, 5)
+
+    assert asyncio.run(main()) is True
+    assert mailbox.update is None
+
+
+async def _sleep(mailbox: Mailbox) -> bool:
+    completion = asyncio.get_running_loop().create_future()
+    mailbox.completion = completion
+    await completion
+    return mailbox.is_notified
