@@ -1,5 +1,5 @@
 """What a run of five steps costs a database: rows, transactions, statements, WAL and bytes that
-stay. The figures of ARCHITECTURE.md ("Past one server") come from here. Steps return a small
+stay. The figures of docs/guides/scaling.md ("One server") come from here. Steps return a small
 number: what you store comes on top."""
 
 from __future__ import annotations
