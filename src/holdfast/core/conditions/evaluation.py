@@ -71,7 +71,7 @@ class ConditionProgress:
         return SignalEffect.DUPLICATE if matched else SignalEffect.IGNORED
 
     def offer_all(self, signals: Sequence[SignalView]) -> ConditionProgress:
-        """Offer signals in order, up to the one that satisfies the condition; return self."""
+        """Offer signals in order, up to the signal that satisfies the condition; return self."""
         for signal in signals:
             if self._root.met:
                 break
@@ -108,8 +108,8 @@ class ConditionProgress:
 
 
 class _ConditionNode:
-    """A node of the tree with its own counts. Its methods correspond to those of
-    ConditionProgress."""
+    """A node of the tree with its own counts. Its methods correspond to the
+    methods of ConditionProgress."""
 
     met = False
     leaves: tuple[Leaf, ...]
@@ -154,7 +154,7 @@ class _Counter(_ConditionNode):
         self._counted: dict[object, int] = {}
         """The place of the first signal that was counted, by source or by place."""
         self._repeated = 0
-        """How many equal signals were counted beyond those in ``_counted``."""
+        """How many equal signals were counted in addition to ``_counted``."""
         self._seen: list[int] = []
         """The places of the signals that matched before the node was met."""
 

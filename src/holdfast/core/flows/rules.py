@@ -205,7 +205,7 @@ def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWa
 
 
 def answers(flow: FlowRecord, topic: str, correlation: str) -> bool:
-    """Return whether an external event is the one that a flow waits for."""
+    """Return whether a flow waits for this external event."""
     return flow.status is FlowStatus.WAITING and wait_of(flow) == EventWait(topic, correlation)
 
 

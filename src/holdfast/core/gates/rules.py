@@ -1,4 +1,4 @@
-"""Rules of gates: who may decide, which choices exist, when a gate closes, what is due. Pure.
+"""Rules of gates: who may decide, which choices exist, when a gate closes, reminders. Pure.
 
 Invariants:
 - A choice wins when as many people as the quorum says have made it.

@@ -58,7 +58,6 @@ def read(data: bytes) -> Graph:
         raise BadGraph(why="the document must be UTF-8") from None
     except RecursionError:
         raise BadGraph(why="the document is nested too deeply to be read") from None
-    # After all members are added: a member may wait for one that the document names later.
     for member, entry in members:
         names = [item for item in entry.after if isinstance(item, str)]
         groups = [After(names)] if names else []

@@ -35,16 +35,16 @@ from holdfast.errors import (
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.#/-]{0,99}"
 
 
-def checked_name(name: object, what: str = "a member") -> str:
-    """Return the name of a member, or of *what*. Raises BadGraph, and MemberElsewhere for the id of
-    a run."""
+def checked_name(name: object, subject: str = "a member") -> str:
+    """Return the name of a member, or of another *subject*. Raises BadGraph, and MemberElsewhere
+    for the id of a run."""
     if isinstance(name, str) and MARK in name:
         raise MemberElsewhere(member=name, why="use the name that the member has in its graph")
     if not isinstance(name, str) or not _is_name(name):
         raise BadGraph(
             name=name,
             why=(
-                f"the name of {what} must be 1 to 100 letters, digits, and after the first also"
+                f"the name of {subject} must be 1 to 100 letters, digits, and after the first also"
                 " _ . # / -"
             ),
         )
