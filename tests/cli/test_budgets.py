@@ -95,11 +95,11 @@ def test_a_report_says_who_has_spent_what_and_a_budget_who_waits(call):
     [
         (["show", "nobody"], 1, "no such budget"),
         (["raise", "nobody", "tokens=1"], 1, "no such budget"),
-        (["set", "new"], 2, "name what is limited"),
+        (["set", "new"], 2, "name at least one dimension"),
         (["set", "new", "tokens=-1"], 2, "must not be negative"),
         (["set", "new", "tokens"], 2, "no amount such as tokens=1000"),
         (["set", "new", "tokens=1", "--reset", "sometimes"], 2, "no duration"),
-        (["set", "new", "tokens=1", "--zone", "Nowhere"], 2, "no time zone"),
+        (["set", "new", "tokens=1", "--zone", "Nowhere"], 2, "name of a time zone"),
         (["raise", "new"], 2, "Missing argument"),
     ],
 )
@@ -119,7 +119,7 @@ def test_what_was_spent_elsewhere_is_counted_once(call):
     assert "no room left" in call("budgets", "spend", "team", "tokens=4", code=1)
     assert "does not count" in call("budgets", "spend", "team", "coins=4", code=1)
     assert "too little" in call("budgets", "spend", "team", "tokens=0.0000001", code=2)
-    assert "choose another word" in call("budgets", "set", "team", "key=4", code=2)
+    assert "choose another name" in call("budgets", "set", "team", "key=4", code=2)
 
 
 PROGRAM = """

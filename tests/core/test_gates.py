@@ -455,4 +455,4 @@ class TestForms:
     def test_a_form_that_is_nested_without_end_is_refused(self):
         told = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}
 
-        assert forms.check(told, b"1").why == "it is nested too deep"
+        assert forms.check(told, b"1").why == "the form is nested too deep"

@@ -66,7 +66,7 @@ class Board:
                 self.edges += [EdgeRecord(self.members[one], name, number) for one in upstreams]
 
     def end(self, ends: dict[str, MemberState]) -> None:
-        found = Resolver(self._downward, self._upward).settle(ends)
+        found = Resolver(self._downward, self._upward).resolve(ends)
         assert all(self.state[name] is S.STARTED for name in ends)
         self.state.update(ends)
         self.groups.update(found.groups)
@@ -373,7 +373,7 @@ def test_a_document_draws_up_a_graph():
         (("charge",), "cancel"),
     ]
     assert graph.members["ship"].takes() == ["charge"]
-    assert [one.upstreams for one in graph.there["there"].groups] == [("ship",)]
+    assert [one.upstreams for one in graph.existing["there"].groups] == [("ship",)]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_patch_has_names_and_is_not_too_deep():
         leaf["a"] = leaf = {}
     with pytest.raises(BadPatch, match="deeper"):
         plain(deep)
-    with pytest.raises(BadPatch, match="names"):
+    with pytest.raises(BadPatch, match="name of a field"):
         plain({1: 2})
 
 

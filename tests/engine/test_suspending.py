@@ -279,7 +279,7 @@ def test_what_cannot_be_waited_for_is_refused_and_nothing_is_written(idle, holde
         (BadCondition, "one of", lambda: lease.suspend({"some_of": ["a"]})),
         (BadCondition, "'n'", lambda: lease.suspend({"count": 1, "n": 2, "of": ["a"]})),
         (BadCondition, "list", lambda: lease.suspend({"any_of": "a"})),
-        (BadCondition, "no name", lambda: lease.suspend(7)),
+        (BadCondition, "name of a signal", lambda: lease.suspend(7)),
     ):
         with pytest.raises(wrong, match=word):
             call()

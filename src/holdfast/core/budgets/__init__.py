@@ -1,1 +1,1 @@
-"""Budgets: limits, spending, reservations. Pure."""
+"""Budgets: limits, spending and reservations. Pure."""

@@ -1,5 +1,8 @@
-"""What a step holds in its hand while it runs: through it, it spends and sets aside. The engine
-gives it, code uses it."""
+"""SpendingSink: the object through which the code of a step spends and reserves.
+
+The engine sets it in a context variable for the time of an attempt; ``holdfast.budgets`` reads it
+there.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,23 @@ from typing import Protocol
 
 
 class SpendingSink(Protocol):
-    """The purse of one attempt at a step."""
+    """The spending of one attempt at a step. Amounts are millionths of a unit."""
 
     def spend(self, amounts: Mapping[str, int], key: str | None, *, fact: bool) -> None:
-        """Note what is spent: it is taken when the attempt completes. A fact is counted when it has
-        ended, however it ends. Raises UnknownDimension, BudgetExceeded."""
+        """Note an amount. It is taken from the budgets when the attempt completes; a *fact* is
+        counted when the attempt ends, however it ends. Raises UnknownDimension, BudgetExceeded."""
 
     def counted(self) -> frozenset[str]:
-        """Return the dimensions that the budgets of the run count; none if it has no budget."""
+        """Return the dimensions that the budgets of the run count; empty if it has no budget."""
 
     def reserve(self, amounts: Mapping[str, int]) -> object:
-        """Set so much aside and return what it is given back by. Raises BudgetExceeded."""
+        """Reserve amounts and return the reservation, for ``release``. Raises BudgetExceeded."""
 
     async def reserve_aio(self, amounts: Mapping[str, int]) -> object:
-        """The same, without holding up the loop."""
+        """Reserve amounts like ``reserve``, without blocking the event loop."""
 
     def release(self, held: object) -> None:
-        """What is left of it is set aside no more."""
+        """Release the unspent rest of the reservation *held*."""
 
 
-current_spending: ContextVar[SpendingSink | None] = ContextVar("holdfast_purse", default=None)
+current_spending: ContextVar[SpendingSink | None] = ContextVar("holdfast_spending", default=None)

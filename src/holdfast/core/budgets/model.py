@@ -1,4 +1,4 @@
-"""Budgets and their lines, as they are stored."""
+"""Records of budgets and their lines, breaches and spending."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class BudgetLine(msgspec.Struct, kw_only=True):
-    """One dimension of a budget: its limits, what is used and what is set aside, in millionths of a
-    unit."""
+    """One dimension of a budget: its limits, the amount used and the amount reserved, in millionths
+    of a unit."""
 
     budget: str
     dimension: str
@@ -20,7 +20,8 @@ class BudgetLine(msgspec.Struct, kw_only=True):
 
 
 class Budget(msgspec.Struct, kw_only=True):
-    """What runs may spend together: a tree of them, or all that name it."""
+    """The amounts that several runs may spend together: the runs of one tree, or all runs that name
+    the budget."""
 
     name: str
     on_breach: str = "wait"
@@ -38,8 +39,8 @@ class Budget(msgspec.Struct, kw_only=True):
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A hard limit that is passed, or would be: which, by how much, and what is to happen. Amounts
-    are millionths."""
+    """A hard limit that is exceeded or would be exceeded: its budget line, the amounts in
+    millionths, and the reaction that the budget asks for."""
 
     budget: str
     dimension: str
@@ -52,9 +53,13 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class SpendEntry(msgspec.Struct):
-    """Something that is spent: counted once, and only once when it has a key. ``under`` names what
-    was set aside for it. A ``fact`` has happened and is counted whatever the limits say; anything
-    else is taken when there is room, or not at all."""
+    """One act of spending.
+
+    - ``key``: entries with the same key are counted once.
+    - ``under``: the key of the reservation that it draws on.
+    - ``fact``: it has happened already and is counted whatever the limits say. Any other entry is
+      taken as a whole if all of it fits, or not at all.
+    """
 
     amounts: dict[str, int]
     key: str | None = None

@@ -1,8 +1,9 @@
-"""What may be spent: amounts, limits, breaches and resets. Pure.
+"""Rules of budgets: amounts, limits, breaches and resets. Pure.
 
-Amounts are whole numbers of millionths, so that a tenth of a cent added ten times is a cent. All
-dimensions are checked before any is applied, and without room none is. Only what has been spent
-already is a fact and counted, whatever the limit.
+Invariants:
+- Amounts are whole numbers of millionths, so that a tenth of a cent added ten times is a cent.
+- All dimensions of a request are checked before any is applied; if one does not fit, none is.
+- Spending that has already happened is a fact: it is counted whatever the limit.
 """
 
 from __future__ import annotations
@@ -20,21 +21,26 @@ from holdfast.core.text import is_one_of, plain_text
 from holdfast.errors import BadOption, BudgetExceeded, UnknownDimension
 
 UNIT = 1_000_000
-"""How many millionths a unit has."""
+"""Millionths per unit."""
 
 MOST = 1_000_000_000
-"""The most that can be spent at once, and a thousandth of the highest limit: sums stay far from
-what a database can count."""
+"""The largest amount, in units, of one act of spending. The highest limit is a thousand times as
+much, so that sums stay far below the largest integer of a database."""
 
-WAIT, FAIL, CANCEL = "wait", "fail", "cancel"
+WAIT = "wait"
+FAIL = "fail"
+CANCEL = "cancel"
 ON_BREACH = (WAIT, FAIL, CANCEL)
-"""What happens to a run that passes a hard limit: it waits until there is room, its step fails, or
-it is cancelled."""
+"""The reactions to a breach of a hard limit: the run waits until there is room, its step fails, or
+the run is cancelled."""
 
 CALENDAR = ("hour", "day", "week", "month")
 
-TREE, RUN = "tree:", "run:"
-"""How the budget of a tree of runs is named, and the account of what a single run has spent."""
+TREE = "tree:"
+"""Prefix of the name of a budget that belongs to a tree of runs."""
+
+RUN = "run:"
+"""Prefix of the name of the account that records the spending of a single run."""
 
 _DIMENSION = r"[A-Za-z][A-Za-z0-9_.-]{0,49}"
 
@@ -42,7 +48,7 @@ Amount = int | float | str | Decimal
 
 
 def name_of(name: object) -> str:
-    """Return the name of a budget that is shared; refuse what cannot be one."""
+    """Return the name of a budget. Raises BadOption."""
     if (
         not isinstance(name, str)
         or not name
@@ -51,81 +57,89 @@ def name_of(name: object) -> str:
         or name.startswith(RUN)
     ):
         raise BadOption(
-            option="budget", value=name, why="a budget has a name of one line, 1 to 200 characters"
+            option="budget",
+            value=name,
+            why=f"the name must be one line of 1 to 200 characters, not beginning with {RUN}",
         )
     return plain_text(name)
 
 
 def own_name(name: object) -> str:
-    """Return the name of a budget that people may create: those of trees come with their runs."""
-    found = name_of(name)
-    if found.startswith(TREE):
+    """Return the name of a budget that a user may create. Raises BadOption for the budget of a
+    tree: it is created with its run."""
+    budget = name_of(name)
+    if budget.startswith(TREE):
         raise BadOption(
             option="budget",
             value=name,
-            why="the budget of a tree is made when its run is started with limits",
+            why="the budget of a tree is created by starting its run with limits",
         )
-    return found
+    return budget
 
 
 def micros(option: str, amount: object, *, most: int = MOST) -> int:
-    """Return an amount in millionths. Raises BadOption when it is negative or no number."""
+    """Return an amount in millionths. Raises BadOption if it is not a finite number, is negative,
+    exceeds *most* units or rounds to zero."""
     try:
         if isinstance(amount, bool) or not isinstance(amount, int | float | str | Decimal):
             raise InvalidOperation
-        found = Decimal(repr(amount)) if isinstance(amount, float) else Decimal(amount)
-        if not found.is_finite():
+        # Through repr, a float keeps the digits that the user wrote: 0.1 is exactly a tenth.
+        units = Decimal(repr(amount)) if isinstance(amount, float) else Decimal(amount)
+        if not units.is_finite():
             raise InvalidOperation
     except InvalidOperation:
         raise BadOption(
             option=option, value=amount, why="it must be a number, such as 1000 or 0.25"
         ) from None
-    if found < 0:
+    if units < 0:
         raise BadOption(option=option, value=amount, why="it must not be negative")
-    if found > most:
+    if units > most:
         raise BadOption(option=option, value=amount, why=f"it must not be more than {most}")
-    counted = int((found * UNIT).to_integral_value(ROUND_HALF_EVEN))
-    if found and not counted:
+    millionths = int((units * UNIT).to_integral_value(ROUND_HALF_EVEN))
+    if units and not millionths:
         raise BadOption(
             option=option,
             value=amount,
-            why="it is too little to be counted: amounts are exact to a millionth",
+            why="the amount is too little to be counted: amounts are exact to a millionth",
         )
-    return counted
+    return millionths
 
 
-def amount(found: int) -> int | Decimal:
-    """Return millionths as the number that they stand for."""
-    whole, rest = divmod(found, UNIT)
-    return whole if rest == 0 else (Decimal(found) / UNIT).normalize()
+def amount(millionths: int) -> int | Decimal:
+    """Return millionths as a number of units."""
+    whole, rest = divmod(millionths, UNIT)
+    return whole if rest == 0 else (Decimal(millionths) / UNIT).normalize()
 
 
-def show(found: int) -> str:
-    """Write an amount for people."""
-    return f"{amount(found):f}" if found % UNIT else str(found // UNIT)
+def show(millionths: int) -> str:
+    """Return an amount as text for people, in units."""
+    return f"{amount(millionths):f}" if millionths % UNIT else str(millionths // UNIT)
 
 
-def amounts_from(given: Mapping[str, object], *, most: int = MOST) -> dict[str, int]:
-    """Return amounts by dimension, in millionths; refuse none at all. Raises BadOption."""
-    if not isinstance(given, Mapping) or not given:
+def amounts_from(amounts: Mapping[str, object], *, most: int = MOST) -> dict[str, int]:
+    """Return amounts by dimension, in millionths. Raises BadOption, also if there are none."""
+    if not isinstance(amounts, Mapping) or not amounts:
         raise BadOption(
-            option="amounts", value=given, why="name at least one dimension, such as tokens=1000"
+            option="amounts", value=amounts, why="name at least one dimension, such as tokens=1000"
         )
-    return {_dimension(name): micros(str(name), value, most=most) for name, value in given.items()}
+    return {
+        _dimension(name): micros(str(name), value, most=most) for name, value in amounts.items()
+    }
 
 
 def _dimension(name: object) -> str:
+    """Return the name of a dimension. Raises BadOption."""
     if not isinstance(name, str) or not re.fullmatch(_DIMENSION, name):
         raise BadOption(
             option="dimension",
             value=name,
-            why="it is a word of letters, digits and _ . - such as tokens",
+            why="the name must be a word of letters, digits and _ . - such as tokens",
         )
     if name == "key":
         raise BadOption(
             option="dimension",
             value=name,
-            why="spend(key=...) is what it is counted once by: choose another word",
+            why="spend(key=...) takes the key that prevents double counting: choose another name",
         )
     return name
 
@@ -133,39 +147,42 @@ def _dimension(name: object) -> str:
 def limits_from(
     hard: Mapping[str, object], soft: Mapping[str, object] | None = None, on_breach: object = WAIT
 ) -> Limits:
-    """Return limits; None counts a dimension and does not limit it. Raises BadOption,
-    UnknownDimension."""
+    """Return limits in millionths. A hard limit of None means that the dimension is counted and not
+    limited. Raises BadOption, UnknownDimension."""
     if not isinstance(hard, Mapping) or not hard:
         raise BadOption(
-            option="limits", value=hard, why='name what is limited, such as {"tokens": 1000}'
+            option="limits",
+            value=hard,
+            why='name at least one dimension and its limit, such as {"tokens": 1000}',
         )
     if not is_one_of(on_breach, ON_BREACH):
         raise BadOption(option="on_breach", value=on_breach, known=", ".join(ON_BREACH))
-    found = {
+    hard_limits = {
         _dimension(name): None if value is None else micros(str(name), value, most=MOST * 1000)
         for name, value in hard.items()
     }
-    warned = (
-        {}
-        if soft is None or (isinstance(soft, Mapping) and not soft)
-        else amounts_from(soft, most=MOST * 1000)
-    )
-    unknown = sorted(set(warned) - set(found))
+    soft_limits: dict[str, int] = {}
+    if soft is not None and not (isinstance(soft, Mapping) and not soft):
+        soft_limits = amounts_from(soft, most=MOST * 1000)
+    unknown = sorted(set(soft_limits) - set(hard_limits))
     if unknown:
-        raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(found)))
-    for name, value in warned.items():
-        limit = found[name]
+        raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(hard_limits)))
+    for name, value in soft_limits.items():
+        limit = hard_limits[name]
         if limit is not None and value > limit:
-            raise BadOption(option="soft", value=name, why="a soft limit is not above the hard one")
-    return Limits(found, warned, str(on_breach))
+            raise BadOption(
+                option="soft", value=name, why="the soft limit must not be above the hard limit"
+            )
+    return Limits(hard_limits, soft_limits, str(on_breach))
 
 
 def check_dimensions(wanted: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a dimension that none of the budgets counts. Raises UnknownDimension."""
-    there = set(known)
-    unknown = sorted(set(wanted) - there)
-    if unknown and there:
-        raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(there)))
+    """Raise UnknownDimension if no budget counts one of the *wanted* dimensions. Without any
+    *known* dimension there is no budget, and everything passes."""
+    known_names = set(known)
+    unknown = sorted(set(wanted) - known_names)
+    if unknown and known_names:
+        raise UnknownDimension(dimension=unknown[0], known=", ".join(sorted(known_names)))
 
 
 # Deciding
@@ -177,8 +194,8 @@ def refusal(
     budgets: Mapping[str, Budget],
     credit: Mapping[str, int] | None = None,
 ) -> Breach | None:
-    """Say which hard limit does not let all of *wanted* be taken; None when all fits. *credit* was
-    set aside for it before."""
+    """Return the first hard limit that *wanted* would exceed; None if all of it fits. *credit* is
+    the part of it that is reserved already."""
     for line in lines:
         more = wanted.get(line.dimension, 0) - (credit or {}).get(line.dimension, 0)
         if line.hard is not None and more > 0 and line.used + line.reserved + more > line.hard:
@@ -187,7 +204,8 @@ def refusal(
 
 
 def excess(lines: Sequence[BudgetLine], budgets: Mapping[str, Budget], now: int) -> Breach | None:
-    """Say which hard limit is passed already; one that is due to be reset is not."""
+    """Return the first hard limit that is exceeded already. A line whose reset is due does not
+    count as exceeded."""
     for line in lines:
         if line.hard is not None and line.used > line.hard and not is_due(line, now):
             return _breach(line, budgets, 0)
@@ -195,7 +213,7 @@ def excess(lines: Sequence[BudgetLine], budgets: Mapping[str, Budget], now: int)
 
 
 def crossed(lines: Sequence[BudgetLine], spent: Mapping[str, int]) -> list[BudgetLine]:
-    """Return the lines whose soft limit was passed just now."""
+    """Return the lines whose soft limit was exceeded by *spent*, which ``used`` includes."""
     return [
         line
         for line in lines
@@ -204,7 +222,7 @@ def crossed(lines: Sequence[BudgetLine], spent: Mapping[str, int]) -> list[Budge
 
 
 def is_due(line: BudgetLine | Budget, now: int) -> bool:
-    """Say whether it is time for a reset."""
+    """Return whether the reset of a budget, or of a budget line, is due."""
     return line.reset_at is not None and line.reset_at <= now
 
 
@@ -223,7 +241,7 @@ def _breach(line: BudgetLine, budgets: Mapping[str, Budget], wanted: int) -> Bre
 
 
 def facts_of(breach: Breach) -> dict[str, object]:
-    """Return a breach as the facts of an error, for people."""
+    """Return the facts of a breach for an error, with amounts as text for people."""
     wanted = {"wanted": show(breach.wanted)} if breach.wanted else {}
     reserved = {"reserved": show(breach.reserved)} if breach.reserved else {}
     return {
@@ -237,27 +255,29 @@ def facts_of(breach: Breach) -> dict[str, object]:
 
 
 def exceeded(breach: Breach, wanted: Mapping[str, int]) -> BudgetExceeded:
-    """Return the error that says that there is no room for what is wanted."""
+    """Return the error for a request of *wanted* that this breach refuses."""
     error = BudgetExceeded(**facts_of(breach))
-    error.breach, error.wanted = breach, dict(wanted)
+    error.breach = breach
+    error.wanted = dict(wanted)
     return error
 
 
 def added(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums, by dimension."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
-            found[name] = found.get(name, 0) + amount
-    return found
+            sums[name] = sums.get(name, 0) + amount
+    return sums
 
 
 def is_raised(old: Mapping[str, int | None], new: Mapping[str, int | None]) -> bool:
-    """Say whether any limit lets more be spent than before."""
-    return any(_more(limit, old.get(name, 0)) for name, limit in new.items())
+    """Return whether any of the *new* limits is higher than the *old* one."""
+    return any(_is_higher(limit, old.get(name, 0)) for name, limit in new.items())
 
 
-def _more(new: int | None, old: int | None) -> bool:
+def _is_higher(new: int | None, old: int | None) -> bool:
+    """Return whether a limit is higher than the old one; None is no limit."""
     return old is not None and (new is None or new > old)
 
 
@@ -265,17 +285,17 @@ def _more(new: int | None, old: int | None) -> bool:
 
 
 def checked_reset(reset: object, zone: object) -> tuple[str | None, str]:
-    """Return how a budget is reset, as it is stored. Raises BadOption."""
+    """Return the reset rule and the time zone of a budget as they are stored: None, a calendar
+    word, or an interval in microseconds. Raises BadOption, BadDuration."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+    why = "it must be the name of a time zone, such as Europe/Berlin"
     if not isinstance(zone, str):
-        raise BadOption(option="zone", value=zone, why="it is no time zone such as Europe/Berlin")
+        raise BadOption(option="zone", value=zone, why=why)
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadOption(
-            option="zone", value=zone, why="it is no time zone such as Europe/Berlin"
-        ) from None
+        raise BadOption(option="zone", value=zone, why=why) from None
     if reset is None or is_one_of(reset, CALENDAR):
         return (None if reset is None else str(reset)), str(zone)
     length = duration.parse(reset)  # type: ignore[arg-type]
@@ -283,14 +303,14 @@ def checked_reset(reset: object, zone: object) -> tuple[str | None, str]:
         raise BadOption(
             option="reset",
             value=reset,
-            why="it is hour, day, week, month, or a duration of at least a second",
+            why="it must be hour, day, week, month, or a duration of at least a second",
         )
     return str(length), str(zone)
 
 
 def next_reset(resets: str | None, zone: str, now: int, since: int) -> int | None:
-    """Say when a budget is reset next: the first instant of its rhythm after *now*. An interval
-    counts from *since*."""
+    """Return when a budget is reset next: the first instant of its rule after *now*, in
+    microseconds since 1970. An interval counts from *since*."""
     if resets is None:
         return None
     if resets not in CALENDAR:
@@ -298,33 +318,34 @@ def next_reset(resets: str | None, zone: str, now: int, since: int) -> int | Non
         return since + (max(now - since, 0) // length + 1) * length
     from zoneinfo import ZoneInfo
 
-    here = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)).astimezone(
-        ZoneInfo(zone)
-    )
-    if (
-        resets == "hour"
-    ):  # counted in real time: an hour is an hour, whatever the clocks of the zone do
-        start = now - (here.minute * 60 + here.second) * UNIT - here.microsecond
+    utc_now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now)
+    local_now = utc_now.astimezone(ZoneInfo(zone))
+    if resets == "hour":
+        # In elapsed time: an hour has 3600 seconds, also when the clocks of the zone change.
+        start = now - (local_now.minute * 60 + local_now.second) * UNIT - local_now.microsecond
         return start + 3600 * UNIT
-    midnight = here.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    days = {"day": 1, "week": 7 - midnight.weekday()}.get(resets)
-    then = (
-        midnight + timedelta(days=days)
-        if days is not None
-        else (midnight.replace(day=1) + timedelta(days=32)).replace(day=1)
-    )
-    return int(then.timestamp()) * UNIT
+    midnight = local_now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    if resets == "day":
+        reset = midnight + timedelta(days=1)
+    elif resets == "week":
+        reset = midnight + timedelta(days=7 - midnight.weekday())
+    else:
+        # 32 days after the first of a month lie in the next month.
+        reset = (midnight.replace(day=1) + timedelta(days=32)).replace(day=1)
+    return int(reset.timestamp()) * UNIT
 
 
 def show_reset(resets: str | None, zone: str) -> str | None:
-    """Write how a budget is reset."""
-    if resets is None or resets in CALENDAR:
-        return resets if resets is None or zone == "UTC" else f"{resets} ({zone})"
+    """Return the reset rule of a budget as text for people."""
+    if resets is None:
+        return None
+    if resets in CALENDAR:
+        return resets if zone == "UTC" else f"{resets} ({zone})"
     return duration.show(int(resets))
 
 
 def as_wait(breach: Breach, step: str) -> dict[str, Any]:
-    """Return a breach as what a run waits for."""
+    """Return the wait of a run whose step is blocked by a breach, as it is stored."""
     return {
         "kind": "budget",
         "step": step,
@@ -339,59 +360,61 @@ def as_wait(breach: Breach, step: str) -> dict[str, Any]:
 
 
 def names(waits: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the budgets that these waits wait for."""
+    """Return the names of the budgets that these waits are for."""
     return {str(wait.get("budget")) for wait in waits if wait.get("kind") == "budget"}
 
 
-# Which budgets a run draws on
+# The budgets of a run
 
 
 def read_option(option: object) -> tuple[tuple[str, ...], Limits | None]:
-    """Read what a start is told of budgets: a name, limits for its tree, or a list of these. Raises
-    BadOption."""
+    """Return the names of shared budgets and the limits of the run's own tree, from the option
+    ``budget`` of a start: a name, limits, or a list of these. Raises BadOption."""
     if option is None:
         return (), None
     names: list[str] = []
     limits: Limits | None = None
-    for one in option if isinstance(option, list | tuple) else [option]:
-        if isinstance(one, Mapping):
+    for entry in option if isinstance(option, list | tuple) else [option]:
+        if isinstance(entry, Mapping):
             if limits is not None:
                 raise BadOption(
-                    option="budget", value=one, why="a tree of runs has one set of limits"
+                    option="budget", value=entry, why="a tree of runs has only one set of limits"
                 )
             limits = limits_from(
-                {name: value for name, value in one.items() if name not in _WORDS}, **_words(one)
+                {name: value for name, value in entry.items() if name not in _LIMIT_OPTIONS},
+                **_limit_options(entry),
             )
         else:
-            names.append(_shared_name(one))
+            names.append(_shared_name(entry))
     return tuple(dict.fromkeys(names)), limits
 
 
 def _shared_name(name: object) -> str:
-    """Return the name of a shared budget that a start draws on. The budget of a tree is for the
-    runs of that tree alone."""
-    found = name_of(name)
-    if found.startswith(TREE):
+    """Return the name of a shared budget that a start draws on. Raises BadOption for the budget of
+    a tree: only the runs of that tree draw on it."""
+    budget = name_of(name)
+    if budget.startswith(TREE):
         raise BadOption(
             option="budget",
             value=name,
-            why="the budget of a tree is for its own runs: name a shared budget",
+            why="only the runs of a tree draw on its budget: name a shared budget",
         )
-    return found
+    return budget
 
 
-_WORDS = ("on_breach", "soft")
+_LIMIT_OPTIONS = ("on_breach", "soft")
 
 
-def _words(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in _WORDS if name in given}
+def _limit_options(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in _LIMIT_OPTIONS if name in entry}
 
 
 def drawn_on(
     option: object, run_id: str, inherited: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], Limits | None]:
-    """Return the budgets of a new run: those of its parent, those it names, and that of its own
-    tree."""
+    """Return the budgets of a new run, and the limits of the budget of its own tree if it has one.
+    Its budgets are the *inherited* ones of its parent, the ones that *option* names, and the one of
+    its own tree."""
     names, limits = read_option(option)
     own = () if limits is None else (f"{TREE}{run_id}",)
     return tuple(dict.fromkeys([*inherited, *names, *own])), limits

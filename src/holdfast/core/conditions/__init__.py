@@ -1,1 +1,1 @@
-"""Conditions over signals: their shape, their evaluation, their validation. Pure."""
+"""Conditions over signals: model, evaluation and validation. Pure."""

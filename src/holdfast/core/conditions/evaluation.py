@@ -1,8 +1,10 @@
-"""What a run can wait for: signals, waits that were handed out, and trees of them. Pure.
+"""Evaluation of condition trees over signals. Pure.
 
-A tree is judged over all signals that no wait has taken, in the order in which they came, and each
-node counts for itself. It is met by the first signal that makes it whole; what comes after that one
-is not its concern. Once met it stays met.
+Invariants:
+- A tree is evaluated over all signals that no wait has taken, in the order of their arrival.
+- Each node counts for itself: one signal may count in several nodes.
+- The first signal that completes the tree satisfies it; later signals have no effect on it.
+- A condition that is met stays met.
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ DISTINCT = ("signals", "sources", "waits")
 
 
 Read = Callable[[Any], Any]
-"""Returns the payload of a signal as plain data."""
+"""A function that returns the payload of a signal as plain data."""
 
 
-# Judging
+# Evaluation
 
 
 class ConditionProgress:
-    """What of a condition is met so far. Signals are offered one by one, the oldest first."""
+    """The progress of a condition over the signals that are offered to it, oldest first. A *place*
+    is the index of a signal in the order in which signals were offered."""
 
     def __init__(self, condition: Condition, read: Read) -> None:
         self._root = _node(condition, read)
@@ -46,15 +49,19 @@ class ConditionProgress:
 
     @property
     def met(self) -> bool:
-        """Whether the condition is whole."""
+        """Whether the condition is met."""
         return self._root.met
 
     def offer(self, signal: SignalView, times: int = 1) -> SignalEffect:
-        """Take the next signal into account and say what it came to. A condition that is met lets
-        it lie. The same signal several *times* at once is for those who only want to know whether
-        it is met: who met it cannot be told then."""
-        place, self._offered = self._offered, self._offered + 1
-        if self._root.met or not any(_is_about(leaf, signal) for leaf in self._root.leaves):
+        """Evaluate the next signal and return its effect. A condition that is met keeps it for
+        other waits.
+
+        With *times* the signal counts as so many equal ones. This is for callers that read only
+        ``met``: the places of the satisfiers are not meaningful then.
+        """
+        place = self._offered
+        self._offered += 1
+        if self._root.met or not any(_is_addressed_to(leaf, signal) for leaf in self._root.leaves):
             return SignalEffect.KEPT
         matched, counted = self._root.offer(place, signal, times)
         if self._root.met:
@@ -64,7 +71,7 @@ class ConditionProgress:
         return SignalEffect.DUPLICATE if matched else SignalEffect.IGNORED
 
     def offer_all(self, signals: Sequence[SignalView]) -> ConditionProgress:
-        """Take these signals into account, up to the one that makes the condition whole."""
+        """Offer signals in order, up to the signal that satisfies the condition; return self."""
         for signal in signals:
             if self._root.met:
                 break
@@ -72,34 +79,37 @@ class ConditionProgress:
         return self
 
     def satisfiers(self) -> list[int]:
-        """Return the places of the signals by which it is met."""
+        """Return the places of the signals that satisfy the condition, in order."""
         return sorted(set(self._root.satisfiers()))
 
     def spent(self) -> list[int]:
-        """Return the places of the signals that nobody else shall have: those by which it is met,
-        and those that were not counted because they repeat one of them. Of a condition that is not
-        met, all that matched."""
+        """Return the places of the signals that the condition consumes, in order.
+
+        If it is met, these are its satisfiers and the signals that were not counted because they
+        repeat one of them; if it is not met, all signals that matched.
+        """
         return sorted(set(self._root.spent()) if self._root.met else set(self._root.matches()))
 
     def is_hopeless(self, now: int) -> bool:
-        """Say whether it can no longer be met, because waits that it needs have expired."""
+        """Return whether the condition can never be met, because waits that it needs expired."""
         return not self._root.met and not self._root.possible(now)
 
     def missing(self) -> list[str]:
-        """Say in words what is still missing."""
+        """Return descriptions of the parts that are not met yet; empty if the condition is met."""
         return [] if self._root.met else list(self._root.missing())
 
     def here(self) -> list[str]:
-        """Say in words what is there already."""
+        """Return descriptions of the parts that are met."""
         return list(self._root.here())
 
     def open_leaf(self) -> Leaf | None:
-        """Return something that would bring it further."""
+        """Return a leaf whose signal would make progress; None if the condition is met."""
         return None if self._root.met else self._root.open_leaf()
 
 
 class _ConditionNode:
-    """One node and what it has counted. ``seen`` is what matched before it was met."""
+    """A node of the tree with its own counts. Its methods correspond to the
+    methods of ConditionProgress."""
 
     met = False
     leaves: tuple[Leaf, ...]
@@ -118,6 +128,7 @@ class _ConditionNode:
         raise NotImplementedError
 
     def possible(self, now: int) -> bool:
+        """Return whether the node is met or can still be met."""
         raise NotImplementedError
 
     def missing(self) -> Iterator[str]:
@@ -131,17 +142,21 @@ class _ConditionNode:
 
 
 class _Counter(_ConditionNode):
-    """A leaf, or so many signals or sources that match one of several leaves."""
+    """A node that counts signals, or their sources, that match one of its leaves. A leaf is such a
+    node with a count of one."""
 
     def __init__(self, condition: Leaf | Count, read: Read) -> None:
-        self._condition, self._read = condition, read
-        many = isinstance(condition, Count)
+        self._condition = condition
+        self._read = read
         self.leaves = tuple(_leaves(condition))
-        self._wanted = condition.n if many else 1  # type: ignore[union-attr]
-        self._by_source = many and condition.distinct == "sources"  # type: ignore[union-attr]
+        self._wanted = condition.n if isinstance(condition, Count) else 1
+        self._by_source = isinstance(condition, Count) and condition.distinct == "sources"
         self._counted: dict[object, int] = {}
-        self._more = 0
+        """The place of the first signal that was counted, by source or by place."""
+        self._repeated = 0
+        """How many equal signals were counted in addition to ``_counted``."""
         self._seen: list[int] = []
+        """The places of the signals that matched before the node was met."""
 
     def offer(self, place: int, signal: SignalView, times: int) -> tuple[bool, bool]:
         if not any(matches(leaf, signal, self._read) for leaf in self.leaves):
@@ -149,12 +164,13 @@ class _Counter(_ConditionNode):
         if self.met:
             return True, False
         self._seen.append(place)
-        what: object = signal.source if self._by_source else place
-        if what in self._counted:
+        identity: object = signal.source if self._by_source else place
+        if identity in self._counted:
             return True, False
-        self._counted[what] = place
-        self._more += 0 if self._by_source else times - 1
-        self.met = len(self._counted) + self._more >= self._wanted
+        self._counted[identity] = place
+        if not self._by_source:
+            self._repeated += times - 1
+        self.met = len(self._counted) + self._repeated >= self._wanted
         return True, True
 
     def satisfiers(self) -> Iterator[int]:
@@ -183,28 +199,30 @@ class _Counter(_ConditionNode):
 
 
 class _Group(_ConditionNode):
-    """So many of several conditions."""
+    """A node that is met when *wanted* of its members are met."""
 
     def __init__(self, condition: AllOf | AnyOf | Count, wanted: int, read: Read) -> None:
-        self._condition, self._wanted = condition, wanted
-        self._members, self._read = [_node(member, read) for member in condition.of], read
+        self._condition = condition
+        self._wanted = wanted
+        self._read = read
+        self._members = [_node(member, read) for member in condition.of]
         self.leaves = tuple(leaf for member in self._members for leaf in member.leaves)
 
     def offer(self, place: int, signal: SignalView, times: int) -> tuple[bool, bool]:
         if self.met:
             return any(matches(leaf, signal, self._read) for leaf in self.leaves), False
         answers = [member.offer(place, signal, times) for member in self._members]
-        self.met = len(self._good()) >= self._wanted
+        self.met = len(self._met_members()) >= self._wanted
         return any(matched for matched, _ in answers), any(counted for _, counted in answers)
 
-    def _good(self) -> list[_ConditionNode]:
+    def _met_members(self) -> list[_ConditionNode]:
         return [member for member in self._members if member.met]
 
     def satisfiers(self) -> Iterator[int]:
-        return (place for member in self._good() for place in member.satisfiers())
+        return (place for member in self._met_members() for place in member.satisfiers())
 
     def spent(self) -> Iterator[int]:
-        return (place for member in self._good() for place in member.spent())
+        return (place for member in self._met_members() for place in member.spent())
 
     def matches(self) -> Iterator[int]:
         return (place for member in self._members for place in member.matches())
@@ -218,13 +236,11 @@ class _Group(_ConditionNode):
                 if not member.met:
                     yield from member.missing()
         else:
-            open_ones = ", ".join(
+            open_members = ", ".join(
                 " and ".join(member.missing()) for member in self._members if not member.met
             )
-            yield (
-                f"{'any' if self._wanted == 1 else self._wanted - len(self._good())} of"
-                f" ({open_ones})"
-            )
+            missing = self._wanted - len(self._met_members())
+            yield f"{'any' if self._wanted == 1 else missing} of ({open_members})"
 
     def here(self) -> Iterator[str]:
         for member in self._members:
@@ -245,42 +261,47 @@ def _node(condition: Condition, read: Read) -> _ConditionNode:
 
 
 def matches(leaf: Leaf, signal: SignalView, read: Read) -> bool:
-    """Say whether a signal is what a leaf waits for."""
-    if not _is_about(leaf, signal) or (leaf.name is not None and leaf.name != signal.name):
+    """Return whether a signal meets a leaf."""
+    if not _is_addressed_to(leaf, signal) or (leaf.name is not None and leaf.name != signal.name):
         return False
     return leaf.payload is None or fits(leaf.payload, read(signal))
 
 
-def _is_about(leaf: Leaf, signal: SignalView) -> bool:
-    """Say whether a signal is addressed to what a leaf waits for, whether or not it matches."""
+def _is_addressed_to(leaf: Leaf, signal: SignalView) -> bool:
+    """Return whether a signal goes to the wait or the name of a leaf, whether or not it matches."""
     if isinstance(leaf, SignalToWait):
         return signal.wait_id == leaf.wait
     return signal.wait_id is None and signal.name == leaf.name
 
 
-def fits(wanted: Any, found: Any) -> bool:
-    """Say whether plain data has in it what is wanted: a mapping has these fields, whatever else it
-    has; the rest is equal."""
+def fits(wanted: Any, payload: Any) -> bool:
+    """Return whether plain data contains *wanted*: a mapping has at least the wanted fields, a list
+    fits item by item, and any other value is equal. A boolean equals no number."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(
-            name in found and fits(value, found[name]) for name, value in wanted.items()
+        return isinstance(payload, Mapping) and all(
+            name in payload and fits(value, payload[name]) for name, value in wanted.items()
         )
     if isinstance(wanted, list | tuple):
-        same = isinstance(found, list | tuple) and len(wanted) == len(found)
-        return same and all(fits(one, other) for one, other in zip(wanted, found, strict=True))
-    if isinstance(wanted, bool) or isinstance(found, bool):
-        return wanted is found
-    return bool(wanted == found)
+        if not isinstance(payload, list | tuple) or len(wanted) != len(payload):
+            return False
+        return all(
+            fits(wanted_item, item) for wanted_item, item in zip(wanted, payload, strict=True)
+        )
+    if isinstance(wanted, bool) or isinstance(payload, bool):
+        return wanted is payload
+    return bool(wanted == payload)
 
 
 def _is_open(leaf: Leaf, now: int) -> bool:
+    """Return whether a signal can still reach a leaf: an issued wait expires."""
     return not isinstance(leaf, SignalToWait) or leaf.until is None or leaf.until > now
 
 
-# Looking
+# Inspection
 
 
 def _leaves(condition: Condition) -> Iterator[Leaf]:
+    """Yield the leaves of a condition, depth first."""
     if isinstance(condition, SignalNamed | SignalToWait):
         yield condition
     else:
@@ -289,12 +310,13 @@ def _leaves(condition: Condition) -> Iterator[Leaf]:
 
 
 def issued_waits(condition: Condition) -> dict[str, SignalToWait]:
-    """Return the waits that were handed out and that a condition speaks of, by their ids."""
+    """Return the issued waits of a condition, by their ids."""
     return {leaf.wait: leaf for leaf in _leaves(condition) if isinstance(leaf, SignalToWait)}
 
 
 def next_expiry(condition: Condition, now: int) -> int | None:
-    """Say when the next of its waits expires: then the condition may have become hopeless."""
+    """Return when the next issued wait of a condition expires: from then on the condition may be
+    impossible to meet. None if no wait expires after *now*."""
     return min(
         (
             wait.until
@@ -306,17 +328,17 @@ def next_expiry(condition: Condition, now: int) -> int | None:
 
 
 def concerns(condition: Condition, signal: SignalView) -> bool:
-    """Say whether a signal is addressed to something that a condition speaks of."""
-    return any(_is_about(leaf, signal) for leaf in _leaves(condition))
+    """Return whether a signal is addressed to one of the leaves of a condition."""
+    return any(_is_addressed_to(leaf, signal) for leaf in _leaves(condition))
 
 
 def reads_payloads(condition: Condition) -> bool:
-    """Say whether a signal's payload decides about it."""
+    """Return whether the evaluation of a condition reads the payloads of signals."""
     return any(leaf.payload is not None for leaf in _leaves(condition))
 
 
 def show(condition: Condition) -> str:
-    """Write a condition for people."""
+    """Return a condition as text for people."""
     if isinstance(condition, SignalNamed | SignalToWait):
         return _show_leaf(condition)
     members = ", ".join(show(member) for member in condition.of)
@@ -324,12 +346,10 @@ def show(condition: Condition) -> str:
         return f"all of ({members})"
     if isinstance(condition, AnyOf):
         return f"any of ({members})"
-    what = {"signals": " signals", "sources": " distinct sources", "waits": ""}[condition.distinct]
-    return (
-        f"{condition.n}{what} of ({members})"
-        if len(condition.of) > 1
-        else f"{condition.n}{what} of {members}"
-    )
+    unit = {"signals": " signals", "sources": " distinct sources", "waits": ""}[condition.distinct]
+    if len(condition.of) > 1:
+        members = f"({members})"
+    return f"{condition.n}{unit} of {members}"
 
 
 def _show_leaf(leaf: Leaf) -> str:
@@ -339,6 +359,3 @@ def _show_leaf(leaf: Leaf) -> str:
     if leaf.payload is not None:
         text += f" with {msgspec.json.encode(leaf.payload).decode()}"
     return text
-
-
-# Checking

@@ -1,4 +1,7 @@
-"""The shape of conditions, and how a condition sees signals."""
+"""Condition trees over signals, and the view of a signal that they are evaluated against.
+
+The tags and fields are stored as JSON in the history of runs.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ import msgspec
 
 
 class SignalNamed(msgspec.Struct, frozen=True, tag="signal", omit_defaults=True):
-    """A signal of that name to the run, with this in its payload."""
+    """Wait for a signal to the run with this name and, if *payload* is given, with at least these
+    fields in its payload."""
 
     name: str
     payload: dict[str, Any] | None = None
 
 
 class SignalToWait(msgspec.Struct, frozen=True, tag="wait", omit_defaults=True):
-    """A signal to a wait that was handed out, of any name unless one is given. ``step`` made it,
-    ``until`` it is open."""
+    """Wait for a signal to an issued wait: one that was created and whose id was given to another
+    program.
+
+    ``step`` is the step that created the wait, ``until`` the instant at which the wait expires. A
+    signal of any name counts, unless ``name`` is given.
+    """
 
     wait: str
     step: str
@@ -28,20 +36,20 @@ class SignalToWait(msgspec.Struct, frozen=True, tag="wait", omit_defaults=True):
 
 
 class AllOf(msgspec.Struct, frozen=True, tag="all_of"):
-    """All of these."""
+    """Wait until all members are met."""
 
     of: tuple[Condition, ...]
 
 
 class AnyOf(msgspec.Struct, frozen=True, tag="any_of"):
-    """One of these."""
+    """Wait until one member is met."""
 
     of: tuple[Condition, ...]
 
 
 class Count(msgspec.Struct, frozen=True, tag="count"):
-    """So many: of the signals that match, of those who sent them, or of the conditions that are
-    met."""
+    """Wait until *n* are reached, counted as ``distinct`` says: matching signals ("signals"),
+    senders of matching signals ("sources"), or members that are met ("waits")."""
 
     n: int
     of: tuple[Condition, ...]
@@ -55,20 +63,20 @@ Condition = SignalNamed | SignalToWait | AllOf | AnyOf | Count
 
 
 class SignalEffect(StrEnum):
-    """What a signal came to when it was delivered."""
+    """The effect of a signal at its delivery."""
 
     SATISFIED = "satisfied"
-    """What the run waited for is whole with it."""
+    """The signal completes the condition that the run waits for."""
     KEPT = "kept"
-    """It counts, or lies there until something waits for it."""
+    """The signal counts towards the condition, or is kept until a wait takes it."""
     DUPLICATE = "duplicate"
-    """It matches, but what it stands for has been counted already."""
+    """The signal matches, but its source, or the part that it would meet, is counted already."""
     IGNORED = "ignored"
-    """The run waits for something of the kind, but this does not match."""
+    """The signal is addressed to the condition, but does not match it."""
 
 
 class SignalView(Protocol):
-    """A signal, as far as conditions care."""
+    """The attributes of a signal that conditions read."""
 
     name: str
     wait_id: str | None

@@ -1,4 +1,4 @@
-"""Validation of conditions."""
+"""Validation of conditions: size, depth, counts, names and payloads. Pure."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from holdfast.errors import BadCondition, NotEncodable
 from holdfast.errors.base import shown
 
 DEEPEST = 4
-"""How many levels of all-of, any-of and count may stand in each other."""
+"""The largest number of nested levels of all-of, any-of and count."""
 
 
 LARGEST = 8192
-"""Bytes of a condition as JSON, at most."""
+"""The largest size of a condition as JSON, in bytes."""
 
 
 def checked(condition: Condition) -> Condition:
-    """Return a condition; refuse one that nothing could meet, or that is too big. Raises
-    BadCondition."""
+    """Return the condition. Raises BadCondition if no signals could meet it, or if it is too large
+    or too deep."""
     _check(condition, 0)
     size = len(msgspec.json.encode(condition))
     if size > LARGEST:
-        raise BadCondition(why=f"it takes {size} bytes, and at most {LARGEST} are kept")
+        raise BadCondition(why=f"it takes {size} bytes as JSON, and the limit is {LARGEST}")
     return condition
 
 
@@ -44,12 +44,12 @@ def _check(condition: Condition, depth: int) -> None:
         return
     if depth >= DEEPEST:
         raise BadCondition(
-            condition=_brief(condition),
-            why=f"it stands {depth + 1} levels deep, and {DEEPEST} are the most",
+            condition=_label(condition),
+            why=f"it is nested {depth + 1} levels deep, and the limit is {DEEPEST}",
         )
     name = {AllOf: "all_of", AnyOf: "any_of", Count: "count"}[type(condition)]
     if not condition.of:
-        raise BadCondition(condition=name, why="it is empty: name what it waits for")
+        raise BadCondition(condition=name, why="it is empty: name at least one signal or wait")
     if isinstance(condition, Count):
         _check_count(condition)
     for member in condition.of:
@@ -57,25 +57,26 @@ def _check(condition: Condition, depth: int) -> None:
 
 
 def _check_count(condition: Count) -> None:
-    n, kind = condition.n, condition.distinct
+    n = condition.n
+    kind = condition.distinct
     if not is_one_of(kind, DISTINCT):
         raise BadCondition(
-            condition="count", why=f"distinct={shown(kind)} is none of {', '.join(DISTINCT)}"
+            condition="count", why=f"distinct={shown(kind)} must be one of {', '.join(DISTINCT)}"
         )
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**62:
         raise BadCondition(
-            condition="count", why=f"it counts to a whole number from 1 on, not to {shown(n)}"
+            condition="count", why=f"the count must be a whole number from 1 on, not {shown(n)}"
         )
     if kind == "waits" and n > len(condition.of):
         raise BadCondition(
-            condition="count", why=f"it wants {n} of {len(condition.of)}: there are not so many"
+            condition="count", why=f"it needs {n} conditions, but has only {len(condition.of)}"
         )
     if kind != "waits" and not all(
         isinstance(member, SignalNamed | SignalToWait) for member in condition.of
     ):
         raise BadCondition(
             condition="count",
-            why=f'it counts {kind}, of names and waits only; other conditions: distinct="waits"',
+            why=f'it counts {kind}, so it takes only names and waits: use distinct="waits"',
         )
 
 
@@ -84,26 +85,29 @@ def _check_leaf(leaf: Leaf) -> None:
     if (isinstance(leaf, SignalNamed) or name is not None) and (
         not isinstance(name, str) or not name.strip() or not is_storable(name)
     ):
-        raise BadCondition(condition=shown(name), why="a signal has a name")
+        raise BadCondition(
+            condition=shown(name), why="the name of a signal must be text that is not blank"
+        )
     if leaf.payload is None:
         return
     if not isinstance(leaf.payload, Mapping) or not all(
         isinstance(field, str) for field in leaf.payload
     ):
         raise BadCondition(
-            condition=_brief(leaf),
-            why="a payload is matched by a mapping of its fields, such as {'currency': 'EUR'}",
+            condition=_label(leaf),
+            why="the payload must be a mapping of its fields, such as {'currency': 'EUR'}",
         )
     try:
         _JSON.encode(leaf.payload, what="it")
     except NotEncodable as error:
         raise BadCondition(
-            condition=_brief(leaf),
-            why=f"a payload is matched by plain data: {error.facts['value']}",
+            condition=_label(leaf),
+            why=f"the payload must be plain data: {error.facts['value']}",
         ) from None
 
 
-def _brief(condition: Condition) -> str:
+def _label(condition: Condition) -> str:
+    """Return a short name of a condition for an error."""
     if isinstance(condition, SignalNamed):
         return str(condition.name)
     return condition.label if isinstance(condition, SignalToWait) else type(condition).__name__

@@ -1,1 +1,1 @@
-"""Managed flows: their records and the rules of their moves. Pure."""
+"""Managed flows: records, and the rules of their transitions. Pure."""

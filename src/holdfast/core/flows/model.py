@@ -1,4 +1,5 @@
-"""Flows, their steps and their audit trail, as they are stored; the moves of a flow."""
+"""Records of managed flows, their steps and their audit trail; the status table of a flow and the
+actions on it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import msgspec
 
 
 class FlowStatus(StrEnum):
-    """Where a flow stands."""
+    """The status of a flow."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -29,10 +30,11 @@ _NEXT: dict[FlowStatus, frozenset[FlowStatus]] = {
     ),
     FlowStatus.WAITING: frozenset({FlowStatus.RUNNING, FlowStatus.FAILED, FlowStatus.CANCELLED}),
 }
+"""The statuses that may follow each status; a status without a row is final."""
 
 
 class FlowStepStatus(StrEnum):
-    """Where a step of a flow stands. Whoever observes it says so; nothing is enforced."""
+    """The status of a step of a flow. The driver of the flow reports it; no order is enforced."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -44,7 +46,7 @@ class FlowStepStatus(StrEnum):
 class TimerWait(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="timer", tag_field="kind"
 ):
-    """Until an instant."""
+    """Wait until the instant ``at``, in microseconds since 1970."""
 
     at: int
 
@@ -52,7 +54,7 @@ class TimerWait(
 class EventWait(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="external_event", tag_field="kind"
 ):
-    """For an event from outside, told by its topic and what it is about."""
+    """Wait for an external event with this topic and correlation."""
 
     topic: str
     correlation: str
@@ -61,18 +63,20 @@ class EventWait(
 class ManualWait(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="manual", tag_field="kind"
 ):
-    """For somebody to resume it."""
+    """Wait until the driver or an operator resumes the flow."""
 
 
 FlowWait = TimerWait | EventWait | ManualWait
 
 
 LAST = 253_402_300_799_999_999
-"""The last instant that has a date of four digits for its year."""
+"""The last instant of the year 9999, in microseconds since 1970: later ones cannot be shown as a
+date."""
 
 
 class FlowRecord(msgspec.Struct, kw_only=True):
-    """A managed flow, as stored. ``state`` and ``wait`` are JSON."""
+    """A managed flow, as stored. ``state`` and ``wait`` are JSON; ``revision`` grows with every
+    change."""
 
     id: str
     namespace: str
@@ -91,7 +95,8 @@ class FlowRecord(msgspec.Struct, kw_only=True):
 
 
 class FlowStepRecord(msgspec.Struct, kw_only=True):
-    """What is known of one piece of work of a flow. ``run_id`` is its name where it runs."""
+    """One step of a flow, as its driver has reported it. ``run_id`` is its id in the system that
+    runs it."""
 
     flow_id: str
     run_id: str
@@ -115,43 +120,43 @@ class FlowEventRecord(msgspec.Struct):
 
 
 class StartFlow(msgspec.Struct, frozen=True):
-    """Begin."""
+    """Start a created flow."""
 
 
 class WaitFlow(msgspec.Struct, frozen=True):
-    """Wait for something."""
+    """Park a running flow until its wait ends."""
 
     wait: FlowWait
 
 
 class ResumeFlow(msgspec.Struct, frozen=True):
-    """Go on after a wait."""
+    """Continue a waiting flow; *patch* is merged into its state."""
 
     patch: bytes | None = None
 
 
 class FinishFlow(msgspec.Struct, frozen=True):
-    """End well."""
+    """End a running flow successfully; *patch* is merged into its state."""
 
     patch: bytes | None = None
 
 
 class FailFlow(msgspec.Struct, frozen=True):
-    """End badly."""
+    """End a flow as failed."""
 
     reason: str
 
 
 class RequestFlowCancel(msgspec.Struct, frozen=True):
-    """Ask whoever drives it to cancel it; nothing else can happen to it from now on."""
+    """Ask the driver of a flow to cancel it. From then on the flow accepts only its cancel."""
 
 
 class CancelFlow(msgspec.Struct, frozen=True):
-    """End at once."""
+    """Cancel a flow immediately."""
 
 
 class AdvanceFlow(msgspec.Struct, frozen=True):
-    """Change the state, and perhaps say what is being done now."""
+    """Merge *patch* into the state of a flow and, if given, set its current step."""
 
     patch: bytes
     current_step: str | None = None
@@ -170,7 +175,7 @@ FlowAction = (
 
 
 class FlowMoved(msgspec.Struct):
-    """A flow after an action, and the line of the audit trail that tells of it."""
+    """A flow after an action, with the kind and payload of the line for its audit trail."""
 
     flow: FlowRecord
     kind: str

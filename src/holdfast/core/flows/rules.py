@@ -1,8 +1,8 @@
-"""Managed flows: work that somebody outside drives, step by step, while its state is kept here.
-Pure.
+"""Rules of managed flows: which action is legal in which status, and its effect. Pure.
 
-A flow knows no definition; what comes next is its driver's business. What may follow what is
-decided here, and nowhere else.
+A managed flow is driven from outside, by an agent or another program, which decides what to do
+next; Holdfast keeps its state. A flow has no definition. This module is the only place that decides
+which transitions of a flow are legal.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ from holdfast.core.flows.model import (
 from holdfast.core.text import is_storable
 from holdfast.errors import BadFlowPatch, BadFlowWait, FlowCancelPending, FlowFinished, IllegalMove
 
-# What can be done to a flow
+# Actions
 
 
 def act(flow: FlowRecord, action: FlowAction, now: int) -> FlowMoved | None:
-    """Return what becomes of *flow*; None when there is nothing to change: to ask twice for its
-    cancel, or after its end, is no error. Raises, in this order: FlowFinished, FlowCancelPending,
-    IllegalMove."""
+    """Return *flow* after *action*, or None if nothing changes: a repeated request to cancel, and
+    one after the end of the flow, are no errors.
+
+    Raises, in this order: FlowFinished, FlowCancelPending, IllegalMove; and BadFlowPatch."""
     if isinstance(action, RequestFlowCancel) and (flow.cancel_requested or flow.status in ENDED):
         return None
     kind, payload, changes = _ACTIONS[type(action)](flow, action, now)
@@ -52,6 +53,7 @@ def act(flow: FlowRecord, action: FlowAction, now: int) -> FlowMoved | None:
 
 
 Change = tuple[str, dict[str, Any], dict[str, Any]]
+"""The kind and the payload of an audit line, and the changed fields of the flow."""
 
 
 def _start(flow: FlowRecord, action: StartFlow, now: int) -> Change:
@@ -126,7 +128,8 @@ _ACTIONS: dict[type, Any] = {
 
 
 def _moved(flow: FlowRecord, to: FlowStatus, *, only_from: FlowStatus | None = None) -> FlowStatus:
-    """Return *to* if the flow may go there."""
+    """Return *to* if the flow may change to that status, from *only_from* if given. Raises
+    FlowFinished, FlowCancelPending, IllegalMove."""
     _refuse_ended(flow)
     if to is not FlowStatus.CANCELLED:
         _refuse_pending_cancel(flow)
@@ -147,8 +150,8 @@ def _refuse_pending_cancel(flow: FlowRecord) -> None:
 
 
 def merged(state: bytes, patch: bytes | None) -> bytes:
-    """Lay *patch* over *state*: two objects are merged at the top level, anything else takes the
-    place of the state."""
+    """Return *state* with *patch* applied: two objects are merged at the top level, any other patch
+    replaces the state. Raises BadFlowPatch if the patch is not JSON."""
     if patch is None:
         return state
     try:
@@ -156,9 +159,9 @@ def merged(state: bytes, patch: bytes | None) -> bytes:
     except msgspec.DecodeError as error:
         raise BadFlowPatch(why=str(error)) from None
     old = msgspec.json.decode(state)
-    return msgspec.json.encode(
-        {**old, **new} if isinstance(old, dict) and isinstance(new, dict) else new
-    )
+    if isinstance(old, dict) and isinstance(new, dict):
+        return msgspec.json.encode({**old, **new})
+    return msgspec.json.encode(new)
 
 
 def _raw(patch: bytes | None) -> msgspec.Raw | None:
@@ -166,30 +169,34 @@ def _raw(patch: bytes | None) -> msgspec.Raw | None:
 
 
 def wait_of(flow: FlowRecord) -> FlowWait | None:
-    """Return what a flow waits for; None when it waits for nothing, or for something that nobody
-    can read."""
+    """Return the wait of a flow; None if it does not wait, or if the stored wait is unreadable."""
     if flow.wait is None:
         return None
     try:
-        found: FlowWait = msgspec.json.decode(flow.wait, type=FlowWait)
+        wait: FlowWait = msgspec.json.decode(flow.wait, type=FlowWait)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found
+    return wait
 
 
 def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWait:
-    """Return a wait that can end: not in the past, nor further away than *horizon*."""
+    """Return the wait. Raises BadFlowWait if a timer is not in the future or lies beyond *horizon*
+    (microseconds from *now*) or the year 9999, or if a topic or correlation cannot be stored."""
     if isinstance(wait, TimerWait) and wait.at <= now:
-        raise BadFlowWait(field="at", why="it is in the past")
+        raise BadFlowWait(field="at", why="the instant is in the past: choose a later one")
     if isinstance(wait, TimerWait) and horizon is not None and wait.at > now + horizon:
-        raise BadFlowWait(field="at", why="it is too far away", horizon=duration.show(horizon))
+        raise BadFlowWait(
+            field="at",
+            why="the instant is too far away: it lies beyond the horizon",
+            horizon=duration.show(horizon),
+        )
     if isinstance(wait, TimerWait) and wait.at > LAST:
-        raise BadFlowWait(field="at", why="it is too far away")
+        raise BadFlowWait(field="at", why="the instant is after the year 9999")
     if isinstance(wait, EventWait):
         for name in ("topic", "correlation"):
             value = getattr(wait, name)
             if not isinstance(value, str) or not value.strip():
-                raise BadFlowWait(field=name, value=value, why="it must be a text, and not blank")
+                raise BadFlowWait(field=name, value=value, why="it must be text that is not blank")
             if not is_storable(value):
                 raise BadFlowWait(
                     field=name, value=value, why="it must be Unicode without NUL characters"
@@ -198,13 +205,13 @@ def checked_wait(wait: FlowWait, now: int, horizon: int | None = None) -> FlowWa
 
 
 def answers(flow: FlowRecord, topic: str, correlation: str) -> bool:
-    """Say whether an event from outside is the one that a flow waits for."""
+    """Return whether a flow waits for this external event."""
     return flow.status is FlowStatus.WAITING and wait_of(flow) == EventWait(topic, correlation)
 
 
 def due(flow: FlowRecord, now: int) -> FlowAction | None:
-    """Return what time does to a waiting flow: cancel it when it was asked to, resume it when its
-    timer is due."""
+    """Return the action that is due for a waiting flow: its cancel if that was requested, its
+    resumption if its timer has fired. None if nothing is due."""
     if flow.status is not FlowStatus.WAITING:
         return None
     if flow.cancel_requested:
@@ -214,7 +221,7 @@ def due(flow: FlowRecord, now: int) -> FlowAction | None:
 
 
 def wake_at(flow: FlowRecord) -> int | None:
-    """Return when time does something to a flow."""
+    """Return when an action is due for a flow, in microseconds since 1970; None if never."""
     if flow.status is not FlowStatus.WAITING:
         return None
     if flow.cancel_requested:

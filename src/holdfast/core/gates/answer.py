@@ -1,4 +1,4 @@
-"""What a gate came to, as its workflow sees it."""
+"""Answer: the outcome of a gate as its workflow sees it, and the record of it in the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.errors import GateExpired, GateRejected, GateWithdrawn
 
 
 class AnswerInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What one person has decided, as it is recorded in the history."""
+    """The decision of one person, as it is recorded in the history."""
 
     by: str
     at: int
@@ -25,7 +25,7 @@ class AnswerInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class GateOutcome(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """How a gate closed, as it is recorded in the history."""
+    """The outcome of a gate, as it is recorded in the history."""
 
     gate: str
     status: str
@@ -37,107 +37,109 @@ class GateOutcome(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class DecidedBy:
-    """What one person has decided: who, when, what, and with which words. ``value`` is the form,
-    filled in."""
+    """The decision of one person: who, when, which choice, feedback and selections. ``value`` is
+    the filled-in form."""
 
     __slots__ = ("at", "by", "choice", "feedback", "selections", "value")
 
-    def __init__(self, told: AnswerInfo, value: Any) -> None:
-        self.by, self.at, self.choice = (
-            told.by,
-            datetime.fromtimestamp(told.at / 1_000_000, UTC),
-            told.choice,
-        )
-        self.feedback, self.selections, self.value = told.feedback, list(told.selections), value
+    def __init__(self, info: AnswerInfo, value: Any) -> None:
+        self.by: str = info.by
+        self.at: datetime = datetime.fromtimestamp(info.at / 1_000_000, UTC)
+        self.choice: str = info.choice
+        self.feedback: str | None = info.feedback
+        self.selections: list[str] = list(info.selections)
+        self.value: Any = value
 
     def __repr__(self) -> str:
         return f"<{self.choice!r} by {self.by}>"
 
 
 class Answer(str):
-    """The answer of a gate. It is the text of the choice, and knows who made it, when, why, and
-    what was filled in.
+    """The answer of a gate: a string with the text of the choice, and attributes with who decided,
+    when, why, and with which form.
 
-    As a truth value it says whether people are for it: not when they have rejected it, nor when
-    nobody decided in time."""
+    It is true if the gate was approved, false if it was rejected or expired."""
 
     gate: str
-    """Its id."""
+    """The id of the gate."""
     status: str
     choice: str | None
     reason: str | None
     at: datetime
     decisions: list[DecidedBy]
     value: Any
-    """The form, filled in."""
+    """The filled-in form of the last decision that agreed and has one."""
     _rejected: bool
 
     def __new__(cls, outcome: GateOutcome, decisions: Sequence[DecidedBy]) -> Answer:
-        """Make the answer of what was recorded; *decisions* are all that people have decided."""
+        """Create the answer from the recorded outcome; *decisions* are its decisions, decoded."""
         self = super().__new__(cls, outcome.choice or "")
-        self.gate, self.status, self.choice, self.reason = (
-            outcome.gate,
-            outcome.status,
-            outcome.choice,
-            outcome.reason,
-        )
+        self.gate = outcome.gate
+        self.status = outcome.status
+        self.choice = outcome.choice
+        self.reason = outcome.reason
         self.at = datetime.fromtimestamp(outcome.at / 1_000_000, UTC)
         self.decisions = list(decisions)
         self.value = next(
-            (one.value for one in reversed(self.agreed) if one.value is not None), None
+            (decision.value for decision in reversed(self.agreed) if decision.value is not None),
+            None,
         )
         self._rejected = outcome.rejects
         return self
 
     @property
     def agreed(self) -> list[DecidedBy]:
-        """The decisions that were for what was chosen."""
-        return [one for one in self.decisions if one.choice == self.choice]
+        """The decisions for the choice that won."""
+        return [decision for decision in self.decisions if decision.choice == self.choice]
 
     @property
     def by(self) -> str | None:
-        """Who has decided last for what was chosen; nobody when time decided."""
+        """The person who decided last for the choice that won; None if the gate expired."""
         return self.agreed[-1].by if self.agreed and not self.expired else None
 
     @property
     def feedback(self) -> str | None:
-        """What was said, by whoever said something last among those who agreed."""
-        return next((one.feedback for one in reversed(self.agreed) if one.feedback), None)
+        """The last feedback among the decisions that agreed."""
+        feedbacks = (decision.feedback for decision in reversed(self.agreed))
+        return next((feedback for feedback in feedbacks if feedback), None)
 
     @property
     def selections(self) -> list[str]:
-        """What all who agreed have selected."""
+        """The selections that all decisions that agreed have in common."""
         agreed = self.agreed
-        return (
-            [one for one in agreed[0].selections if all(one in each.selections for each in agreed)]
-            if agreed
-            else []
-        )
+        if not agreed:
+            return []
+        return [
+            selection
+            for selection in agreed[0].selections
+            if all(selection in decision.selections for decision in agreed)
+        ]
 
     @property
     def expired(self) -> bool:
-        """Whether time was over before people had decided."""
+        """Whether the gate expired before people had decided."""
         return self.status == EXPIRED
 
     @property
     def rejected(self) -> bool:
-        """Whether what was chosen means no."""
+        """Whether the choice means a rejection."""
         return self._rejected
 
     @property
     def approved(self) -> bool:
-        """Whether people have chosen something that does not mean no."""
+        """Whether people have made a choice that does not mean a rejection."""
         return not self._rejected and not self.expired
 
     def __bool__(self) -> bool:
         return self.approved
 
     def __repr__(self) -> str:
-        return f"<answer {self.choice!r} {self.status}{f' by {self.by}' if self.by else ''}>"
+        by = f" by {self.by}" if self.by else ""
+        return f"<answer {self.choice!r} {self.status}{by}>"
 
 
 def outcome_of(gate: Gate, entries: Sequence[GateEntry]) -> GateOutcome:
-    """Return what the workflow is told of a closed gate."""
+    """Return the outcome of a closed gate, for the history of its run."""
     decisions = tuple(
         AnswerInfo(
             by=str(vote.person),
@@ -163,14 +165,19 @@ def outcome_of(gate: Gate, entries: Sequence[GateEntry]) -> GateOutcome:
 def failure_of(
     gate: Gate, outcome: GateOutcome
 ) -> GateExpired | GateRejected | GateWithdrawn | None:
-    """Return what a workflow sees instead of an answer, when there is none that it could have
-    foreseen."""
-    said = next((one.feedback for one in reversed(outcome.decisions) if one.feedback), None)
+    """Return the error that the workflow sees instead of an answer, or None.
+
+    It is an error if the gate expired with ``on_timeout="fail"``, if it was withdrawn, or if it was
+    rejected and rejection is not among its choices."""
+    feedbacks = (decision.feedback for decision in reversed(outcome.decisions))
+    feedback = next((text for text in feedbacks if text), None)
     facts: dict[str, object] = {"gate": gate.id, "prompt": gate.prompt}
     if gate.status == EXPIRED and gate.terms.on_timeout == FAIL and gate.choice is None:
         return GateExpired(**facts)
     if gate.status == WITHDRAWN:
         return GateWithdrawn(**facts, reason=gate.reason)
     if gate.status == REJECTED and gate.choice not in gate.choices:
-        return GateRejected(**facts, **({"feedback": said} if said else {}))
+        if feedback:
+            facts["feedback"] = feedback
+        return GateRejected(**facts)
     return None

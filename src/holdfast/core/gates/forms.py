@@ -1,7 +1,7 @@
-"""Checking a filled-in form against its JSON Schema: the part of the language in which models
-describe themselves.
+"""Validation of a filled-in form against its JSON Schema. Pure.
 
-Whoever decides need not have the model's code: the schema in the gate is enough. Pure.
+It supports the part of JSON Schema that Pydantic and msgspec generate for models. The process in
+which a person decides need not have the code of the model: the schema in the gate is enough.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 
 DEEPEST = 60
-"""How deep a form may be nested."""
+"""The largest number of nested levels of a form, and of references that are followed."""
 
 Schema = Mapping[str, Any]
 
 
 class FormError(msgspec.Struct):
-    """Which field does not fit, and why."""
+    """A field that does not match the schema, and why."""
 
     field: str
     why: str
 
 
 def check(schema: Schema, data: bytes) -> FormError | None:
-    """Return the first thing that does not fit, if there is any."""
+    """Return the first error of a form, or None if it matches. *data* is JSON."""
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -36,97 +36,106 @@ def check(schema: Schema, data: bytes) -> FormError | None:
 
 
 def fields(schema: Schema) -> list[str]:
-    """Return the names of the fields that must be filled in."""
+    """Return the names of the required fields of a form."""
     return [str(name) for name in _resolved(schema, schema).get("required", ())]
 
 
 def _resolved(part: Schema, root: Schema) -> Schema:
-    """Follow references within the schema."""
+    """Return a part of a schema with its references within the schema resolved."""
     for _ in range(DEEPEST):
         ref = part.get("$ref")
         if not isinstance(ref, str) or not ref.startswith("#/"):
             return part
-        found: Any = root
+        target: Any = root
         for name in ref[2:].split("/"):
-            found = (
-                found.get(name.replace("~1", "/").replace("~0", "~"), {})
-                if isinstance(found, Mapping)
-                else {}
-            )
-        part = {**found, **{name: rule for name, rule in part.items() if name != "$ref"}}
+            key = name.replace("~1", "/").replace("~0", "~")
+            target = target.get(key, {}) if isinstance(target, Mapping) else {}
+        part = {**target, **{name: rule for name, rule in part.items() if name != "$ref"}}
     return {}
 
 
 def _check(part: Any, value: Any, at: str, root: Schema, depth: int) -> FormError | None:
+    """Return the first error of *value*, which is at the path *at* of the form, against one *part*
+    of the schema *root*."""
     if not isinstance(part, Mapping):
-        return None if part is not False else FormError(at, "nothing may stand here")
+        return None if part is not False else FormError(at, "no value is allowed here")
     if depth > DEEPEST:
-        return FormError(at, "it is nested too deep")
+        return FormError(at, "the form is nested too deep")
     part = _resolved(part, root)
     kinds = part.get("type")
     if kinds is not None:
         allowed = [kinds] if isinstance(kinds, str) else list(kinds)
-        if not any(_is(value, kind) for kind in allowed):
+        if not any(_is_of_type(value, kind) for kind in allowed):
             return FormError(at, f"expected {' or '.join(allowed)}, got {_kind_of(value)}")
     for rule, test in _RULES.items():
         if rule in part and not test(part[rule], value):
             return FormError(at, f"{_shown(value)} breaks the rule {rule}: {_shown(part[rule])}")
-    return _combined(part, value, at, root, depth) or _below(part, value, at, root, depth)
+    return _check_combined(part, value, at, root, depth) or _check_children(
+        part, value, at, root, depth
+    )
 
 
-def _combined(part: Schema, value: Any, at: str, root: Schema, depth: int) -> FormError | None:
-    for one in part.get("allOf", ()):
-        if (wrong := _check(one, value, at, root, depth + 1)) is not None:
-            return wrong
-    choices = [*part.get("anyOf", ()), *part.get("oneOf", ())]
-    if not choices:
+def _check_combined(
+    part: Schema, value: Any, at: str, root: Schema, depth: int
+) -> FormError | None:
+    """Check ``allOf``, ``anyOf`` and ``oneOf``. ``oneOf`` is treated like ``anyOf``."""
+    for conjunct in part.get("allOf", ()):
+        if (error := _check(conjunct, value, at, root, depth + 1)) is not None:
+            return error
+    alternatives = [*part.get("anyOf", ()), *part.get("oneOf", ())]
+    if not alternatives:
         return None
-    wrongs = [_check(one, value, at, root, depth + 1) for one in choices]
-    if any(wrong is None for wrong in wrongs):
+    results = [_check(alternative, value, at, root, depth + 1) for alternative in alternatives]
+    errors = [error for error in results if error is not None]
+    if len(errors) < len(results):
         return None
-    told = [wrong for wrong in wrongs if wrong is not None]
-    return max(told, key=lambda wrong: len(wrong.field))  # the one that got furthest says most
+    # The alternative that matched down to the deepest field is most likely the intended one.
+    return max(errors, key=lambda error: len(error.field))
 
 
-def _below(part: Schema, value: Any, at: str, root: Schema, depth: int) -> FormError | None:
+def _check_children(
+    part: Schema, value: Any, at: str, root: Schema, depth: int
+) -> FormError | None:
+    """Check the fields of an object, or the items of a list."""
     if isinstance(value, dict):
-        return _object(part, value, at, root, depth)
+        return _check_object(part, value, at, root, depth)
     if not isinstance(value, list):
         return None
     first = part.get("prefixItems", ())
     rules = [*first, *[part.get("items", True)] * max(len(value) - len(first), 0)]
-    for place, (rule, item) in enumerate(zip(rules, value, strict=False)):
-        if (wrong := _check(rule, item, f"{at}[{place}]", root, depth + 1)) is not None:
-            return wrong
+    for index, (rule, item) in enumerate(zip(rules, value, strict=False)):
+        if (error := _check(rule, item, f"{at}[{index}]", root, depth + 1)) is not None:
+            return error
     return None
 
 
-def _object(
+def _check_object(
     part: Schema, value: dict[str, Any], at: str, root: Schema, depth: int
 ) -> FormError | None:
-    known, rest = part.get("properties", {}), part.get("additionalProperties", True)
+    known = part.get("properties", {})
+    additional = part.get("additionalProperties", True)
     for name in part.get("required", ()):
         if name not in value:
-            return FormError(f"{at}.{name}", "it is missing")
+            return FormError(f"{at}.{name}", "the field is missing")
     for name, item in value.items():
-        if name not in known and rest is False:
-            return FormError(f"{at}.{name}", "there is no such field")
-        if (
-            wrong := _check(known.get(name, rest), item, f"{at}.{name}", root, depth + 1)
-        ) is not None:
-            return wrong
+        path = f"{at}.{name}"
+        if name not in known and additional is False:
+            return FormError(path, "the form has no such field")
+        if (error := _check(known.get(name, additional), item, path, root, depth + 1)) is not None:
+            return error
         if "propertyNames" in part and (
-            wrong := _check(part["propertyNames"], name, f"{at}.{name}", root, depth + 1)
+            error := _check(part["propertyNames"], name, path, root, depth + 1)
         ):
-            return wrong
+            return error
     return None
 
 
-def _is(value: Any, kind: str) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+def _is_of_type(value: Any, kind: str) -> bool:
+    """Return whether a value has a type of JSON Schema; an unknown type matches any value."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "integer":
-        return number and float(value).is_integer()
-    return number if kind == "number" else isinstance(value, _TYPES.get(kind, object))
+        return is_number and float(value).is_integer()
+    return is_number if kind == "number" else isinstance(value, _TYPES.get(kind, object))
 
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -140,7 +149,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 def _kind_of(value: Any) -> str:
     kinds = ("null", "boolean", "string", "array", "object", "integer", "number")
-    return next((kind for kind in kinds if _is(value, kind)), type(value).__name__)
+    return next((kind for kind in kinds if _is_of_type(value, kind)), type(value).__name__)
 
 
 def _shown(value: Any) -> str:
@@ -148,24 +157,25 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _same(one: Any, other: Any) -> bool:
-    return (
-        type(one) is type(other) and one == other
-        if isinstance(one, bool) or isinstance(other, bool)
-        else bool(one == other)
-    )
+def _equals(left: Any, right: Any) -> bool:
+    """Return whether two JSON values are equal; a boolean equals no number."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return type(left) is type(right) and left == right
+    return bool(left == right)
 
 
 def _number(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    return lambda limit, value: not _is(value, "number") or test(value, limit)
+    """Return a rule that tests numbers, and that any other value passes."""
+    return lambda limit, value: not _is_of_type(value, "number") or test(value, limit)
 
 
 def _length(kind: type[Any], test: Callable[[int, int], bool]) -> Callable[[Any, Any], bool]:
+    """Return a rule that tests the length of values of a type, and that any other value passes."""
     return lambda limit, value: not isinstance(value, kind) or test(len(value), limit)
 
 
-def _multiple(value: Any, of: Any) -> bool:
-    ratio = value / of
+def _is_multiple(value: Any, factor: Any) -> bool:
+    ratio = value / factor
     return bool(abs(ratio - round(ratio)) < 1e-9)
 
 
@@ -173,12 +183,13 @@ def _matches(pattern: str, value: Any) -> bool:
     return not isinstance(value, str) or re.search(pattern, value) is not None
 
 
-def _formatted(name: str, value: Any) -> bool:
-    read = _FORMATS.get(name)
-    if read is None or not isinstance(value, str):
+def _has_format(name: str, value: Any) -> bool:
+    """Return whether a text has a format; unknown formats and other values pass."""
+    parse = _FORMATS.get(name)
+    if parse is None or not isinstance(value, str):
         return True
     try:
-        read(value)
+        parse(value)
     except ValueError:
         return False
     return True
@@ -198,13 +209,13 @@ _FORMATS: dict[str, Callable[[str], object]] = {
 }
 
 _RULES: dict[str, Callable[[Any, Any], bool]] = {
-    "const": _same,
-    "enum": lambda allowed, value: any(_same(one, value) for one in allowed),
+    "const": _equals,
+    "enum": lambda allowed, value: any(_equals(choice, value) for choice in allowed),
     "minimum": _number(lambda value, limit: value >= limit),
     "maximum": _number(lambda value, limit: value <= limit),
     "exclusiveMinimum": _number(lambda value, limit: value > limit),
     "exclusiveMaximum": _number(lambda value, limit: value < limit),
-    "multipleOf": _number(_multiple),
+    "multipleOf": _number(_is_multiple),
     "minLength": _length(str, lambda length, limit: length >= limit),
     "maxLength": _length(str, lambda length, limit: length <= limit),
     "minItems": _length(list, lambda length, limit: length >= limit),
@@ -217,5 +228,5 @@ _RULES: dict[str, Callable[[Any, Any], bool]] = {
         or len({msgspec.json.encode(item, order="sorted") for item in value}) == len(value)
     ),
     "pattern": _matches,
-    "format": _formatted,
+    "format": _has_format,
 }

@@ -1,4 +1,4 @@
-"""What a gate is: what is asked, of whom, and what was done about it so far."""
+"""Records of gates: the question, the people who may decide, and the log of actions on the gate."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from typing import Any
 
 import msgspec
 
-APPROVE, REJECT = "approve", "reject"
-OPEN, APPROVED, REJECTED, EXPIRED, WITHDRAWN = (
-    "open",
-    "approved",
-    "rejected",
-    "expired",
-    "withdrawn",
-)
+APPROVE = "approve"
+REJECT = "reject"
+
+OPEN = "open"
+APPROVED = "approved"
+REJECTED = "rejected"
+EXPIRED = "expired"
+WITHDRAWN = "withdrawn"
 STATUSES = (OPEN, APPROVED, REJECTED, EXPIRED, WITHDRAWN)
 
-FAIL, CONTINUE = "fail", "continue"
-"""What becomes of a workflow whose gate nobody decided in time, unless a choice is made for it."""
+FAIL = "fail"
+"""``on_timeout``: the workflow sees an error when the gate expires."""
+
+CONTINUE = "continue"
+"""``on_timeout``: the workflow goes on without a choice when the gate expires. Any other value is
+the choice that the gate makes then."""
 
 ANONYMOUS = "anonymous"
-"""Who has decided when nobody said who, on a gate where that does not matter."""
+"""The name under which an unnamed person decides, on a gate that anyone may decide alone."""
 
 
 class GateAction:
-    """The kinds of what can be done to a gate, past tense."""
+    """The kinds of actions on a gate, in the past tense."""
 
     DECIDED = "decided"
     DELEGATED = "delegated"
@@ -39,11 +43,11 @@ class GateAction:
 
 
 GATE_ACTIONS = frozenset(act for name, act in vars(GateAction).items() if not name.startswith("_"))
-"""The kinds of what can be done to a gate, as a set."""
+"""The kinds of actions on a gate, as a set."""
 
 
 class Option(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that may be chosen. ``means`` is "approve", "reject" or nothing."""
+    """One choice of a gate. ``means`` is "approve", "reject" or None."""
 
     value: str
     label: str | None = None
@@ -51,7 +55,8 @@ class Option(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Escalation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who may decide too, once a gate has been open for so long."""
+    """The people and roles that may decide as well once a gate has been open for ``after``
+    microseconds."""
 
     after: int
     assignees: tuple[str, ...] = ()
@@ -59,8 +64,7 @@ class Escalation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GateTerms(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was agreed on when the gate was opened, and does not change. Lengths are microseconds
-    since the opening."""
+    """The terms of a gate, fixed when it is opened. Times are microseconds since the opening."""
 
     options: tuple[Option, ...] = ()
     quorum: int = 1
@@ -70,7 +74,7 @@ class GateTerms(msgspec.Struct, frozen=True, omit_defaults=True):
     remind_every: int | None = None
     escalate: tuple[Escalation, ...] = ()
     form: dict[str, Any] | None = None
-    """The JSON Schema of what must be filled in."""
+    """The JSON Schema of the form that people fill in."""
 
 
 class Gate(msgspec.Struct, kw_only=True):
@@ -97,13 +101,13 @@ class Gate(msgspec.Struct, kw_only=True):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What may be chosen: the options, or to approve or reject when there are none."""
+        """The values that may be chosen: the options, or approve and reject if there are none."""
         return tuple(option.value for option in self.terms.options) or (APPROVE, REJECT)
 
 
 class GateEntry(msgspec.Struct, kw_only=True):
-    """One line of what was done to a gate. A decision that no longer counts, since what it was
-    about has changed, has lapsed."""
+    """One action on a gate. A decision has lapsed, and no longer counts, if the data of the gate
+    changed after it."""
 
     kind: str
     at: int
@@ -120,19 +124,21 @@ class GateEntry(msgspec.Struct, kw_only=True):
 
 
 class GateAssignment(msgspec.Struct, frozen=True, order=True):
-    """Who finds an open gate in the inbox: a person, a role, anyone; or who does not, though others
-    with that role do."""
+    """An entry of the inbox of an open gate: a person, a role or anyone who may decide; or a person
+    who is excluded although a role, or anyone, may decide."""
 
     kind: str
     name: str = ""
 
 
-PERSON, ROLE, ANYONE, EXCLUDED = "person", "role", "anyone", "excluded"
+PERSON = "person"
+ROLE = "role"
+ANYONE = "anyone"
+EXCLUDED = "excluded"
 
 
 def hash_of(data: bytes | None) -> str | None:
-    """Return the hash of what a gate is about: the same for the same data, whatever the order of
-    its keys."""
+    """Return the hash of the data of a gate; it does not depend on the order of keys."""
     if data is None:
         return None
     return hashlib.sha256(
@@ -141,7 +147,7 @@ def hash_of(data: bytes | None) -> str | None:
 
 
 class EntryDetail(msgspec.Struct, omit_defaults=True):
-    """What is stored of a line besides its columns."""
+    """The part of a gate entry that is stored as JSON, besides its columns."""
 
     choice: str | None = None
     feedback: str | None = None
@@ -154,15 +160,19 @@ class EntryDetail(msgspec.Struct, omit_defaults=True):
 
 
 def entry_detail(entry: GateEntry) -> bytes:
-    """Return what is stored of a line besides its columns."""
+    """Return the JSON that is stored for an entry besides its columns."""
     return msgspec.json.encode(
         EntryDetail(**{name: getattr(entry, name) for name in EntryDetail.__struct_fields__})
     )
 
 
 def entry_of(row: Mapping[str, Any]) -> GateEntry:
-    """Return the line that a row holds."""
-    told = msgspec.structs.asdict(msgspec.json.decode(bytes(row["detail"]), type=EntryDetail))
+    """Return the entry that a row holds."""
+    detail = msgspec.json.decode(bytes(row["detail"]), type=EntryDetail)
     return GateEntry(
-        kind=row["kind"], at=row["at"], person=row["person"], lapsed=bool(row["lapsed"]), **told
+        kind=row["kind"],
+        at=row["at"],
+        person=row["person"],
+        lapsed=bool(row["lapsed"]),
+        **msgspec.structs.asdict(detail),
     )

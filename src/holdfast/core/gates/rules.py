@@ -1,8 +1,10 @@
-"""Who may decide, what may be chosen, and when a gate closes. Pure; whoever is refused is told why.
+"""Rules of gates: who may decide, which choices exist, when a gate closes, reminders. Pure.
 
-A choice wins when as many people as the quorum says have made it. As soon as no choice but a
-rejecting one can still win, which can be known only where all who may decide are named, the gate is
-rejected.
+Invariants:
+- A choice wins when as many people as the quorum says have made it.
+- A gate is rejected as soon as only a rejecting choice can still win. This is known only if all
+  people who may decide are named.
+- Every refusal raises an error that states its reason.
 """
 
 from __future__ import annotations
@@ -48,10 +50,11 @@ _APPROVES = frozenset(
 _REJECTS = frozenset(
     {"reject", "rejected", "no", "n", "deny", "decline", "refuse", "disagree", "stop", "false"}
 )
+"""The values of options that mean a rejection, or above an approval, without saying so."""
 
 
 class GateVerdict(msgspec.Struct):
-    """How a gate closes."""
+    """The status, the choice and the reason with which a gate closes."""
 
     status: str
     choice: str | None
@@ -59,7 +62,8 @@ class GateVerdict(msgspec.Struct):
 
 
 class GateDecision(msgspec.Struct, kw_only=True):
-    """What somebody has decided, or wants to."""
+    """The decision that a person submits. ``roles`` are the roles of the person, ``expect`` is the
+    hash of the data that the person has seen."""
 
     choice: str
     by: str | None = None
@@ -70,30 +74,35 @@ class GateDecision(msgspec.Struct, kw_only=True):
     expect: str | None = None
 
 
-# What may be chosen
+# Choices
 
 
 def meaning(option: Option) -> str | None:
-    """Say what a choice means: what it says it means, or what its word does."""
+    """Return what an option means: its ``means``, or else the meaning of its word."""
+    if option.means:
+        return option.means
     word = option.value.strip().lower()
-    return option.means or (APPROVE if word in _APPROVES else REJECT if word in _REJECTS else None)
+    if word in _APPROVES:
+        return APPROVE
+    return REJECT if word in _REJECTS else None
 
 
 def rejects(gate: Gate, choice: str | None) -> bool:
-    """Say whether a choice rejects."""
-    found = next((option for option in gate.terms.options if option.value == choice), None)
-    return choice == REJECT if found is None else meaning(found) == REJECT
+    """Return whether a choice means a rejection."""
+    chosen = next((option for option in gate.terms.options if option.value == choice), None)
+    return choice == REJECT if chosen is None else meaning(chosen) == REJECT
 
 
 def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
-    """Return the choice that is meant: one of the gate's, or what approving or rejecting comes to
-    there. Raises UnknownChoice."""
+    """Return the choice of the gate that *choice* stands for. "approve" and "reject" stand for the
+    only option with that meaning. A rejection, and an approval with selections, need no option.
+    Raises UnknownChoice."""
     if choice in gate.choices:
         return choice
     if choice in (APPROVE, REJECT):
-        found = _by_verb(gate, choice)
-        if found is not None:
-            return found
+        value = _option_meaning(gate, choice)
+        if value is not None:
+            return value
         if choice == REJECT or selections:
             return choice
         raise UnknownChoice(
@@ -102,38 +111,37 @@ def understood(gate: Gate, choice: str, selections: Sequence[str]) -> str:
     raise UnknownChoice(gate=gate.id, choice=choice, known=", ".join(gate.choices))
 
 
-def _by_verb(gate: Gate, verb: str) -> str | None:
-    """Return the one option that means *verb*, or the one that is left when those that mean the
-    opposite are left out."""
+def _option_meaning(gate: Gate, verb: str) -> str | None:
+    """Return the only option that means *verb*, or else the only one that does not mean the
+    opposite. None if there is no such option, or more than one."""
     means = {option.value: meaning(option) for option in gate.terms.options}
-    named = [value for value, mean in means.items() if mean == verb]
-    if named:
-        return named[0] if len(named) == 1 else None
+    same = [value for value, mean in means.items() if mean == verb]
+    if same:
+        return same[0] if len(same) == 1 else None
     opposite = REJECT if verb == APPROVE else APPROVE
-    left = [value for value, mean in means.items() if mean != opposite]
-    return left[0] if len(left) == 1 and len(means) > 1 else None
+    others = [value for value, mean in means.items() if mean != opposite]
+    return others[0] if len(others) == 1 and len(means) > 1 else None
 
 
 def _check_answer(gate: Gate, decision: GateDecision) -> None:
-    unknown = [
-        one
-        for one in decision.selections
-        if one not in {option.value for option in gate.terms.options}
-    ]
+    """Raise UnknownChoice for an unknown selection, WrongAnswer for a form that does not fit. A
+    rejection needs no form."""
+    options = [option.value for option in gate.terms.options]
+    unknown = [selection for selection in decision.selections if selection not in options]
     if unknown:
-        known = ", ".join(option.value for option in gate.terms.options) or "there are none"
+        known = ", ".join(options) or "there are none"
         raise UnknownChoice(gate=gate.id, selection=unknown[0], known=known)
     if gate.terms.form is None:
         if decision.value is not None:
-            raise WrongAnswer(gate=gate.id, why="nothing is to be filled in here")
+            raise WrongAnswer(gate=gate.id, why="this gate has no form: leave out the value")
     elif decision.value is not None:
-        wrong = forms.check(gate.terms.form, decision.value)
-        if wrong is not None:
-            raise WrongAnswer(gate=gate.id, field=wrong.field, why=wrong.why)
+        error = forms.check(gate.terms.form, decision.value)
+        if error is not None:
+            raise WrongAnswer(gate=gate.id, field=error.field, why=error.why)
     elif not rejects(gate, decision.choice):
         raise WrongAnswer(
             gate=gate.id,
-            why="there is a form to be filled in",
+            why="this gate has a form: fill it in",
             fields=", ".join(forms.fields(gate.terms.form)),
         )
 
@@ -142,29 +150,30 @@ def _check_answer(gate: Gate, decision: GateDecision) -> None:
 
 
 def votes(entries: Iterable[GateEntry]) -> list[GateEntry]:
-    """Return the decisions that count."""
+    """Return the decisions that count: the ones that have not lapsed."""
     return [entry for entry in entries if entry.kind == GateAction.DECIDED and not entry.lapsed]
 
 
 def away(entries: Iterable[GateEntry]) -> set[str]:
-    """Return who has given the decision to somebody else, and not been given it back."""
-    found: set[str] = set()
+    """Return the people who have delegated the decision and have not received it back."""
+    delegators: set[str] = set()
     for entry in entries:
         if entry.kind == GateAction.DELEGATED and entry.person is not None:
-            found.add(entry.person)
-            found -= set(entry.names)
+            delegators.add(entry.person)
+            delegators -= set(entry.names)
         elif entry.kind == GateAction.REASSIGNED:
-            found -= set(entry.names)
-    return found
+            delegators -= set(entry.names)
+    return delegators
 
 
 def may_decide(
     gate: Gate, entries: Sequence[GateEntry], person: str | None, roles: Iterable[str]
 ) -> str:
-    """Return the name under which somebody decides. Raises NotYourGate, saying why."""
-    terms, free = gate.terms, not gate.assignees and not gate.roles
+    """Return the name under which a person decides. Raises NotYourGate with the reason."""
+    terms = gate.terms
+    anyone_may = not gate.assignees and not gate.roles
     if person is None:
-        if free and terms.quorum == 1 and not terms.exclude:
+        if anyone_may and terms.quorum == 1 and not terms.exclude:
             return ANONYMOUS
         raise NotYourGate(gate=gate.id, why="say who decides")
     if person in terms.exclude:
@@ -173,38 +182,41 @@ def may_decide(
         return person
     if person in away(entries):
         raise NotYourGate(
-            gate=gate.id, by=person, why="they have given this decision to somebody else"
+            gate=gate.id, by=person, why="they have given this decision to another person"
         )
-    if free or set(roles) & set(gate.roles):
+    if anyone_may or set(roles) & set(gate.roles):
         return person
     raise NotYourGate(gate=gate.id, by=person, may=told_who(gate))
 
 
 def told_who(gate: Gate) -> str:
-    """Write who may decide."""
-    people, roles = ", ".join(gate.assignees), ", ".join(gate.roles)
-    either = " or ".join(
-        part for part in (people, f"anybody with the role {roles}" if roles else "") if part
-    )
-    but = ", ".join(gate.terms.exclude)
-    return (either or "anybody") + (f", but not {but}" if but else "")
+    """Return who may decide, as text for people."""
+    parts = []
+    if gate.assignees:
+        parts.append(", ".join(gate.assignees))
+    if gate.roles:
+        parts.append(f"anybody with the role {', '.join(gate.roles)}")
+    text = " or ".join(parts) or "anybody"
+    if gate.terms.exclude:
+        text += f", but not {', '.join(gate.terms.exclude)}"
+    return text
 
 
 def people(gate: Gate) -> set[str] | None:
-    """Return all who may decide, if they are known by name."""
-    return (
-        None if gate.roles or not gate.assignees else set(gate.assignees) - set(gate.terms.exclude)
-    )
+    """Return all people who may decide; None if not all of them are known by name."""
+    if gate.roles or not gate.assignees:
+        return None
+    return set(gate.assignees) - set(gate.terms.exclude)
 
 
 def missing(gate: Gate, entries: Iterable[GateEntry]) -> int:
-    """Say how many more people must agree with the strongest choice."""
+    """Return how many more people must agree with the leading choice."""
     counts = Counter(vote.choice for vote in votes(entries))
     return gate.terms.quorum - max(counts.values(), default=0)
 
 
 def check_quorum(gate: Gate, entries: Iterable[GateEntry] = ()) -> None:
-    """Refuse a gate that cannot be decided by those who may. Raises QuorumImpossible."""
+    """Raise QuorumImpossible if fewer people may decide, or have decided, than the quorum needs."""
     known = people(gate)
     if known is None:
         return
@@ -219,16 +231,18 @@ def check_quorum(gate: Gate, entries: Iterable[GateEntry] = ()) -> None:
 
 
 def seats(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment]:
-    """Return in whose inbox the gate is."""
-    found = {GateAssignment(PERSON, name) for name in gate.assignees} | {
+    """Return the inboxes in which the gate appears, and the people who are left out, sorted.
+
+    Excluded people are left out, and so are people who have delegated the decision, unless they
+    are assignees again."""
+    included = {GateAssignment(PERSON, name) for name in gate.assignees} | {
         GateAssignment(ROLE, name) for name in gate.roles
     }
-    out = (set(gate.terms.exclude) | away(entries)) - (
+    left_out = (set(gate.terms.exclude) | away(entries)) - (
         set(gate.assignees) - set(gate.terms.exclude)
     )
-    return sorted(
-        (found or {GateAssignment(ANYONE)}) | {GateAssignment(EXCLUDED, name) for name in out}
-    )
+    excluded = {GateAssignment(EXCLUDED, name) for name in left_out}
+    return sorted((included or {GateAssignment(ANYONE)}) | excluded)
 
 
 # Deciding
@@ -237,15 +251,13 @@ def seats(gate: Gate, entries: Sequence[GateEntry]) -> list[GateAssignment]:
 def decide(
     gate: Gate, entries: Sequence[GateEntry], decision: GateDecision, *, now: int
 ) -> tuple[GateEntry, GateVerdict | None]:
-    """Return the line that a decision adds, and how the gate closes if it does.
+    """Return the entry that a decision adds, and the verdict if the gate closes with it.
 
     Raises GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice or WrongAnswer; then
-    nothing is written."""
+    nothing is to be written."""
     refuse_if_closed(gate, entries, now)
     person = may_decide(gate, entries, decision.by, decision.roles)
-    before = next((vote for vote in votes(entries) if vote.person == person), None)
-    if before is not None:
-        raise AlreadyDecided(gate=gate.id, by=person, choice=before.choice, at=before.at)
+    _refuse_second_vote(gate, entries, person)
     if decision.expect is not None and decision.expect != (gate.hash or ""):
         raise GateChanged(
             gate=gate.id, expected=decision.expect or "no data", found=gate.hash or "no data"
@@ -271,8 +283,7 @@ def _in_order(gate: Gate, selections: Iterable[str]) -> tuple[str, ...]:
 
 
 def refuse_if_closed(gate: Gate, entries: Iterable[GateEntry], now: int) -> None:
-    """Raise GateClosed, with what has happened, unless the gate is open and its time is not
-    over."""
+    """Raise GateClosed, with the outcome of the gate, unless it is open and before its deadline."""
     if gate.status == OPEN and (gate.deadline is None or now < gate.deadline):
         return
     if gate.status == OPEN:
@@ -282,7 +293,7 @@ def refuse_if_closed(gate: Gate, entries: Iterable[GateEntry], now: int) -> None
         by = [
             entry.person for entry in entries if entry.kind == GateAction.WITHDRAWN and entry.person
         ]
-    told = {
+    facts = {
         "choice": gate.choice,
         "by": ", ".join(by) or None,
         "reason": gate.reason,
@@ -291,12 +302,12 @@ def refuse_if_closed(gate: Gate, entries: Iterable[GateEntry], now: int) -> None
     raise GateClosed(
         gate=gate.id,
         status=gate.status,
-        **{name: value for name, value in told.items() if value is not None},
+        **{name: value for name, value in facts.items() if value is not None},
     )
 
 
 def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
-    """Say how the gate closes, if it does."""
+    """Return the verdict of a gate by its votes; None if it stays open."""
     counts = Counter(str(vote.choice) for vote in votes(entries))
     for choice, count in counts.items():
         if count >= gate.terms.quorum:
@@ -309,18 +320,20 @@ def verdict(gate: Gate, entries: Sequence[GateEntry]) -> GateVerdict | None:
     if best + left >= gate.terms.quorum:
         return None
     return GateVerdict(
-        REJECTED, _by_verb(gate, REJECT) or REJECT, "no other choice can reach the quorum any more"
+        REJECTED,
+        _option_meaning(gate, REJECT) or REJECT,
+        "no other choice can reach the quorum any more",
     )
 
 
 def expired(gate: Gate) -> GateVerdict:
-    """Say how a gate closes whose time is over."""
+    """Return the verdict of a gate whose deadline has passed."""
     chosen = gate.terms.on_timeout if gate.terms.on_timeout in gate.choices else None
     return GateVerdict(EXPIRED, chosen, "its time is over")
 
 
 def withdrawn(reason: str) -> GateVerdict:
-    """Say how a gate closes that nobody needs any more."""
+    """Return the verdict of a gate that is no longer needed."""
     return GateVerdict(WITHDRAWN, None, reason)
 
 
@@ -328,13 +341,13 @@ def withdrawn(reason: str) -> GateVerdict:
 
 
 def next_at(gate: Gate) -> int | None:
-    """Return when something is due: a reminder, an escalation, the end."""
-    found = [next_reminder(gate), next_escalation(gate), gate.deadline]
-    return min((instant for instant in found if instant is not None), default=None)
+    """Return when the next reminder, the next escalation or the deadline is due."""
+    instants = [next_reminder(gate), next_escalation(gate), gate.deadline]
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def next_reminder(gate: Gate) -> int | None:
-    """Return when people are to be reminded next. Reminders that nobody was there to give are not
+    """Return when the next reminder is due. Reminders that were due while no worker ran are not
     made up for."""
     last = gate.opened_at if gate.reminded_at is None else gate.reminded_at
     listed = [
@@ -347,18 +360,18 @@ def next_reminder(gate: Gate) -> int | None:
 
 
 def next_escalation(gate: Gate) -> int | None:
-    """Return when the next others may decide too."""
-    left = gate.terms.escalate[gate.escalated :]
-    return gate.opened_at + left[0].after if left else None
+    """Return when the next escalation is due."""
+    remaining = gate.terms.escalate[gate.escalated :]
+    return gate.opened_at + remaining[0].after if remaining else None
 
 
 def reminded(gate: Gate, now: int) -> Gate:
-    """Return the gate as it is once people have been reminded."""
+    """Return the gate after a reminder."""
     return msgspec.structs.replace(gate, reminded=gate.reminded + 1, reminded_at=now)
 
 
 def escalated(gate: Gate) -> Gate:
-    """Return the gate as it is once the next others may decide too."""
+    """Return the gate after its next escalation."""
     step = gate.terms.escalate[gate.escalated]
     return msgspec.structs.replace(
         gate,
@@ -377,25 +390,29 @@ def delegated(
     *,
     now: int,
 ) -> Gate:
-    """Return the gate as it is once *to* decides instead of *person*. Raises GateClosed,
+    """Return the gate after *person* has delegated the decision to *to*. Raises GateClosed,
     NotYourGate, AlreadyDecided."""
     refuse_if_closed(gate, entries, now)
     may_decide(gate, entries, person, roles)
-    for one in (person, to):
-        before = next((vote for vote in votes(entries) if vote.person == one), None)
-        if before is not None:
-            raise AlreadyDecided(gate=gate.id, by=one, choice=before.choice, at=before.at)
-    if to in gate.terms.exclude or to in gate.assignees or to == person:
-        why = (
-            "they are excluded from this decision"
-            if to in gate.terms.exclude
-            else "they may decide anyway"
-        )
-        raise NotYourGate(gate=gate.id, by=to, why=why)
+    _refuse_second_vote(gate, entries, person)
+    _refuse_second_vote(gate, entries, to)
+    if to in gate.terms.exclude:
+        raise NotYourGate(gate=gate.id, by=to, why="they are excluded from this decision")
+    if to in gate.assignees or to == person:
+        raise NotYourGate(gate=gate.id, by=to, why="they may decide anyway")
+    if not gate.assignees and not gate.roles:
+        return gate
     others = tuple(name for name in gate.assignees if name != person)
-    free = not gate.assignees and not gate.roles
-    return gate if free else msgspec.structs.replace(gate, assignees=_added(others, (to,)))
+    return msgspec.structs.replace(gate, assignees=_added(others, (to,)))
+
+
+def _refuse_second_vote(gate: Gate, entries: Iterable[GateEntry], person: str) -> None:
+    """Raise AlreadyDecided if the person has decided already."""
+    vote = next((vote for vote in votes(entries) if vote.person == person), None)
+    if vote is not None:
+        raise AlreadyDecided(gate=gate.id, by=person, choice=vote.choice, at=vote.at)
 
 
 def _added(names: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """Return the names and the further ones, in order and without repetition."""
     return tuple(dict.fromkeys((*names, *more)))

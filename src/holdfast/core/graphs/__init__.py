@@ -1,2 +1,2 @@
-"""Graphs: runs that depend on each other. What they are, how one is drawn up, and what the end of a
-member leads to. Pure."""
+"""Graphs: runs that depend on each other. Model, builder, validation, compilation and resolution.
+Pure."""

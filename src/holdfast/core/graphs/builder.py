@@ -1,4 +1,7 @@
-"""Drawing up a graph: what users write, before anything is stored. Pure."""
+"""Graph: the builder with which users describe members and their dependencies. Pure.
+
+Nothing is stored while a graph is built; ``compile.GraphCompiler`` turns it into rows.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,11 @@ from holdfast.errors import (
 )
 from holdfast.errors.base import shown
 
-PLACE, PLACES = "$holdfast.result", "$holdfast.results"
-"""What stands in a stored input for the result of a member, and for those of several."""
+PLACE = "$holdfast.result"
+"""The key of the placeholder, in a stored input, for the result of a member."""
+
+PLACES = "$holdfast.results"
+"""The key of the placeholder, in a stored input, for the results of several members by name."""
 
 OPTIONS = (
     "lane",
@@ -34,11 +40,11 @@ OPTIONS = (
     "budget",
     "share",
 )
-"""The options of a member's run: those of a start, but its id and key, which the graph gives."""
+"""The options of a member's run: the options of a start except id and key, which the graph sets."""
 
 
 class Result:
-    """The place of a member's result in the arguments of another member."""
+    """A placeholder for a member's result in the arguments of another member."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +54,8 @@ class Result:
 
 
 class Member:
-    """A member of a graph that is being drawn up."""
+    """A member of a graph that is being built. ``workflow`` is None for a member that the stored
+    graph already has."""
 
     def __init__(
         self,
@@ -59,14 +66,18 @@ class Member:
         kwargs: dict[str, Any],
         options: Mapping[str, Any],
     ) -> None:
-        self.graph, self.name, self.workflow = graph, name, workflow
-        self.args, self.kwargs, self.options = args, kwargs, dict(options)
+        self.graph: Graph = graph
+        self.name: str = name
+        self.workflow: Any = workflow
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
+        self.options: dict[str, Any] = dict(options)
         self.groups: list[NewGroup] = []
 
     @property
     def result(self) -> Result:
-        """Give this as an argument to another member: it is given the result, or None when this one
-        did not complete."""
+        """A placeholder to pass as an argument to another member, which then receives the result of
+        this member, or None if this member does not complete."""
         return Result(self.name)
 
     def after(
@@ -76,42 +87,53 @@ class Member:
         rest: str = "run",
         into: str | None = None,
     ) -> Member:
-        """Wait for others: "all" of them, "any" of them, or so many. When that is decided the
-        *rest* of them may "run" on, or is told to stop ("cancel"). *into* names an argument that is
-        given their results, by their names. Called again, it waits for both."""
+        """Let this member wait for *others*, and return it. A second call adds a second group: the
+        member waits for both.
+
+        Args:
+            need: how many of them must complete: "all", "any", or a number.
+            rest: what happens to the others when that is decided: "run" on, or "cancel".
+            into: the name of an argument that receives their results, as a mapping by name.
+
+        Raises BadGraph, SelfEdge, EdgeExists, MemberElsewhere, MemberNotFound.
+        """
         names = [self.graph._name(other) for other in others]
         if self.name in names:
             raise SelfEdge(member=self.name)
         group = group_from(names, need, rest)
         if into is not None:
             if not isinstance(into, str) or not into.isidentifier():
-                raise BadGraph(member=self.name, into=into, why="it is the name of an argument")
+                raise BadGraph(
+                    member=self.name, into=into, why="it must be the name of an argument"
+                )
             if into in self.kwargs or self.workflow is None:
                 raise BadGraph(
                     member=self.name,
                     into=into,
-                    why="that argument is given already, or the member is not new",
+                    why="the argument has a value already, or the member is not new",
                 )
             self.kwargs[into] = {PLACES: list(group.upstreams)}
         self.groups.append(group)
         return self
 
     def needs(self, takes: Sequence[str] | None = None) -> list[NewGroup]:
-        """Return all groups: those that were asked for, and one of the members whose results are
-        taken and that are in none. What it *takes* need not be sought again by who knows it."""
-        waited = {name for group in self.groups for name in group.upstreams} if self.groups else ()
-        taken = [
-            name
-            for name in (dict.fromkeys(self.takes()) if takes is None else takes)
-            if name not in waited
-        ]
+        """Return all groups of the member: the groups of ``after``, and one group of the members
+        whose results it takes and that are in no other group. A caller that knows what the member
+        *takes* passes it, which saves another search through the arguments."""
+        waited = {name for group in self.groups for name in group.upstreams}
+        if takes is None:
+            takes = list(dict.fromkeys(self.takes()))
+        taken = [name for name in takes if name not in waited]
         if not taken:
             return list(self.groups)
-        checked = all(name in self.graph.members for name in taken)
-        return [*self.groups, NewGroup(tuple(taken), len(taken)) if checked else group_from(taken)]
+        # Saves the validation of names that ``Graph.add`` has validated.
+        if all(name in self.graph.members for name in taken):
+            return [*self.groups, NewGroup(tuple(taken), len(taken))]
+        return [*self.groups, group_from(taken)]
 
     def takes(self) -> list[str]:
-        """Return the members whose results are among the arguments."""
+        """Return the names of the members whose results are among the arguments, with
+        repetitions."""
         return list(_taken([*self.args, *self.kwargs.values()]))
 
     def __repr__(self) -> str:
@@ -119,8 +141,10 @@ class Member:
 
 
 class Graph:
-    """Runs that depend on each other. ``charge = graph.add(charge_card, 7)``, ``graph.add(ship,
-    charge.result).after(pack)``."""
+    """A graph of runs that depend on each other, while it is built.
+
+    ``charge = graph.add(charge_card, 7)``, ``graph.add(ship, charge.result).after(pack)``.
+    """
 
     def __init__(self, name: str = "graph") -> None:
         if (
@@ -130,89 +154,104 @@ class Graph:
             or len(name) > 200
             or not is_storable(name)
         ):
-            raise BadGraph(name=name, why="a graph has a name of one line, 1 to 200 characters")
-        self.name = name
+            raise BadGraph(
+                name=name, why="the name of a graph must be one line of 1 to 200 characters"
+            )
+        self.name: str = name
         self.members: dict[str, Member] = {}
-        self.there: dict[str, Member] = {}
+        """The new members, by name."""
+        self.existing: dict[str, Member] = {}
+        """The members of the stored graph that are referred to, by name."""
 
     def add(self, workflow: Any, *args: Any, name: str | None = None, **kwargs: Any) -> Member:
-        """Add a run of a workflow or task. It is named after its workflow unless a name is given.
+        """Add a run of a workflow or task and return its member. Without a *name* it is named after
+        its workflow, with a number if that name is taken.
+
         Options: lane, priority, delay and deadline (from when it is started), tags, capabilities,
-        version, budget, share, policy. All else is the workflow's."""
+        namespace, version, budget, share, policy. All other arguments go to the workflow. Raises
+        UnknownWorkflow, BadGraph, MemberExists, MemberElsewhere.
+        """
         if not isinstance(workflow, str) and not hasattr(workflow, "program"):
             raise UnknownWorkflow(
                 workflow=getattr(workflow, "__name__", shown(workflow)),
-                why="it is no @workflow and no @task",
+                why="it must be a @workflow, a @task, or the name of one",
             )
-        own = workflow if isinstance(workflow, str) else workflow.name
-        base = checked_name(own if name is None else name)
-        if base in self.members:
+        workflow_name = workflow if isinstance(workflow, str) else workflow.name
+        member_name = checked_name(workflow_name if name is None else name)
+        if member_name in self.members:
             if name is not None:
-                raise MemberExists(member=base)
-            base = next(
-                found
-                for number in range(2, len(self.members) + 3)
-                if (found := f"{base}-{number}") not in self.members
-            )
+                raise MemberExists(member=member_name)
+            member_name = self._numbered(member_name)
         options = {option: kwargs.pop(option) for option in OPTIONS if option in kwargs}
-        member = self.members[base] = Member(self, base, workflow, args, kwargs, options)
+        member = Member(self, member_name, workflow, args, kwargs, options)
+        self.members[member_name] = member
         return member
 
+    def _numbered(self, name: str) -> str:
+        """Return the first of ``name-2``, ``name-3``, ... that is free."""
+        candidates = (f"{name}-{number}" for number in range(2, len(self.members) + 3))
+        return next(candidate for candidate in candidates if candidate not in self.members)
+
     def member(self, name: str) -> Member:
-        """Name a member that the graph has already when it is extended: others may wait for it, or,
-        if it waits still, it for others."""
-        found = self.members.get(checked_name(name)) or self.there.get(name)
-        if found is None:
-            found = self.there[name] = Member(self, name, None, (), {}, {})
-        return found
+        """Return a member that the stored graph has, when the graph is extended: new members may
+        wait for it and, if it still waits, it may wait for them."""
+        member = self.members.get(checked_name(name)) or self.existing.get(name)
+        if member is None:
+            member = Member(self, name, None, (), {}, {})
+            self.existing[name] = member
+        return member
 
     def _name(self, other: Member | str) -> str:
+        """Return the name of a member of this graph."""
         if isinstance(other, Member):
             if other.graph is not self:
                 raise MemberElsewhere(
                     member=other.name,
-                    why="it belongs to another graph: a run is in one graph for good",
+                    why="it belongs to another graph, and a run never changes its graph",
                 )
             return other.name
         if isinstance(other, str):
             return checked_name(other)
         raise MemberNotFound(
-            member=shown(other), why=f"give a member or its name, not a run: {MARK} names no member"
+            member=shown(other),
+            why=f"give a member or its name, not a run: the name of a member has no {MARK}",
         )
 
 
 def with_places(value: Any) -> Any:
-    """Return arguments as they are stored: with places for results."""
+    """Return arguments as they are stored: with a placeholder for each Result."""
     if isinstance(value, Result):
         return {PLACE: value.name}
     if isinstance(value, list | tuple):
-        return [with_places(one) for one in value]
+        return [with_places(item) for item in value]
     if type(value) is dict:
-        return {key: with_places(one) for key, one in value.items()}
+        return {key: with_places(item) for key, item in value.items()}
     return value
 
 
 def filled(value: Any, results: Mapping[str, Any]) -> Any:
-    """Put results in their places; who did not complete has none."""
+    """Return stored arguments with results instead of placeholders. A member that did not complete
+    has no result: its placeholder becomes None, and a mapping of results leaves it out."""
     if isinstance(value, list):
-        return [filled(one, results) for one in value]
+        return [filled(item, results) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {PLACE}:
         return results.get(value[PLACE])
     if value.keys() == {PLACES}:
         return {name: results[name] for name in value[PLACES] if name in results}
-    return {key: filled(one, results) for key, one in value.items()}
+    return {key: filled(item, results) for key, item in value.items()}
 
 
 def _taken(value: Any) -> Iterator[str]:
+    """Yield the names of the members whose results a value refers to."""
     if isinstance(value, Result):
         yield value.name
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _taken(one)
+        for item in value:
+            yield from _taken(item)
     elif type(value) is dict:
         if value.keys() == {PLACES}:
             yield from value[PLACES]
-        for one in value.values():
-            yield from _taken(one)
+        for item in value.values():
+            yield from _taken(item)

@@ -1,4 +1,4 @@
-"""From a graph that was drawn up to what is stored. Pure."""
+"""GraphCompiler: turn a graph that a user has built into the additions that are stored. Pure."""
 
 from __future__ import annotations
 
@@ -19,105 +19,115 @@ from holdfast.core.validation import checked_tags, checked_text, priority_of
 from holdfast.errors import BadGraph, BadOption, HoldfastError
 
 Encode = Callable[[Any, Sequence[Any], Mapping[str, Any]], bytes]
+"""A function that encodes the arguments of a workflow."""
 
 
 class GraphCompiler:
-    """Turns a graph that was drawn up into what is stored; its inputs are not sealed yet. *route*
-    says where a workflow runs, *encode* checks arguments and makes bytes of them, *unchecked* does
-    so when some of them are still to come."""
+    """Turn a graph that a user has built into additions to store. Inputs are not sealed yet.
+
+    *route* returns the route of a workflow with the given options. *encode* checks arguments
+    against the signature and encodes them; *unchecked* encodes arguments with placeholders, whose
+    types are not known yet.
+    """
 
     def __init__(
         self, route: Callable[[Any, Mapping[str, Any]], Any], encode: Encode, unchecked: Encode
     ) -> None:
-        self._route, self._encode, self._unchecked = route, encode, unchecked
+        self._route = route
+        self._encode = encode
+        self._unchecked = unchecked
 
     def patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
-        """Return what is to be stored, and what it is recognised by. Raises BadGraph, WrongType,
-        NotEncodable."""
+        """Return the additions to store, and their fingerprint, by which a repeated request is
+        recognised. Raises BadGraph, WrongType, NotEncodable."""
         if not isinstance(graph, Graph):
-            raise BadGraph(given=type(graph).__name__, why="draw it up with holdfast.Graph()")
-        if not graph.members and not any(member.groups for member in graph.there.values()):
-            raise BadGraph(name=graph.name, why="it has no members")
-        seen = hashlib.sha256(graph.name.encode())
+            raise BadGraph(given=type(graph).__name__, why="build the graph with holdfast.Graph()")
+        if not graph.members and not any(member.groups for member in graph.existing.values()):
+            raise BadGraph(name=graph.name, why="the graph has no members: add at least one")
+        fingerprint = hashlib.sha256(graph.name.encode())
         routes: dict[int, Route] = {}
         members = tuple(
-            self._named(member, graph_id, seen, routes) for member in graph.members.values()
+            self._checked_member(member, graph_id, fingerprint, routes)
+            for member in graph.members.values()
         )
         groups = tuple(
-            (member.name, group) for member in graph.there.values() for group in member.groups
+            (member.name, group) for member in graph.existing.values() for group in member.groups
         )
-        return GraphPatch(members, groups), seen.hexdigest()[:32]
+        return GraphPatch(members, groups), fingerprint.hexdigest()[:32]
 
-    def _named(
-        self, member: Member, graph_id: str, seen: Any, routes: dict[int, Route]
+    def _checked_member(
+        self, member: Member, graph_id: str, fingerprint: Any, routes: dict[int, Route]
     ) -> NewMember:
-        """Say whose, when something is wrong with a member."""
+        """Return a member to store. An error about it has its name among the facts."""
         try:
-            return self._member(member, graph_id, seen, routes)
-        except HoldfastError as wrong:
-            raise type(wrong)(**{"member": member.name, **wrong.facts}) from wrong
+            return self._member(member, graph_id, fingerprint, routes)
+        except HoldfastError as error:
+            raise type(error)(**{"member": member.name, **error.facts}) from error
         except RecursionError:
             raise BadGraph(
                 member=member.name, why="its arguments are nested too deeply to be stored"
             ) from None
 
     def _member(
-        self, member: Member, graph_id: str, seen: Any, routes: dict[int, Route]
+        self, member: Member, graph_id: str, fingerprint: Any, routes: dict[int, Route]
     ) -> NewMember:
         takes = tuple(dict.fromkeys(member.takes()))
-        spec = (
-            self._spec(member, run_of(graph_id, member.name), takes)
-            if member.options
-            else self._plain(member, takes, routes)
-        )
+        if member.options:
+            spec = self._spec(member, run_of(graph_id, member.name), takes)
+        else:
+            spec = self._default_spec(member, takes, routes)
         groups = tuple(member.needs(takes))
-        args, kwargs = (
-            (with_places(list(member.args)), with_places(member.kwargs))
-            if takes
-            else (member.args, member.kwargs)
-        )
-        data = (self._unchecked if spec.takes else self._encode)(member.workflow, args, kwargs)
-        seen.update(msgspec.json.encode([member.name, spec.route, groups]) + data)
+        if takes:
+            args = with_places(list(member.args))
+            data = self._unchecked(member.workflow, args, with_places(member.kwargs))
+        else:
+            data = self._encode(member.workflow, member.args, member.kwargs)
+        fingerprint.update(msgspec.json.encode([member.name, spec.route, groups]) + data)
         return NewMember(name=member.name, spec=spec, input=data, groups=groups)
 
-    def _plain(
+    def _default_spec(
         self, member: Member, takes: tuple[str, ...], routes: dict[int, Route]
     ) -> MemberSpec:
-        """Return what a member without options is started with; where its workflow runs is asked
-        once."""
+        """Return the spec of a member without options. *routes* caches the route of each workflow,
+        which saves computing it for each of many members."""
         route = routes.get(id(member.workflow))
         if route is None:
-            route = routes[id(member.workflow)] = self._route(member.workflow, {})
+            route = self._route(member.workflow, {})
+            routes[id(member.workflow)] = route
         return MemberSpec(route=route, takes=takes)
 
     def _spec(self, member: Member, run_id: str, takes: tuple[str, ...]) -> MemberSpec:
+        """Return the spec of a member with options. Raises BadOption, BadDuration."""
         options = member.options
         unknown = set(options) - set(OPTIONS)
         if unknown:
             raise BadOption(option=sorted(unknown)[0], known=", ".join(OPTIONS))
-        drawn, limits = budget_rules.drawn_on(options.get("budget"), run_id)
+        budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id)
         policy = options.get("policy")
         return MemberSpec(
             route=self._route(member.workflow, options),
             priority=priority_of(options.get("priority", 0)),
             tags=checked_tags(options.get("tags")),
-            delay=None if options.get("delay") is None else duration.parse(options["delay"]),
-            deadline=None
-            if options.get("deadline") is None
-            else duration.parse(options["deadline"]),
+            delay=_optional_duration(options.get("delay")),
+            deadline=_optional_duration(options.get("deadline")),
             policy=None if policy is None else policy_of(policy),
-            budgets=drawn,
+            budgets=budgets,
             limits=limits,
             share=checked_text("share", options.get("share")),
             takes=takes,
         )
 
 
+def _optional_duration(value: Any) -> int | None:
+    """Return a duration in microseconds, or None if there is none. Raises BadDuration."""
+    return None if value is None else duration.parse(value)
+
+
 def encoded_unchecked(
     codec: Codec, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bytes:
-    """Return arguments that still have places for results, bound to the signature if it is
-    known."""
+    """Return encoded arguments that may have placeholders, bound to the signature of the workflow
+    if it is known. Their types are not checked."""
     signature = getattr(workflow, "signature", None)
     if signature is None:
         return codec.encode(

@@ -1,4 +1,4 @@
-"""A graph written as JSON: what the command line starts. Pure.
+"""Graphs written as JSON documents, which the command line starts; graphs drawn with Mermaid. Pure.
 
 {"name": "checkout", "members": {
     "charge": {"workflow": "charge_card", "args": [7]}, "ship": {"workflow": "ship", "args":
@@ -16,11 +16,11 @@ from holdfast.core.graphs.builder import OPTIONS, Graph, Member, Result
 from holdfast.errors import BadGraph
 
 RESULT = "$result"
-"""What stands in the arguments for the result of another member."""
+"""The key of the placeholder, in the arguments of a document, for the result of a member."""
 
 
 class After(msgspec.Struct, forbid_unknown_fields=True):
-    """A group: so many of these."""
+    """A group of a member: ``need`` of the members ``of``, as in ``Member.after``."""
 
     of: list[str]
     need: str | int = "all"
@@ -29,7 +29,7 @@ class After(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DocumentEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """A member; without a workflow one that the graph has already."""
+    """A member of a document. Without a workflow it is a member that the stored graph has."""
 
     workflow: str | None = None
     args: list[Any] = []
@@ -39,80 +39,82 @@ class DocumentEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class GraphDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A graph."""
+    """A graph as a document: its members by name."""
 
     members: dict[str, DocumentEntry]
     name: str = "graph"
 
 
 def read(data: bytes) -> Graph:
-    """Return the graph that a document draws up. Raises BadGraph."""
+    """Return the graph that a document describes. Raises BadGraph, and what ``Graph.add`` and
+    ``Member.after`` raise."""
     try:
         document = msgspec.json.decode(data, type=GraphDocument)
         graph = Graph(document.name)
-        found = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
+        members = [(_member(graph, name, entry), entry) for name, entry in document.members.items()]
     except msgspec.DecodeError as error:
         raise BadGraph(why=str(error)) from None
     except UnicodeDecodeError:
-        raise BadGraph(why="it is no Unicode: write it as UTF-8") from None
+        raise BadGraph(why="the document must be UTF-8") from None
     except RecursionError:
-        raise BadGraph(why="it is nested too deeply to be read") from None
-    for member, entry in found:
-        plain = [one for one in entry.after if isinstance(one, str)]
-        groups = [After(plain)] if plain else []
-        for group in [*groups, *(one for one in entry.after if isinstance(one, After))]:
+        raise BadGraph(why="the document is nested too deeply to be read") from None
+    for member, entry in members:
+        names = [item for item in entry.after if isinstance(item, str)]
+        groups = [After(names)] if names else []
+        groups += [item for item in entry.after if isinstance(item, After)]
+        for group in groups:
             member.after(*group.of, need=group.need, rest=group.rest, into=group.into)
     return graph
 
 
 def _member(graph: Graph, name: str, entry: DocumentEntry) -> Member:
+    """Return the member of an entry, without its groups."""
     if entry.workflow is None:
         if entry.args or entry.kwargs or entry.options:
             raise BadGraph(
                 member=name,
                 why=(
-                    "it names no workflow: a new member needs one, and one that is there takes"
-                    " nothing"
+                    "it names no workflow: a new member needs one, and an existing member takes no"
+                    " arguments and options"
                 ),
             )
         return graph.member(name)
     unknown = set(entry.options) - set(OPTIONS)
     if unknown:
         raise BadGraph(member=name, option=sorted(unknown)[0], known=", ".join(OPTIONS))
-    args, kwargs = _with_results(entry.args), _with_results(entry.kwargs)
-    member = graph.add(entry.workflow, *args, name=name)
-    member.kwargs, member.options = kwargs, dict(entry.options)
+    member = graph.add(entry.workflow, *_with_results(entry.args), name=name)
+    # Not passed to ``add``, which takes keyword arguments named like an option for options.
+    member.kwargs = _with_results(entry.kwargs)
+    member.options = dict(entry.options)
     return member
 
 
 def _with_results(value: Any) -> Any:
+    """Return arguments with a Result instead of each placeholder of the document."""
     if isinstance(value, list):
-        return [_with_results(one) for one in value]
-    if isinstance(value, dict):
-        return (
-            Result(str(value[RESULT]))
-            if value.keys() == {RESULT}
-            else {k: _with_results(one) for k, one in value.items()}
-        )
-    return value
+        return [_with_results(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {RESULT}:
+        return Result(str(value[RESULT]))
+    return {key: _with_results(item) for key, item in value.items()}
 
 
 def mermaid(needs: Mapping[str, tuple[str, list[tuple[list[str], int, str]]]]) -> Iterator[str]:
-    """Yield the lines of a Mermaid flowchart. *needs* says of each member how it stands, and of
-    each group that it waits for: whom, how many of them, and what becomes of the rest."""
+    """Yield the lines of a Mermaid flowchart. *needs* has for each member its state and its groups:
+    the upstream members, how many of them it needs, and the policy for the remainder."""
     yield "flowchart TD"
     numbers = {name: f"m{number}" for number, name in enumerate(needs)}
     for name, (state, _) in needs.items():
         yield f'    {numbers[name]}["{name}<br/>{state}"]:::{state}'
     for name, (_, groups) in needs.items():
         for upstreams, need, rest in groups:
-            told = (
-                ""
-                if need == len(upstreams)
-                else f"{need} of {len(upstreams)}" + (", cancel rest" if rest == "cancel" else "")
-            )
+            label = ""
+            if need != len(upstreams):
+                suffix = ", cancel rest" if rest == "cancel" else ""
+                label = f"|{need} of {len(upstreams)}{suffix}|"
             for upstream in upstreams:
-                yield f"    {numbers[upstream]} -->{f'|{told}|' if told else ''} {numbers[name]}"
+                yield f"    {numbers[upstream]} -->{label} {numbers[name]}"
     for state, colour in COLOURS.items():
         yield f"    classDef {state} fill:{colour}"
 

@@ -1,8 +1,9 @@
-"""A graph as it is stored. A member that waits is a row and nothing else: its run is started when
-all it waits for has come.
+"""Records of graphs, members, groups and edges, and the changes that are to be stored.
 
-The run of a member has the id ``graph::name``, so that whoever ends a run sees from its id whether
-a graph must hear of it.
+Invariants:
+- A waiting member is only a row: its run is started when all its groups are satisfied.
+- The run of a member has the id ``graph::name``. A transaction that ends a run sees from the id
+  whether the outcome must be reported to a graph.
 """
 
 from __future__ import annotations
@@ -16,35 +17,36 @@ from holdfast.core.runs import MEMBER_MARK, Limits, Route
 from holdfast.core.tasks.policy import TaskPolicy
 
 MARK = MEMBER_MARK
-"""Between the id of a graph and the name of a member, in the id of its run."""
+"""The separator between the id of a graph and the name of a member, in the id of its run."""
 
 
 def run_of(graph_id: str, name: str) -> str:
-    """Return the id of the run of a member."""
+    """Return the id of the run of the member *name*."""
     return f"{graph_id}{MARK}{name}"
 
 
 def after_members(graph_id: str) -> str:
-    """Return a text that is greater than the ids of all members of a graph, and less than those of
-    members of any other one that are greater than these."""
+    """Return the exclusive upper bound of the run ids of a graph's members: it is greater than all
+    of them, and not greater than any other id that follows them."""
     return graph_id + MARK[:-1] + chr(ord(MARK[-1]) + 1)
 
 
 @lru_cache(10_000)
 def graph_of(run_id: str) -> str | None:
-    """Return the graph that a run belongs to, by its id; None when it is no member of any."""
+    """Return the id of the graph that a run belongs to, by the run's id; None if it is not a
+    member."""
     graph_id, mark, _ = run_id.partition(MARK)
     return graph_id if mark else None
 
 
 @lru_cache(10_000)
 def name_of(run_id: str) -> str:
-    """Return the name of a member."""
+    """Return the name of a member by the id of its run."""
     return run_id.partition(MARK)[2]
 
 
 class GraphStatus(StrEnum):
-    """Where a graph stands."""
+    """The status of a graph."""
 
     RUNNING = "running"
     CANCELLING = "cancelling"
@@ -57,11 +59,11 @@ OPEN_GRAPHS = frozenset({GraphStatus.RUNNING, GraphStatus.CANCELLING})
 
 
 class MemberState(StrEnum):
-    """Where a member stands, as far as the graph has heard."""
+    """The state of a member as the graph has recorded it; its run may be ahead of it."""
 
     STAGED = "staged"
-    """It is written, and belongs to no graph yet: only the transaction that adds all members of its
-    stage makes it visible."""
+    """The member is written, but not yet visible in the graph: the transaction that adds all
+    members of its stage makes it visible."""
     WAITING = "waiting"
     STARTED = "started"
     COMPLETED = "completed"
@@ -76,7 +78,7 @@ LOST = ENDED - {MemberState.COMPLETED}
 
 
 class GroupState(StrEnum):
-    """Where a group of dependencies stands: it leaves ``open`` once."""
+    """The state of a group of dependencies; it leaves ``open`` once."""
 
     OPEN = "open"
     SATISFIED = "satisfied"
@@ -84,14 +86,16 @@ class GroupState(StrEnum):
 
 
 class RemainderPolicy(StrEnum):
-    """What becomes of the rest of a group when it is decided."""
+    """What happens to the members of a decided group that have not ended: they run on, or are
+    cancelled."""
 
     RUN = "run"
     CANCEL = "cancel"
 
 
 class CancelPolicy(StrEnum):
-    """What a cancel of a graph reaches: nothing that was started, what has not begun, or all."""
+    """Which started members the cancel of a graph stops, besides cancelling the waiting ones: none
+    of them, the ones that have not begun to run, or all."""
 
     GRAPH = "graph"
     PENDING = "pending"
@@ -99,8 +103,8 @@ class CancelPolicy(StrEnum):
 
 
 class MemberSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the run of a member is started with, besides its input. Times are microseconds from its
-    start."""
+    """The options with which the run of a member is started, besides its input. Times are
+    microseconds from its start."""
 
     route: Route
     priority: int = 0
@@ -112,7 +116,7 @@ class MemberSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
     limits: Limits | None = None
     share: str | None = None
     takes: tuple[str, ...] = ()
-    """The members whose results its input has places for."""
+    """The members for whose results its input has placeholders."""
 
 
 class GraphRecord(msgspec.Struct, kw_only=True):
@@ -127,7 +131,7 @@ class GraphRecord(msgspec.Struct, kw_only=True):
     members: int
     live: int
     events: int
-    """How many lines its audit trail has."""
+    """The number of events in its audit trail."""
     fingerprint: str
     created_at: int
     policy: str | None = None
@@ -137,8 +141,8 @@ class GraphRecord(msgspec.Struct, kw_only=True):
 
 
 class MemberRecord(msgspec.Struct, kw_only=True):
-    """One run of a graph, started or not. ``missing`` counts the groups that are still open or
-    impossible."""
+    """A member of a graph, whose run is started or not. ``missing`` counts its groups that are not
+    satisfied: open or impossible."""
 
     run_id: str
     graph_id: str
@@ -150,19 +154,19 @@ class MemberRecord(msgspec.Struct, kw_only=True):
     started_at: int | None = None
     finished_at: int | None = None
     asked_at: int | None = None
-    """When it was asked to stop because of the graph, or of its group."""
+    """When the graph, or a decided group, asked its run to stop."""
     note: str | None = None
-    """Why it was skipped, cancelled or could not be started."""
+    """Why it was skipped, was cancelled or could not be started."""
 
     @property
     def name(self) -> str:
-        """Its name in the graph."""
+        """The name of the member in its graph."""
         return name_of(self.run_id)
 
 
 class GroupRecord(msgspec.Struct, kw_only=True):
-    """What a member waits for: ``need`` of ``total`` others. ``done`` of them completed, ``lost``
-    ended in any other way."""
+    """A group of dependencies: a member needs ``need`` of ``total`` upstream members. ``done`` of
+    them have completed, ``lost`` have ended in any other way."""
 
     run_id: str
     number: int
@@ -175,7 +179,8 @@ class GroupRecord(msgspec.Struct, kw_only=True):
 
 
 class EdgeRecord(msgspec.Struct, frozen=True):
-    """A dependency: who must end, who waits for it, and in which of its groups."""
+    """A dependency: the upstream member, the member that depends on it, and the number of the
+    group of the dependent member to which the edge belongs."""
 
     upstream: str
     dependent: str
@@ -183,7 +188,7 @@ class EdgeRecord(msgspec.Struct, frozen=True):
 
 
 class GraphEvent(msgspec.Struct):
-    """One line of the audit trail of a graph."""
+    """One event in the audit trail of a graph."""
 
     graph_id: str
     seq: int
@@ -194,7 +199,8 @@ class GraphEvent(msgspec.Struct):
 
 
 class GraphSnapshot(msgspec.Struct):
-    """A graph with all that belongs to it."""
+    """A graph with all its members, groups and edges. Members are keyed by the id of their run,
+    groups by that id and the number of the group."""
 
     graph: GraphRecord
     members: dict[str, MemberRecord]
@@ -202,11 +208,11 @@ class GraphSnapshot(msgspec.Struct):
     edges: list[EdgeRecord]
 
 
-# What is to be staged
+# Additions
 
 
 class NewGroup(msgspec.Struct):
-    """So many of these members, by their names."""
+    """A group to add: ``need`` of the upstream members, by their names."""
 
     upstreams: tuple[str, ...]
     need: int
@@ -214,7 +220,7 @@ class NewGroup(msgspec.Struct):
 
 
 class NewMember(msgspec.Struct, kw_only=True):
-    """A member to be added; its input may have places for results."""
+    """A member to add; its input may have placeholders for results."""
 
     name: str
     spec: MemberSpec
@@ -223,7 +229,8 @@ class NewMember(msgspec.Struct, kw_only=True):
 
 
 class GraphPatch(msgspec.Struct):
-    """What is to be added to a graph: members, and groups for members that are there and wait."""
+    """The additions to a graph: new members, and new groups of existing members that still
+    wait."""
 
     members: tuple[NewMember, ...]
     groups: tuple[tuple[str, NewGroup], ...] = ()

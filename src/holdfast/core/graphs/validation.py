@@ -1,4 +1,4 @@
-"""What a graph may look like, and how it ends. Pure."""
+"""Validation of graphs: names, groups, additions and cycles; their final status; replay. Pure."""
 
 from __future__ import annotations
 
@@ -35,42 +35,46 @@ from holdfast.errors import (
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.#/-]{0,99}"
 
 
-def checked_name(name: object, what: str = "a member") -> str:
-    """Return the name of a member; refuse what is none."""
+def checked_name(name: object, subject: str = "a member") -> str:
+    """Return the name of a member, or of another *subject*. Raises BadGraph, and MemberElsewhere
+    for the id of a run."""
     if isinstance(name, str) and MARK in name:
-        raise MemberElsewhere(member=name, why="a member is named by its name in its own graph")
+        raise MemberElsewhere(member=name, why="use the name that the member has in its graph")
     if not isinstance(name, str) or not _is_name(name):
         raise BadGraph(
             name=name,
-            why=f"{what} has a name of 1 to 100 letters, digits, and _ . # / - after the first",
+            why=(
+                f"the name of {subject} must be 1 to 100 letters, digits, and after the first also"
+                " _ . # / -"
+            ),
         )
     return name
 
 
-@lru_cache(10_000)
+@lru_cache(10_000)  # saves most matches: a name is checked again in each group that mentions it
 def _is_name(name: str) -> bool:
     return re.fullmatch(_NAME, name) is not None
 
 
 def group_from(upstreams: Sequence[str], need: object = "all", rest: object = "run") -> NewGroup:
-    """Return a group as it was asked for: all of them, any of them, or a number of them. Raises
-    BadGraph."""
+    """Return a group that needs "all", "any" or a number of the upstream members. Raises BadGraph,
+    EdgeExists, MemberElsewhere."""
     names = tuple(checked_name(name) for name in upstreams)
     if not names:
-        raise BadGraph(why="a group waits for at least one member")
+        raise BadGraph(why="a group must have at least one member to wait for")
     if len(set(names)) < len(names):
         raise EdgeExists(
             upstream=next(name for name in names if names.count(name) > 1),
-            why="it is named twice in one group",
+            why="the group names it twice",
         )
-    wanted = {"all": len(names), "any": 1}.get(need, need) if isinstance(need, str) else need
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= len(names):
+    count = {"all": len(names), "any": 1}.get(need, need) if isinstance(need, str) else need
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= len(names):
         raise BadGraph(
-            need=need, why=f'it is "all", "any", or how many of the {len(names)} must complete'
+            need=need, why=f'it must be "all", "any", or a number from 1 to {len(names)}'
         )
     if not is_one_of(rest, list(RemainderPolicy)):
-        raise BadGraph(rest=rest, why='it is "run" or "cancel"')
-    return NewGroup(names, wanted, RemainderPolicy(str(rest)))
+        raise BadGraph(rest=rest, why='it must be "run" or "cancel"')
+    return NewGroup(names, count, RemainderPolicy(str(rest)))
 
 
 def check_patch(
@@ -80,49 +84,57 @@ def check_patch(
     there: Mapping[str, str],
     edges: Iterable[EdgeRecord] = (),
 ) -> None:
-    """See whether what is to be added fits. *there* are the members that are there, by name, with
-    their namespaces; *edges* those that are there. Raises what is wrong, first of all what is wrong
-    with the new members themselves."""
+    """Raise an error if additions do not fit a graph: MemberExists, EdgeAcrossNamespaces,
+    MemberNotFound, SelfEdge, EdgeExists, BadGraph or GraphCycle. Errors of the new members
+    themselves come first.
+
+    *there* are the namespaces of the existing members, by name; *edges* are the existing edges.
+    """
     known = set(there)
     for member in patch.members:
         if checked_name(member.name) in known:
             raise MemberExists(graph=graph_id, member=member.name)
         if member.spec.route.namespace != namespace:
-            where = member.spec.route.namespace
             raise EdgeAcrossNamespaces(
-                graph=graph_id, member=member.name, namespace=where, of_the_graph=namespace
+                graph=graph_id,
+                member=member.name,
+                namespace=member.spec.route.namespace,
+                of_the_graph=namespace,
             )
         known.add(member.name)
-    found = {(edge.upstream, edge.dependent) for edge in edges}
+    pairs = {(edge.upstream, edge.dependent) for edge in edges}
     for member in patch.members:
         for group in member.groups:
-            _check_group(graph_id, member.name, group, known, found)
+            _check_group(graph_id, member.name, group, known, pairs)
         _check_takes(graph_id, member)
     for dependent, group in patch.groups:
-        _check_group(graph_id, dependent, group, known, found)
-    after: dict[str, set[str]] = {}
-    for upstream, dependent in found:
-        after.setdefault(upstream, set()).add(dependent)
-    ring = cycle_in(after)
-    if ring:
-        raise GraphCycle(graph=graph_id, members=" -> ".join(ring))
+        _check_group(graph_id, dependent, group, known, pairs)
+    dependents: dict[str, set[str]] = {}
+    for upstream, dependent in pairs:
+        dependents.setdefault(upstream, set()).add(dependent)
+    cycle = cycle_in(dependents)
+    if cycle:
+        raise GraphCycle(graph=graph_id, members=" -> ".join(cycle))
 
 
 def _check_group(
-    graph_id: str, dependent: str, group: NewGroup, known: set[str], found: set[tuple[str, str]]
+    graph_id: str, dependent: str, group: NewGroup, known: set[str], pairs: set[tuple[str, str]]
 ) -> None:
+    """Check a new group against the *known* members and add its edges to *pairs*, of upstream and
+    dependent. Raises MemberNotFound, SelfEdge, EdgeExists."""
     for name in (dependent, *group.upstreams):
         if name not in known:
             raise MemberNotFound(graph=graph_id, member=name, wanted_by=dependent)
     for upstream in group.upstreams:
         if upstream == dependent:
             raise SelfEdge(graph=graph_id, member=dependent)
-        if (upstream, dependent) in found:
+        if (upstream, dependent) in pairs:
             raise EdgeExists(graph=graph_id, upstream=upstream, dependent=dependent)
-        found.add((upstream, dependent))
+        pairs.add((upstream, dependent))
 
 
 def _check_takes(graph_id: str, member: NewMember) -> None:
+    """Raise BadGraph if a member takes the result of a member that it does not wait for."""
     waited = {name for group in member.groups for name in group.upstreams}
     for name in member.spec.takes:
         if name not in waited:
@@ -131,69 +143,78 @@ def _check_takes(graph_id: str, member: NewMember) -> None:
 
 
 def cycle_in(after: Mapping[str, Collection[str]]) -> list[str]:
-    """Return members that wait for each other in a ring, the first one again at the end; empty when
-    there is no ring."""
-    left = dict.fromkeys(after, 0)
-    for ones in after.values():
-        for one in ones:
-            left[one] = left.get(one, 0) + 1
-    free = [name for name, count in left.items() if count == 0]
+    """Return the members of a cycle in order, with the first one again at the end; empty if there
+    is no cycle. *after* has the dependents of each member.
+
+    Members without open dependencies are removed again and again (topological sort of Kahn); the
+    members that remain are in a cycle or behind one."""
+    open_edges = dict.fromkeys(after, 0)
+    for dependents in after.values():
+        for dependent in dependents:
+            open_edges[dependent] = open_edges.get(dependent, 0) + 1
+    free = [name for name, count in open_edges.items() if count == 0]
     while free:
-        for one in after.get(free.pop(), ()):
-            left[one] -= 1
-            if left[one] == 0:
-                free.append(one)
-    stuck = {name for name, count in left.items() if count > 0}
-    return _ring(after, stuck) if stuck else []
+        for dependent in after.get(free.pop(), ()):
+            open_edges[dependent] -= 1
+            if open_edges[dependent] == 0:
+                free.append(dependent)
+    remaining = {name for name, count in open_edges.items() if count > 0}
+    return _cycle_among(after, remaining) if remaining else []
 
 
-def _ring(after: Mapping[str, Collection[str]], stuck: set[str]) -> list[str]:
-    """Walk among those that are left, backwards, until somebody is met again."""
+def _cycle_among(after: Mapping[str, Collection[str]], remaining: set[str]) -> list[str]:
+    """Return a cycle among the remaining members. Each of them depends on another one of them, so
+    that a walk from dependents to upstream members must meet a member twice."""
     before: dict[str, str] = {}
-    for upstream, ones in after.items():
-        if upstream in stuck:
-            before.update(dict.fromkeys((one for one in ones if one in stuck), upstream))
-    path = [min(stuck)]
+    for upstream, dependents in after.items():
+        if upstream in remaining:
+            inside = (dependent for dependent in dependents if dependent in remaining)
+            before.update(dict.fromkeys(inside, upstream))
+    path = [min(remaining)]
     while before[path[-1]] not in path:
         path.append(before[path[-1]])
-    ring = path[path.index(before[path[-1]]) :]
-    return [*reversed(ring), ring[-1]]
+    cycle = path[path.index(before[path[-1]]) :]
+    return [*reversed(cycle), cycle[-1]]
 
 
 def ending(last: Iterable[str], *, cancelled: bool) -> GraphStatus:
-    """Say how a graph ended by the states of its last members: those that nobody waits for. It
-    completes when they do."""
+    """Return the final status of a graph by the states of its last members, on which no other
+    member depends: it completes if all of them have completed."""
     if cancelled:
         return GraphStatus.CANCELLED
-    return (
-        GraphStatus.COMPLETED
-        if all(state == MemberState.COMPLETED for state in last)
-        else GraphStatus.FAILED
-    )
+    if all(state == MemberState.COMPLETED for state in last):
+        return GraphStatus.COMPLETED
+    return GraphStatus.FAILED
 
 
-# Doing it again
+# Replay
 
 
 def replay_roots(whole: GraphSnapshot, run_id: str) -> set[str]:
-    """Return the members that have to end anew for one to do so: itself, unless it was skipped;
-    and, if it was never started, those upstream without which it cannot start. Members that were
-    skipped because of these are not among them."""
-    before: dict[str, list[EdgeRecord]] = {}
+    """Return the members that must run again so that the member *run_id* does: itself, unless it
+    was skipped, and, if it was never started, the upstream members that prevented its start.
+    Skipped members are not among them: they follow from these."""
+    edges_to: dict[str, list[EdgeRecord]] = {}
     for edge in whole.edges:
-        before.setdefault(edge.dependent, []).append(edge)
-    found: set[str] = set()
-    heap = [run_id]
-    while heap:
-        one = heap.pop()
-        if one in found:
+        edges_to.setdefault(edge.dependent, []).append(edge)
+    visited: set[str] = set()
+    pending = [run_id]
+    while pending:
+        member_id = pending.pop()
+        if member_id in visited:
             continue
-        found.add(one)
-        if whole.members[one].started_at is None:
-            heap += [edge.upstream for edge in before.get(one, ()) if _is_to_blame(whole, edge)]
-    return {one for one in found if whole.members[one].state is not MemberState.SKIPPED}
+        visited.add(member_id)
+        if whole.members[member_id].started_at is None:
+            edges = edges_to.get(member_id, ())
+            pending += [edge.upstream for edge in edges if _prevented_start(whole, edge)]
+    return {
+        member_id
+        for member_id in visited
+        if whole.members[member_id].state is not MemberState.SKIPPED
+    }
 
 
-def _is_to_blame(whole: GraphSnapshot, edge: EdgeRecord) -> bool:
+def _prevented_start(whole: GraphSnapshot, edge: EdgeRecord) -> bool:
+    """Return whether the upstream member of an edge did not complete, in an impossible group."""
     group = whole.groups[edge.dependent, edge.number]
     return judged(group) is GroupState.IMPOSSIBLE and whole.members[edge.upstream].state in LOST

@@ -1,4 +1,4 @@
-"""Streams, frames and progress, as they are stored."""
+"""Records of streams, frames and progress, and the sink that receives the output of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.core.streams.rules import TTL
 
 
 class StreamMode(StrEnum):
-    """How well a frame is kept."""
+    """The durability of a frame."""
 
     DURABLE = "durable"
     SUMMARY = "summary"
@@ -19,7 +19,7 @@ class StreamMode(StrEnum):
 
 
 class FrameKind(StrEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
@@ -28,7 +28,7 @@ class FrameKind(StrEnum):
 
 
 class CloseReason:
-    """Why a stream was closed, besides the status with which its run has ended."""
+    """The reasons for closing a stream; another reason is the final status of its run."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -41,8 +41,7 @@ class CloseReason:
 
 
 class NewFrame(msgspec.Struct):
-    """A frame to be appended. ``stream`` is its place among the streams that it is appended
-    with."""
+    """A frame to append. ``stream`` is the index of its stream in ``Output.streams``."""
 
     stream: int
     kind: str
@@ -55,31 +54,31 @@ class NewFrame(msgspec.Struct):
 
 
 class StreamPart(msgspec.Struct):
-    """What is appended to one stream, besides its frames."""
+    """One stream of an append: its identity and its new state, besides its frames."""
 
     step: str
     attempt: int
     generation: int
     said: int = 0
     keep: dict[str, int] = {}
-    """How many of each mode are kept; those not named are all kept."""
+    """How many frames of each mode are kept. All frames of a mode that is missing here are kept."""
     summary: bytes | None = None
     version: int = 0
     close: str | None = None
     place: int | None = None
-    """How many frames the stream has before these: what was appended already is not appended again,
-    and answered the same."""
+    """How many frames the stream has before these. Frames that were appended already are not
+    appended again, and the answer is the same: a retry of the append is safe."""
     since: int | None = None
-    """The version that the summary was made of; the patch of another is refused."""
+    """The version that the summary was computed from; a patch of another version is refused."""
 
     @property
     def source(self) -> tuple[str, int, int]:
-        """What identifies the stream within its run."""
+        """The identity of the stream within its run."""
         return self.step, self.attempt, self.generation
 
 
 class Progress(msgspec.Struct):
-    """How far a run says that it is."""
+    """The progress that a run reports."""
 
     percent: float | None = None
     message: str | None = None
@@ -87,20 +86,20 @@ class Progress(msgspec.Struct):
 
 
 class Output(msgspec.Struct):
-    """What a run puts out, in order."""
+    """The output that one append writes, in order."""
 
     streams: list[StreamPart] = []
     frames: list[NewFrame] = []
     progress: Progress | None = None
     close_others: str | None = None
-    """Close whatever else is open, for this reason."""
+    """The reason with which all other open streams of the run are closed; None closes none."""
     only_steps: bool = False
-    """Whether that leaves out what the code of the workflow puts out, for that may go on."""
+    """Whether ``close_others`` spares the streams of the workflow's own code, which may go on."""
 
 
 class StreamRecord(msgspec.Struct, kw_only=True):
-    """What one attempt has put out, as stored. ``step`` of the workflow's own code is its branch,
-    with ``generation`` 0."""
+    """The stream of one attempt, as stored. For the workflow's own code, ``step`` is the branch and
+    ``generation`` is 0."""
 
     run_id: str
     number: int
@@ -121,14 +120,17 @@ class StreamRecord(msgspec.Struct, kw_only=True):
 
     @property
     def source(self) -> tuple[str, int, int]:
-        """What identifies the stream within its run."""
+        """The identity of the stream within its run."""
         return self.step, self.attempt, self.generation
 
 
 class Frame(msgspec.Struct, kw_only=True):
-    """One piece of output. ``seq`` grows within its run: it is the cursor. ``superseded_by`` is the
-    stream, if there was one when this was read, in which the step was done again; ``supersedes`` is
-    the one that this stream replaces."""
+    """One piece of output.
+
+    ``seq`` grows within the run: it is the cursor of readers. ``supersedes`` is the stream that the
+    stream of this frame replaces. ``superseded_by`` is the stream of a later attempt at the step,
+    if there was one when the frame was read.
+    """
 
     seq: int
     stream: int
@@ -147,10 +149,11 @@ class Frame(msgspec.Struct, kw_only=True):
 
 
 class OutputSink(Protocol):
-    """Where the output of a run goes while a worker holds it. May be called from any thread."""
+    """The receiver of the output of a run while a worker holds it. Its methods may be called from
+    any thread."""
 
     captures: bool
-    """Whether what steps print and log belongs there, unless they say otherwise."""
+    """Whether printed and logged lines of steps are captured, unless a step sets ``capture``."""
 
     def put(
         self,
@@ -165,7 +168,8 @@ class OutputSink(Protocol):
         keep: int | None = None,
         ttl: int = TTL,
     ) -> None:
-        """Append a frame. Raises FrameTooBig, BadPatch, NotEncodable, StreamClosed, LeaseLost."""
+        """Append a frame; *ttl* is in microseconds. Raises FrameTooBig, BadPatch, NotEncodable,
+        StreamClosed, LeaseLost."""
 
     def advanced(
         self,
@@ -176,4 +180,4 @@ class OutputSink(Protocol):
         *,
         code: bool = False,
     ) -> None:
-        """Say how far the run is."""
+        """Record the progress of the run."""

@@ -1,5 +1,7 @@
-"""What a run puts out while it works: frames, in streams, one stream for each attempt. How much of
-it is kept, and what the patches of a summary come to, is decided here."""
+"""Rules of output streams: how many frames are kept, and how patches change a summary. Pure.
+
+A run appends frames to streams while it works; each attempt has a stream of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,33 @@ from holdfast.errors import BadPatch
 from holdfast.errors.base import shown
 
 LARGEST = 65_536
-"""How many bytes a frame holds at most."""
+"""The largest size of a frame, in bytes."""
 
 DEEPEST = 16
-"""How deep the objects of a patch may be nested."""
+"""The largest number of nested objects of a patch."""
 
-KEEP_DURABLE, KEEP_SUMMARY = 10_000, 64
-"""How many frames of a stream are kept of each kind: of a summary only the last ones, for the
-document has them all."""
+KEEP_DURABLE = 10_000
+"""How many durable frames of a stream are kept."""
 
-FLOOR, CEILING, ALPHA, TTL = 64, 16_384, 0.2, 10_000_000
-"""Of best effort: how many are kept at least and at most, how fast the measured rate follows, for
-how long (microseconds)."""
+KEEP_SUMMARY = 64
+"""How many patches of a summary are kept: only the last ones, because the document contains the
+effect of all of them."""
+
+FLOOR = 64
+"""The least number of best-effort frames that is kept."""
+
+CEILING = 16_384
+"""The largest number of best-effort frames that is kept."""
+
+ALPHA = 0.2
+"""The weight of the latest interval in the measured rate of best-effort frames."""
+
+TTL = 10_000_000
+"""How long best-effort frames are kept, in microseconds."""
 
 
 class Null:
-    """A JSON null as a value: in a patch ``None`` deletes."""
+    """A JSON null as a value: in a patch, ``None`` deletes a field."""
 
     def __repr__(self) -> str:
         return "null"
@@ -38,36 +51,39 @@ null = Null()
 def plain(patch: Any) -> tuple[dict[str, Any], list[list[str]]]:
     """Return a patch as plain data, and the paths at which null is a value. Raises BadPatch."""
     if not isinstance(patch, Mapping):
-        raise BadPatch(patch=type(patch).__name__, why="it must be an object: names and values")
+        raise BadPatch(
+            patch=type(patch).__name__, why="a patch must be a mapping of names to values"
+        )
     nulls: list[list[str]] = []
     return _plain(patch, [], nulls), nulls
 
 
 def _plain(patch: Mapping[Any, Any], path: list[str], nulls: list[list[str]]) -> dict[str, Any]:
     if len(path) >= DEEPEST:
-        raise BadPatch(path=".".join(path), why=f"it is nested deeper than {DEEPEST}")
-    found: dict[str, Any] = {}
+        raise BadPatch(path=".".join(path), why=f"the patch is nested deeper than {DEEPEST} levels")
+    fields: dict[str, Any] = {}
     for name, value in patch.items():
         if not isinstance(name, str):
-            raise BadPatch(name=shown(name), why="names are texts")
+            raise BadPatch(name=shown(name), why="the name of a field must be text")
         if isinstance(value, Mapping):
-            found[name] = _plain(value, [*path, name], nulls)
+            fields[name] = _plain(value, [*path, name], nulls)
         elif isinstance(value, Null):
-            found[name] = None
+            fields[name] = None
             nulls.append([*path, name])
         else:
-            found[name] = _without_null(value)
-    return found
+            fields[name] = _without_null(value)
+    return fields
 
 
 def _without_null(value: Any) -> Any:
-    """In a list, where nothing is deleted, null is a value anyway."""
+    """Return a value of a patch with ``Null`` as None: inside a list nothing is deleted, so that
+    null is always a value there."""
     if isinstance(value, list | tuple):
-        return [None if isinstance(one, Null) else _without_null(one) for one in value]
+        return [None if isinstance(item, Null) else _without_null(item) for item in value]
     if isinstance(value, Mapping):
         return {
-            name: None if isinstance(one, Null) else _without_null(one)
-            for name, one in value.items()
+            name: None if isinstance(item, Null) else _without_null(item)
+            for name, item in value.items()
         }
     return value
 
@@ -75,8 +91,8 @@ def _without_null(value: Any) -> Any:
 def split(
     patch: Mapping[str, Any], nulls: list[list[str]]
 ) -> tuple[dict[str, Any], list[list[str]]]:
-    """Return what a patch sets, and the paths of what it deletes: a null says one or the other, as
-    *nulls* tells."""
+    """Return the fields that a patch sets, and the paths of the fields that it deletes. A null
+    sets a field if its path is in *nulls*, otherwise it deletes it."""
     sets: dict[str, Any] = {}
     deleted: list[list[str]] = []
     for name, value in patch.items():
@@ -84,9 +100,9 @@ def split(
         if value is None and [] not in below:
             deleted.append([name])
         elif isinstance(value, Mapping):
-            sets[name], gone = split(value, below)
-            deleted += [[name, *path] for path in gone]
-            if gone and not sets[name]:
+            sets[name], deleted_below = split(value, below)
+            deleted += [[name, *path] for path in deleted_below]
+            if deleted_below and not sets[name]:
                 del sets[name]
         else:
             sets[name] = value
@@ -94,22 +110,22 @@ def split(
 
 
 def merge(document: Any, patch: Mapping[str, Any], nulls: list[list[str]]) -> dict[str, Any]:
-    """Return *document* as JSON Merge Patch changes it: null deletes, but not at the paths *nulls*;
-    objects merge."""
-    found = dict(document) if isinstance(document, Mapping) else {}
+    """Return *document* with a JSON Merge Patch (RFC 7396) applied: objects merge, and null deletes
+    a field, except at the paths *nulls*, where it is a value."""
+    merged = dict(document) if isinstance(document, Mapping) else {}
     for name, value in patch.items():
         below = [path[1:] for path in nulls if path and path[0] == name]
         if value is None and [] not in below:
-            found.pop(name, None)
+            merged.pop(name, None)
         elif isinstance(value, Mapping):
-            found[name] = merge(found.get(name), value, below)
+            merged[name] = merge(merged.get(name), value, below)
         else:
-            found[name] = value
-    return found
+            merged[name] = value
+    return merged
 
 
 class FrameRate:
-    """How often frames come, measured: an average that follows by a fifth with each of them."""
+    """The measured rate of frames: an exponential moving average with the weight ALPHA."""
 
     __slots__ = ("last", "per_second")
 
@@ -118,12 +134,13 @@ class FrameRate:
         self.last = 0
 
     def came(self, now: int, ttl: int) -> int:
-        """A frame came: return how many are to be kept, twice as many as come in *ttl*."""
+        """Count a frame at *now* and return how many frames to keep: twice as many as arrive within
+        *ttl*, between FLOOR and CEILING. Times are microseconds."""
         seconds = ttl / 1_000_000
         if self.per_second is None:
-            self.per_second = FLOOR / (2 * seconds)
+            self.per_second = FLOOR / (2 * seconds)  # so that the first answer is FLOOR
         else:
-            passed = max((now - self.last) / 1_000_000, 0.001)
-            self.per_second = ALPHA / passed + (1 - ALPHA) * self.per_second
+            elapsed = max((now - self.last) / 1_000_000, 0.001)  # several frames may share a time
+            self.per_second = ALPHA / elapsed + (1 - ALPHA) * self.per_second
         self.last = now
         return min(max(math.ceil(2 * self.per_second * seconds), FLOOR), CEILING)

@@ -1,1 +1,1 @@
-"""Leased tasks: what follows when an attempt fails, and what a suspended task waits for. Pure."""
+"""Leased tasks: the policy for failed attempts, and the suspension of a task. Pure."""

@@ -1,5 +1,8 @@
-"""Work that is leased to programs that are no Python functions: proofs of a lease, kinds of
-failure, and what follows. Pure."""
+"""Policy of leased tasks: kinds of failure, retries, and proofs of a lease. Pure.
+
+A leased task is a run that a program claims and executes through the leases API or the command
+line, instead of a Python function that a worker calls.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,23 @@ from holdfast.errors import BadLease, BadOption
 
 
 class FailureKind(StrEnum):
-    """Why an attempt failed; it decides what comes next."""
+    """The kind of failure of an attempt; it decides whether the attempt is repeated."""
 
     TRANSIENT = "transient"
-    """It may go well next time: tried again as the policy says."""
+    """The next attempt may succeed: it is retried as the policy says."""
     TIMEOUT = "timeout"
-    """It took too long: tried again as the policy says."""
+    """The attempt took too long: it is retried as the policy says."""
     INFRASTRUCTURE = "infrastructure"
-    """The machine, not the work: tried again at once, and not counted as a retry, up to the
-    policy's ``reclaims``."""
+    """The machine failed, not the work: it is retried immediately and not counted as a retry, up to
+    the policy's ``reclaims``."""
     PERMANENT = "permanent"
-    """Trying again is of no use: the run fails."""
+    """A retry would fail again: the run fails."""
     CANCELLED = "cancelled"
-    """It was stopped: the run is cancelled."""
+    """The attempt was stopped: the run is cancelled."""
 
 
 class TaskPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was agreed when a run was started, for whoever leases it. Times are microseconds."""
+    """The policy of a leased run, fixed at its start. Times are microseconds."""
 
     retries: int = 0
     delay: int = 1_000_000
@@ -42,71 +45,72 @@ class TaskPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: int | None = None
     """How long an attempt may take."""
     reclaims: int = 100
-    """How often a lost attempt is taken up again."""
+    """How often a lost attempt is repeated."""
     replays: int = 10
-    """How often it may be put back to work after its end."""
+    """How often the run may be replayed after its end."""
 
 
-_OF_RETRIES = ("retries", "delay", "factor", "cap", "jitter")
+_RETRY_FIELDS = ("retries", "delay", "factor", "cap", "jitter")
+"""The fields that a task policy shares with ``RetryPolicy``."""
 
 
-def policy_of(given: Mapping[str, Any]) -> TaskPolicy:
-    """Return the policy that a user wrote. Raises BadOption, BadDuration."""
-    if not isinstance(given, Mapping):
+def policy_of(settings: Mapping[str, Any]) -> TaskPolicy:
+    """Return the policy with a user's settings. Raises BadOption, BadDuration."""
+    if not isinstance(settings, Mapping):
         raise BadOption(
             option="policy",
-            value=given,
-            why='give settings, such as {"retries": 3, "timeout": "10m"}',
+            value=settings,
+            why='it must be a mapping of settings, such as {"retries": 3, "timeout": "10m"}',
         )
-    unknown = set(given) - set(TaskPolicy.__struct_fields__)
+    unknown = set(settings) - set(TaskPolicy.__struct_fields__)
     if unknown:
         raise BadOption(
             option=f"policy {sorted(unknown)[0]}", known=", ".join(TaskPolicy.__struct_fields__)
         )
-    retry = policy_from(**{name: given[name] for name in _OF_RETRIES if name in given})
-    timeout, caps = (
-        given.get("timeout"),
-        {name: given[name] for name in ("reclaims", "replays") if name in given},
-    )
+    retry = policy_from(**{name: settings[name] for name in _RETRY_FIELDS if name in settings})
+    caps = {name: settings[name] for name in ("reclaims", "replays") if name in settings}
     for name, cap in caps.items():
         if isinstance(cap, bool) or not isinstance(cap, int) or cap < 0:
             raise BadOption(
-                option=f"policy {name}", value=cap, why="it is a whole number, not negative"
+                option=f"policy {name}", value=cap, why="it must be a whole number, not negative"
             )
+    timeout = settings.get("timeout")
     limit = None if timeout is None else duration.parse(timeout)
     if limit is not None and limit <= 0:
-        raise BadOption(
-            option="policy timeout", value=timeout, why="it must be longer than nothing"
-        )
-    return TaskPolicy(**{name: getattr(retry, name) for name in _OF_RETRIES}, timeout=limit, **caps)
+        raise BadOption(option="policy timeout", value=timeout, why="it must be longer than zero")
+    retry_fields = {name: getattr(retry, name) for name in _RETRY_FIELDS}
+    return TaskPolicy(**retry_fields, timeout=limit, **caps)
 
 
 class AttemptFailures(msgspec.Struct):
-    """How the attempts at a run have failed so far, since it was started or replayed."""
+    """The numbers of failed attempts at a run since its start or its last replay: ``retried`` count
+    against ``retries``, ``lost`` against ``reclaims``."""
 
     retried: int = 0
     lost: int = 0
 
 
 def failures_in(history: Sequence[Event]) -> AttemptFailures:
-    """Count the failed attempts in a history."""
-    found = AttemptFailures()
+    """Return the numbers of failed attempts in a history. A lost or revoked lease counts as a lost
+    attempt."""
+    failures = AttemptFailures()
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
-            found = AttemptFailures()
+            failures = AttemptFailures()
         elif event.kind == EventKind.ATTEMPT_FAILED:
             kind = msgspec.json.decode(event.data or b"{}").get("kind")
-            found.lost += kind == FailureKind.INFRASTRUCTURE
-            found.retried += kind != FailureKind.INFRASTRUCTURE
+            failures.lost += kind == FailureKind.INFRASTRUCTURE
+            failures.retried += kind != FailureKind.INFRASTRUCTURE
         elif event.kind in (EventKind.LEASE_LOST, EventKind.LEASE_REVOKED):
-            found.lost += 1
-    return found
+            failures.lost += 1
+    return failures
 
 
 def decide(
     policy: TaskPolicy, kind: FailureKind, before: AttemptFailures, dice: float
 ) -> int | None:
-    """Say after how many microseconds a failed attempt is made again, or None to give up."""
+    """Return the delay before the next attempt in microseconds, or None to give up. *before* counts
+    the earlier failures, *dice* is the random number for the jitter."""
     if kind in (FailureKind.PERMANENT, FailureKind.CANCELLED):
         return None
     if kind is FailureKind.INFRASTRUCTURE:
@@ -118,13 +122,14 @@ def decide(
 
 
 def replays_in(history: Sequence[Event]) -> int:
-    """Count how often a run was put back to work after its end."""
+    """Return how often a run was replayed."""
     return sum(event.kind == EventKind.RUN_REPLAYED for event in history)
 
 
 def lives_in(history: Sequence[Event]) -> int:
-    """Count how often a run was put back to work after it had completed."""
-    lives, completed = 0, False
+    """Return how often a run was replayed after it had completed."""
+    lives = 0
+    completed = False
     for event in history:
         if event.kind == EventKind.RUN_REPLAYED:
             lives += completed
@@ -135,7 +140,7 @@ def lives_in(history: Sequence[Event]) -> int:
 
 
 class LeaseProof(msgspec.Struct, frozen=True):
-    """What shows that somebody holds a run: the run, the generation, the session. As text
+    """The proof that a program holds the lease of a run: run, generation and session. As text it is
     ``run.generation.session``."""
 
     run_id: str
@@ -147,18 +152,18 @@ class LeaseProof(msgspec.Struct, frozen=True):
 
 
 LONGEST_GENERATION = 19
-"""Digits of the largest number that a database can hold."""
+"""The number of digits of the largest integer of a database."""
 
 
 def read_proof(text: object) -> LeaseProof:
-    """Read a proof. Raises BadLease, which says what is missing."""
+    """Return the proof that a text holds. Raises BadLease, which names the missing parts."""
     if not isinstance(text, str):
-        raise BadLease(lease=text, why="it is a text such as RUN.GENERATION.SESSION")
+        raise BadLease(lease=text, why="it must be text such as RUN.GENERATION.SESSION")
     parts = text.rsplit(".", 2)
     names = ("run", "generation", "session")
-    missing = [name for place, name in enumerate(names) if place >= len(parts) or not parts[place]]
+    missing = [name for index, name in enumerate(names) if index >= len(parts) or not parts[index]]
     if missing:
         raise BadLease(lease=text, missing=", ".join(missing))
     if not parts[1].isascii() or not parts[1].isdigit() or len(parts[1]) > LONGEST_GENERATION:
-        raise BadLease(lease=text, why="the generation is a number")
+        raise BadLease(lease=text, why="the generation must be a number")
     return LeaseProof(parts[0], int(parts[1]), parts[2])

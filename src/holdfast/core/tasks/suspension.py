@@ -1,5 +1,8 @@
-"""Runs that are suspended by the holder of a lease: what they wait for, and what happens when time
-is up. Pure."""
+"""Suspension: the wait of a run that the holder of its lease has suspended. Pure.
+
+A suspended run has no holder. It waits for a condition over signals, and ``on_timeout`` decides
+what happens if the condition is not met in time.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from holdfast.errors import BadCondition, BadOption, BadWait
 from holdfast.errors.base import shown
 
 HORIZON = 366 * 86_400 * 1_000_000
-"""How far away the end of a wait may lie, in microseconds, unless somebody says otherwise."""
+"""The default limit of how far in the future a wait may end, in microseconds."""
 
 ON_TIMEOUT = ("continue", "fail", "cancel", "expire", "escalate")
 
@@ -29,11 +32,12 @@ ENDS = {
     "cancel": (Status.CANCELLED, EventKind.RUN_CANCELLED),
     "expire": (Status.EXPIRED, EventKind.RUN_EXPIRED),
 }
-"""How a run ends that has waited in vain, and the event that says so."""
+"""The final status and event of a run whose wait timed out, by ``on_timeout``."""
 
 
 class Suspension(msgspec.Struct, kw_only=True):
-    """What a run that nobody holds waits for. ``until`` is when it gives up."""
+    """The wait of a suspended run. ``until`` is its timeout; ``escalated_at`` is when it was
+    escalated to a person."""
 
     step: str
     condition: Condition
@@ -42,7 +46,7 @@ class Suspension(msgspec.Struct, kw_only=True):
     escalated_at: int | None = None
 
     def told(self) -> bytes:
-        """Return it as its event tells it."""
+        """Return the data of the event that records the wait."""
         return msgspec.json.encode(
             {
                 "for": conditions.show(self.condition)[:500],
@@ -53,7 +57,8 @@ class Suspension(msgspec.Struct, kw_only=True):
         )
 
     def waits(self, now: int, *, sealed: bool) -> bytes:
-        """Return it as the row of its run tells it."""
+        """Return the column ``waits`` of the run. *sealed* says that the store cannot read
+        payloads, because they are encrypted or not JSON."""
         wait = {
             "kind": "wait",
             "step": self.step,
@@ -64,23 +69,21 @@ class Suspension(msgspec.Struct, kw_only=True):
             "escalated_at": self.escalated_at,
             "sealed": sealed,
         }
-        if (
-            isinstance(self.condition, condition_model.SignalNamed)
-            and self.condition.payload is None
-        ):
-            wait["plain"] = (
-                self.condition.name
-            )  # nothing but its name decides: whoever sends it need not judge
+        condition = self.condition
+        if isinstance(condition, condition_model.SignalNamed) and condition.payload is None:
+            # Saves the sender of a signal the evaluation: only the name decides.
+            wait["plain"] = condition.name
         return msgspec.json.encode([wait])
 
     def due(self, now: int) -> int | None:
-        """Say when somebody must look, if nothing comes."""
+        """Return when the wait must be checked if no signal arrives."""
         return next_look(self.until, self.condition, now, escalated=self.escalated_at is not None)
 
 
 def next_look(until: int | None, condition: Condition, now: int, *, escalated: bool) -> int | None:
-    """Say when a wait gives up, or may have become hopeless. One that was put to a person waits for
-    that person."""
+    """Return when a wait must be checked: at its timeout, or when the next issued wait of its
+    condition expires and the condition may be impossible to meet. After an escalation such an
+    expiry changes nothing: the wait goes on until a person acts."""
     instants = [until, None if escalated else conditions.next_expiry(condition, now)]
     return min((instant for instant in instants if instant is not None), default=None)
 
@@ -89,91 +92,99 @@ _OUTCOMES = (EventKind.WAIT_SATISFIED, EventKind.WAIT_RELEASED, EventKind.WAIT_T
 
 
 def last_wait(events: Sequence[Event]) -> tuple[Suspension | None, Event | None]:
-    """Return what a run was suspended for last, if that is not over, or else what it came to."""
-    opened, outcome, escalated = None, None, None
+    """Return the last suspension of a run if it is still open, or else the event of its outcome.
+    Both are None if the run was never suspended, or if its last wait is not a suspension."""
+    opened: Event | None = None
+    outcome: Event | None = None
+    escalated_at: int | None = None
     for event in events:
         if event.kind == EventKind.WAIT_OPENED:
-            opened, outcome, escalated = event, None, None
+            opened = event
+            outcome = None
+            escalated_at = None
         elif opened is not None and event.step == opened.step:
-            outcome = event if event.kind in _OUTCOMES else outcome
-            escalated = event.at if event.kind == EventKind.WAIT_ESCALATED else escalated
+            if event.kind in _OUTCOMES:
+                outcome = event
+            elif event.kind == EventKind.WAIT_ESCALATED:
+                escalated_at = event.at
     if opened is None or outcome is not None:
         return None, outcome
-    told = msgspec.json.decode(opened.data or b"{}")
-    if "condition" not in told:
+    data = msgspec.json.decode(opened.data or b"{}")
+    if "condition" not in data:
         return None, None
-    return Suspension(
+    suspension = Suspension(
         step=opened.step or "",
-        condition=msgspec.convert(told["condition"], Condition),
-        escalated_at=escalated,
-        until=told["until"] if escalated is None else None,
-        on_timeout=told["on_timeout"],
-    ), None
+        condition=msgspec.convert(data["condition"], Condition),
+        escalated_at=escalated_at,
+        until=data["until"] if escalated_at is None else None,
+        on_timeout=data["on_timeout"],
+    )
+    return suspension, None
 
 
-# What users write
+# Arguments of users
 
 
-def checked_instant(what: str, at: int, now: int, horizon: int) -> int:
-    """Return an instant at which a wait may end. Raises BadWait: it lies ahead, and not beyond the
-    horizon."""
-    if at <= now:
-        why = (
-            "it is now: it must lie ahead" if at == now else f"it lies {show(now - at)} in the past"
-        )
-        raise BadWait(what=what, why=why)
+def checked_instant(option: str, at: int, now: int, horizon: int) -> int:
+    """Return the instant at which a wait ends. Raises BadWait if it is not in the future, or is
+    more than *horizon* microseconds away. *option* names it in the error."""
+    if at == now:
+        raise BadWait(what=option, why="it is now: it must be in the future")
+    if at < now:
+        raise BadWait(what=option, why=f"it lies {show(now - at)} in the past")
     if at > now + horizon:
-        raise BadWait(what=what, why=f"it lies {show(at - now)} away", horizon=show(horizon))
+        raise BadWait(what=option, why=f"it lies {show(at - now)} away", horizon=show(horizon))
     return at
 
 
 def checked_end(on_timeout: str, until: int | None, condition: Condition) -> str:
-    """Return what happens when time is up. Raises BadOption when there is no such thing, or no time
-    that could be up."""
+    """Return *on_timeout*. Raises BadOption if it is unknown, or if neither the wait nor an issued
+    wait of its condition has a timeout."""
     if not is_one_of(on_timeout, ON_TIMEOUT):
         raise BadOption(
-            option="on_timeout", value=on_timeout, why=f"it is one of {', '.join(ON_TIMEOUT)}"
+            option="on_timeout", value=on_timeout, why=f"it must be one of {', '.join(ON_TIMEOUT)}"
         )
-    ends = until is not None or any(
+    can_time_out = until is not None or any(
         wait.until is not None for wait in conditions.issued_waits(condition).values()
     )
-    if on_timeout != "continue" and not ends:
+    if on_timeout != "continue" and not can_time_out:
         raise BadOption(
             option="on_timeout",
             value=on_timeout,
-            why="there is no timeout, and no wait that expires",
+            why="there is no timeout, and no wait that expires: set a timeout",
         )
     return on_timeout
 
 
 Find = Callable[[str], SignalToWait]
-"""What finds a wait that was handed out, by its id. Raises WaitNotFound, WaitClosed."""
+"""A function that returns an issued wait by its id. Raises WaitNotFound, WaitClosed."""
 
 
-def condition_of(what: Any, find: Find) -> Condition:
-    """Return what is waited for as a condition: a name, a wait, a condition, or these as plain
-    data. Raises BadCondition."""
-    return condition_validation.checked(_condition_of(what, find))
+def condition_of(source: Any, find: Find) -> Condition:
+    """Return the condition that a user wrote: a name, a wait, a condition, or these as plain data.
+    Raises BadCondition, and what *find* raises."""
+    return condition_validation.checked(_condition_of(source, find))
 
 
-def _condition_of(what: Any, find: Find) -> Condition:
-    if isinstance(what, str):
-        return SignalNamed(plain_text(what))
-    if isinstance(what, SignalToWait):
-        return msgspec.structs.replace(find(what.wait), name=what.name, payload=what.payload)
-    if isinstance(what, SignalNamed):
-        return what
-    if isinstance(what, AllOf | AnyOf | Count):
+def _condition_of(source: Any, find: Find) -> Condition:
+    if isinstance(source, str):
+        return SignalNamed(plain_text(source))
+    if isinstance(source, SignalToWait):
+        return msgspec.structs.replace(find(source.wait), name=source.name, payload=source.payload)
+    if isinstance(source, SignalNamed):
+        return source
+    if isinstance(source, AllOf | AnyOf | Count):
         return msgspec.structs.replace(
-            what, of=tuple(_condition_of(member, find) for member in what.of)
+            source, of=tuple(_condition_of(member, find) for member in source.of)
         )
-    if isinstance(what, Mapping):
-        return _from_plain(what, find)
-    handed = getattr(what, "condition", None)
-    if isinstance(handed, SignalToWait):
-        return find(handed.wait)
+    if isinstance(source, Mapping):
+        return _from_plain(source, find)
+    issued = getattr(source, "condition", None)
+    if isinstance(issued, SignalToWait):
+        return find(issued.wait)
     raise BadCondition(
-        condition=shown(what)[:100], why="it is no name of a signal, no wait, and no condition"
+        condition=shown(source)[:100],
+        why="it must be the name of a signal, a wait, or a condition",
     )
 
 
@@ -184,27 +195,31 @@ _FIELDS = {
     "signal": {"signal", "payload"},
     "wait": {"wait", "name", "payload"},
 }
+"""The fields of a condition as plain data, by the field that tells its kind."""
 
 
-def _from_plain(what: Mapping[Any, Any], find: Find) -> Condition:
-    kind = next((name for name in _FIELDS if name in what), None)
+def _from_plain(data: Mapping[Any, Any], find: Find) -> Condition:
+    """Return a condition that was written as plain data."""
+    kind = next((name for name in _FIELDS if name in data), None)
     if kind is None:
         raise BadCondition(
-            condition=shown(dict(what))[:100], why=f"it has one of {', '.join(_FIELDS)}"
+            condition=shown(dict(data))[:100], why=f"it must have one of {', '.join(_FIELDS)}"
         )
-    strange = set(what) - _FIELDS[kind]
-    if strange:
-        raise BadCondition(condition=kind, why=f"it has no {min(map(shown, strange))}")
+    unknown = set(data) - _FIELDS[kind]
+    if unknown:
+        raise BadCondition(condition=kind, why=f"it has no field {min(map(shown, unknown))}")
     if kind == "signal":
-        return SignalNamed(what["signal"], what.get("payload"))
+        return SignalNamed(data["signal"], data.get("payload"))
     if kind == "wait":
         return msgspec.structs.replace(
-            find(what["wait"]), name=what.get("name"), payload=what.get("payload")
+            find(data["wait"]), name=data.get("name"), payload=data.get("payload")
         )
-    members = what["of" if kind == "count" else kind] if kind != "count" or "of" in what else ()
+    members = data.get("of", ()) if kind == "count" else data[kind]
     if not isinstance(members, list | tuple):
-        raise BadCondition(condition=kind, why="it has a list of what it waits for")
+        raise BadCondition(
+            condition=kind, why="its members must be a list of names, waits and conditions"
+        )
     of = tuple(_condition_of(member, find) for member in members)
     if kind == "count":
-        return Count(what["count"], of, what.get("distinct", "signals"))
+        return Count(data["count"], of, data.get("distinct", "signals"))
     return AllOf(of) if kind == "all_of" else AnyOf(of)

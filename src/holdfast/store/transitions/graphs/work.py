@@ -296,7 +296,7 @@ class GraphResolution:
         """Decide, and make the inputs of whoever starts before anything is written; what cannot be
         settled here is left out."""
         while True:
-            outcome = Resolver(self._downward, self._upward, LINKS).settle(
+            outcome = Resolver(self._downward, self._upward, LINKS).resolve(
                 self._here(ends), decided
             )
             known = len(self.left)
