@@ -143,7 +143,9 @@ class SubscriptionService:
                 raise as_exception(raised, "callback") from raised
 
         start = self.start(after, BEGINNING)
-        op = Consume(self._new(name), self._which(filters), start, batch, body, self.sealer.told)
+        op = Consume(
+            self._new(name), self._which(filters), start, batch, body, self.sealer.subscriber_event
+        )
         return Request(op, lambda answer: answer)
 
     def has_news(self, name: str) -> bool:
@@ -225,7 +227,7 @@ class EventPages:
     def told(self, event: RunEvent) -> RunEvent:
         """Return an event with its values opened: one by one, for they may be large. Raises
         KeyMissing, BadData."""
-        return self._subscriptions.sealer.told(event)
+        return self._subscriptions.sealer.subscriber_event(event)
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""
