@@ -283,7 +283,7 @@ class LeaseCalls(Calls):
         parts = self._parts
         answers = parts.writer.call_all([parts.sealer.seal(request.op) for request in requests])
         return [
-            answer if isinstance(answer, BaseException) else request.understand(answer)
+            answer if isinstance(answer, BaseException) else request.decode(answer)
             for request, answer in zip(requests, answers, strict=True)
         ]
 

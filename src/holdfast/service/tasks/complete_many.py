@@ -40,7 +40,7 @@ class CompleteMany:
         self._foreign: list[int] = []
         together, others = self._sorted()
         self.requests = (
-            [Request(CompleteLeases(together), self._understand), *others] if together else others
+            [Request(CompleteLeases(together), self._decode), *others] if together else others
         )
         """What is to be committed."""
 
@@ -68,7 +68,7 @@ class CompleteMany:
     def _terms(self) -> set[tuple[LeaseTerm, str]]:
         return {(held.term, held.proof.session_id) for held, _ in self._done}
 
-    def _understand(self, answer: list[bool]) -> list[bool]:
+    def _decode(self, answer: list[bool]) -> list[bool]:
         for (_, held), stood in zip(self._plain, answer, strict=True):
             held.seq += stood
         return answer

@@ -252,9 +252,9 @@ class TaskService(Suspensions, LeaseTerms):
 
         request = self.claim(session_id, offered, 1, term, run_id)
 
-        def understand(answer: list[LeasedTask]) -> list[LeaseState]:
+        def decode(answer: list[LeasedTask]) -> list[LeaseState]:
             if answer:
-                held: list[LeaseState] = request.understand(answer)
+                held: list[LeaseState] = request.decode(answer)
                 return held
             now = self._mine(run_id)
             if now.session_id is not None:
@@ -263,7 +263,7 @@ class TaskService(Suspensions, LeaseTerms):
                 run=run_id, why=f"it is {now.status.value}, and not ready to be worked on"
             )
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
     def status(self, run_id: str) -> Status:
         """Say where a run stands."""
@@ -303,13 +303,13 @@ class TaskService(Suspensions, LeaseTerms):
             begun[leased.run.id] = (held, request)
             return None if request is None else self._client.sealer.seal(request.op)  # type: ignore[return-value]
 
-        def understand(answer: list[LeasedTask]) -> list[LeaseState]:
+        def decode(answer: list[LeasedTask]) -> list[LeaseState]:
             found = [
                 begun.get(one.run.id) or (_holding(session_id, one, term), None) for one in answer
             ]
-            return [held for held, request in found if request is None or request.understand(None)]
+            return [held for held, request in found if request is None or request.decode(None)]
 
-        return Request(ClaimLeases(session_id, routes, limit, run_id, judge), understand)
+        return Request(ClaimLeases(session_id, routes, limit, run_id, judge), decode)
 
     def _begin(self, held: LeaseState, signals: Callable[[], list[Signal]]) -> Request | None:
         """Return what is written before a lease is handed to its holder: what its wait came to, or
@@ -320,13 +320,13 @@ class TaskService(Suspensions, LeaseTerms):
             return None
         request = self.judge(held, signals())
 
-        def understand(answer: Any) -> bool:
-            found = request.understand(answer)
+        def decode(answer: Any) -> bool:
+            found = request.decode(answer)
             if isinstance(found, WaitResult):
                 held.open, held.resumed = None, found
             return held.open is None
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
     def _give_up(self, held: LeaseState) -> Request:
         told = {
@@ -347,11 +347,11 @@ class TaskService(Suspensions, LeaseTerms):
             closes=CloseReason.FAILED,
         )
 
-        def understand(answer: Any) -> bool:
-            request.understand(answer)
+        def decode(answer: Any) -> bool:
+            request.decode(answer)
             return False
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
     def again(self, text: object) -> LeaseState:
         """Return the lease that a proof shows, or has shown. Raises BadLease; LeaseLost when there
@@ -476,13 +476,13 @@ class TaskService(Suspensions, LeaseTerms):
                 place["parent"] = (run.parent_id, run.parent_step or "", run.parent_index)
         op = Advance(run_id=run.id, generation=held.proof.generation, events=events, **place)
 
-        def understand(answer: Any) -> Any:
+        def decode(answer: Any) -> Any:
             if isinstance(answer, RevisionChanged):
                 return answer
             held.seq += len(events)
             return outcome
 
-        return Request(op, understand)
+        return Request(op, decode)
 
     def explain(self, held: LeaseState, request: Request, refused: LeaseLost) -> Any:
         """A write was refused: answer as before if it is the same one again, else raise LeaseLost
@@ -491,7 +491,7 @@ class TaskService(Suspensions, LeaseTerms):
         assert isinstance(op, Advance)
         run = self._run(held.proof)
         if self._is_the_same(op, run):
-            return self._first_answer(op, run) or request.understand(None)
+            return self._first_answer(op, run) or request.decode(None)
         raise self.lost(held) from refused
 
     def caught_up(self, held: LeaseState) -> bool:

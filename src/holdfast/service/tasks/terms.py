@@ -42,7 +42,7 @@ class LeaseTerms:
         if held is not None:
             op.run_id, op.generation = held.run.id, held.proof.generation
 
-        def understand(until: int | None) -> int:
+        def decode(until: int | None) -> int:
             if until is None:
                 raise (
                     self.lost(held) if held is not None else LeaseLost(session=session_id, why=LATE)
@@ -50,7 +50,7 @@ class LeaseTerms:
             term.until = until
             return until
 
-        return Request(op, understand)
+        return Request(op, decode)
 
     def is_over(self, session_id: str, term: LeaseTerm) -> bool:
         """Say whether the leases of a session have run out, whoever has looked after them since."""
