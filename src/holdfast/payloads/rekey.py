@@ -114,8 +114,8 @@ def _operations(sealer: PayloadSealer, snapshot: RunSnapshot, done: Rekeyed) -> 
     payloads: list[Payload] = []
     for column, seq, old, place in _values(snapshot):
         try:
-            what = f"{column.replace('_', ' ')} of run {snapshot.run.id}"
-            new = _rekeyed(sealer.values, column, old, payloads, what, place)
+            label = f"{column.replace('_', ' ')} of run {snapshot.run.id}"
+            new = _rekeyed(sealer.values, column, old, payloads, label, place)
         except (KeyMissing, BadData) as unreadable:
             done.leave(unreadable)
             continue

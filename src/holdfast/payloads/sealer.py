@@ -102,19 +102,19 @@ class PayloadSealer:
         """Return whether *old*, the stored input of the existing run *old_id*, equals the input of
         the new *run*. An input that is damaged equals none. Raises KeyMissing."""
         own = {payload.digest: payload for payload in run.payloads}
-        what = f"the input of run {run.id}"
+        label = f"the input of run {run.id}"
         if not is_sealed(old) and not is_sealed(run.input):
             return old == run.input
         try:
             before = opened_again(
                 old,
                 lambda data: self.values.opened(
-                    data, what, fetch, associated_data.run_input(old_id)
+                    data, label, fetch, associated_data.run_input(old_id)
                 ),
                 partial(self._stored.input, old_id),
             )
             return before == self.values.opened(
-                run.input, what, own.get, associated_data.run_input(run.id)
+                run.input, label, own.get, associated_data.run_input(run.id)
             )
         except BadData:
             return False
@@ -344,14 +344,14 @@ class PayloadSealer:
         ]
 
     def _event_opened(self, run_id: str, event: Event) -> Event:
-        what = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
+        label = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
         data = self.values.maybe(
-            event.data, what, associated_data.event(run_id, event.kind, event.step)
+            event.data, label, associated_data.event(run_id, event.kind, event.step)
         )
         return msgspec.structs.replace(
             event,
             data=data,
-            error=self.values.maybe(event.error, what, associated_data.error(run_id, event.step)),
+            error=self.values.maybe(event.error, label, associated_data.error(run_id, event.step)),
         )
 
     def subscriber_event(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
@@ -366,7 +366,7 @@ class PayloadSealer:
         )
 
     def _subscriber_event(self, event: RunEvent, fetch: Fetch) -> RunEvent:
-        what = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
+        label = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
 
         def now(old: bytes, *, error: bool) -> bytes:
             current = self._stored.event(event)
@@ -378,7 +378,7 @@ class PayloadSealer:
                     data, place, partial(now, error=error), large=True, error=error
                 )
                 return shown
-            return self.values.opened(data, what, fetch, place)
+            return self.values.opened(data, label, fetch, place)
 
         return msgspec.structs.replace(
             event,

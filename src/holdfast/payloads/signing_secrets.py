@@ -56,9 +56,9 @@ class SigningSecrets:
 
     def reveal_webhook(self, webhook: Subscription) -> str:
         """Return the secret of a stored webhook. Raises KeyMissing, BadData."""
-        what = f"the secret of webhook {webhook.name}"
+        label = f"the secret of webhook {webhook.name}"
         return self._values.text_opened(
-            webhook.secret or "", what, associated_data.webhook_secret(webhook.name)
+            webhook.secret or "", label, associated_data.webhook_secret(webhook.name)
         )
 
     def unencrypted(self, store: Store) -> Iterator[Resealing]:

@@ -160,7 +160,8 @@ class FlowService:
             wait: flow_model.FlowWait = flow_model.TimerWait(instant(until, now))
         elif topic is not None or correlation is not None:
             wait = flow_model.EventWait(
-                "" if topic is None else topic, "" if correlation is None else correlation
+                topic="" if topic is None else topic,
+                correlation="" if correlation is None else correlation,
             )
         else:
             wait = flow_model.ManualWait()

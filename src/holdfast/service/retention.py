@@ -1,6 +1,6 @@
 """Check retention rules, which delete finished runs or parts of them.
 
-``older_than`` and ``max_bytes`` each select what is deleted. ``keep_last`` protects the newest runs
+``older_than`` and ``max_bytes`` each select runs to delete. ``keep_last`` protects the newest runs
 of each workflow; alone, it deletes all others. A tree of runs is deleted only as a whole, when all
 its runs have ended.
 """

@@ -222,14 +222,10 @@ class RunService:
             priority=priority_of(options.get("priority", 0)),
             key=checked_text("key", options.get("key")),
             tags=checked_tags(options.get("tags")),
-            available_at=None if delay is None else _stored_instant(delay, now),
-            deadline=None
-            if options.get("deadline") is None
-            else _stored_instant(options["deadline"], now),
+            available_at=_stored_instant(delay, now),
+            deadline=_stored_instant(options.get("deadline"), now),
             session_id=None if delay is not None else lease(route),
-            policy=None
-            if options.get("policy") is None
-            else msgspec.json.encode(policy_of(options["policy"])),
+            policy=_encoded_policy(options.get("policy")),
             budgets=budgets,
             limits=limits,
             share=checked_text("share", options.get("share")),
@@ -395,15 +391,7 @@ class RunService:
         return [self.sealer.readable(run) for run in self.store.runs(self._filter(filters))]
 
     def _filter(self, filters: dict[str, Any]) -> RunFilter:
-        status = filters.pop("status", None)
-        statuses = (
-            [status]
-            if isinstance(status, str)
-            else checked_many("status", () if status is None else status)
-        )
-        unknown = [item for item in statuses if not is_one_of(item, list(Status))]
-        if unknown:
-            raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
+        statuses = _known_statuses(filters.pop("status", None))
         for name in ("since", "until"):
             if filters.get(name) is not None:
                 filters[name] = moment(filters[name], self.store.now(), sign=-1)
@@ -488,24 +476,41 @@ class RunService:
         paused = checked_flag("paused", paused)
         draining = checked_flag("draining", draining)
         _check_run_count("per_share", per_share)
-        share_rate = (
-            None if rate_per_share is None else parse_rate(rate_per_share, "rate_per_share")
-        )
+        share_rate_limit, share_rate_per = _parsed_rate(rate_per_share, "rate_per_share")
         _check_run_count("concurrency", concurrency)
-        lane_rate = None if rate is None else parse_rate(rate)
+        rate_limit, rate_per = _parsed_rate(rate, "rate")
         lane = Lane(
             name=name,
             concurrency=concurrency,
-            rate_limit=lane_rate.limit if lane_rate else None,
-            rate_per=lane_rate.per if lane_rate else None,
+            rate_limit=rate_limit,
+            rate_per=rate_per,
             paused=paused,
             per_share=per_share,
-            share_rate_limit=share_rate.limit if share_rate else None,
-            share_rate_per=share_rate.per if share_rate else None,
+            share_rate_limit=share_rate_limit,
+            share_rate_per=share_rate_per,
             weights=checked_weights(weights),
             draining=draining,
         )
         return Request(SetLane(lane), lambda answer: None)
+
+
+def _known_statuses(status: Any) -> list[Any]:
+    """Return one status, or several, as a list. Raises BadOption if one is unknown."""
+    if status is None:
+        return []
+    statuses = [status] if isinstance(status, str) else checked_many("status", status)
+    unknown = [item for item in statuses if not is_one_of(item, list(Status))]
+    if unknown:
+        raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
+    return statuses
+
+
+def _parsed_rate(rate: str | None, option: str) -> tuple[int | None, int | None]:
+    """Return the limit of a rate and its period in microseconds; None for both without a rate."""
+    if rate is None:
+        return None, None
+    parsed = parse_rate(rate, option)
+    return parsed.limit, parsed.per
 
 
 def _check_run_count(option: str, value: int | None) -> None:
@@ -593,8 +598,15 @@ def instant(when: Moment, now: int) -> int:
     return _instant(when, now, sign=1)
 
 
-def _stored_instant(when: Moment, now: int) -> int:
-    """Return ``instant`` of *when*. Raises BadDuration if a row cannot hold it."""
+def _encoded_policy(policy: Any) -> bytes | None:
+    return None if policy is None else msgspec.json.encode(policy_of(policy))
+
+
+def _stored_instant(when: Moment | None, now: int) -> int | None:
+    """Return ``instant`` of *when*, or None for None. Raises BadDuration if a row cannot hold
+    it."""
+    if when is None:
+        return None
     at = instant(when, now)
     if not 0 <= at <= duration.LAST_INSTANT:
         raise BadDuration(value=when, why="the time lies before 1970 or after the year 9999")

@@ -91,9 +91,9 @@ class StreamService:
         )
 
     def _value(self, frame: StoredFrame, stream: StreamRecord) -> Any:
-        what = f"frame {frame.seq} of run {stream.run_id}"
+        label = f"frame {frame.seq} of run {stream.run_id}"
         plain = self.sealer.values.output(
-            frame.data, what, associated_data.frame(stream.run_id, stream.source, frame.at)
+            frame.data, label, associated_data.frame(stream.run_id, stream.source, frame.at)
         )
         if plain is None:
             return self.sealer.hidden(frame.data)
@@ -104,11 +104,11 @@ class StreamService:
     def _nulls(self, frame: StoredFrame, stream: StreamRecord) -> Any:
         if frame.nulls is None:
             return None
-        what = f"frame {frame.seq} of run {stream.run_id}"
+        label = f"frame {frame.seq} of run {stream.run_id}"
         plain = self.sealer.values.output(
-            frame.nulls, what, associated_data.nulls(stream.run_id, stream.source, frame.at)
+            frame.nulls, label, associated_data.nulls(stream.run_id, stream.source, frame.at)
         )
-        return None if plain is None else self.codec.decode(plain, what=what)
+        return None if plain is None else self.codec.decode(plain, what=label)
 
     def summary(self, stream: StreamRecord) -> Any:
         """Return the document that results from all patches of a stream; None if there were none.
