@@ -130,7 +130,9 @@ def test_a_task_is_reclaimed(call, task):
     lease = call.json("tasks", "claim", "--lane", "gpu", "--capability", "cuda", "--ttl", "1h")[0][
         "lease"
     ]
-    assert "somebody holds it" in call.error("tasks", "reclaim", task, "--capability", "cuda")
+    assert "another holder has the lease" in call.error(
+        "tasks", "reclaim", task, "--capability", "cuda"
+    )
     call.text("tasks", "revoke", task)
     assert "lacks cuda" in call.error("tasks", "reclaim", task)
     again = call.json("tasks", "reclaim", task, "--capability", "cuda")["lease"]
@@ -172,7 +174,7 @@ def test_a_lease_is_shown_in_lines_for_people(call, task):
 
 
 def test_wrong_words_are_one_clear_line(call, task):
-    assert "which workflows" in call.error("tasks", "claim", code=2)
+    assert "the workflows or the lanes" in call.error("tasks", "claim", code=2)
     assert "missing" in call.error("tasks", "complete", "nonsense")
     assert "no such lease" in call.error("tasks", "complete", "nobody.1.s")
     assert "is not one of" in call.error("tasks", "fail", "a.1.b", "sad", "x", code=2)

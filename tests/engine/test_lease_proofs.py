@@ -57,15 +57,15 @@ def test_what_is_done_with_a_wrong_proof_is_refused_by_name_and_changes_nothing(
     generation = lease.run.generation
     refused(f"{run.id}.{generation}.{other.session_id}", "belongs to another session")
     refused(f"{run.id}.{generation + 1}.{holder.session_id}", "no such lease")
-    refused(f"{run.id}.{generation - 1}.{holder.session_id}", "taken back")
+    refused(f"{run.id}.{generation - 1}.{holder.session_id}", "was revoked")
     refused(f"nobody.{generation}.{holder.session_id}", "no such lease")
     idle.revoke(run.id)
-    refused(lease.proof, "taken back")
+    refused(lease.proof, "was revoked")
     late = one(holder)
     clock.advance("31s")
     refused(late.proof, "not renewed in time")
     last = one(other)
-    refused(late.proof, "taken back")
+    refused(late.proof, "was revoked")
     idle.override(run.id, "done by hand", result=7)
     refused(last.proof, "the run has ended")
     other.close()
@@ -78,7 +78,7 @@ def test_a_holder_whose_lease_was_taken_back_cannot_renew_it_but_the_others(idle
         leases = {lease.run.id: lease for lease in holder.claim(2)}
         idle.revoke(first.id)
 
-        with pytest.raises(LeaseLost, match="taken back"):
+        with pytest.raises(LeaseLost, match="was revoked"):
             leases[first.id].renew()
         assert leases[second.id].renew() == holder.renew() > 0
         leases[second.id].complete()

@@ -214,7 +214,7 @@ def test_a_backfill_is_shown_first_and_starts_each_tick_once(place):
     [
         ("1d", datetime(2027, 1, 1), "in the future"),
         ("1h", "2h", "before until"),
-        ("90d", "0s", "part by part"),
+        ("90d", "0s", "shorter periods"),
         ("soon", "0s", "a number and a unit"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_backfill_that_makes_no_sense_starts_nothing(place, since, until, told
         ({"cron": "* * * * *", "interval": "1m"}, BadSchedule, "not cron and interval"),
         ({}, BadSchedule, "give one of"),
         ({"cron": "* * * * *", "zone": "Mars/Base"}, BadSchedule, "no time zone"),
-        ({"cron": "* * * * *", "zone": 1}, BadSchedule, "it is a name"),
+        ({"cron": "* * * * *", "zone": 1}, BadSchedule, "name of a zone"),
         ({"interval": "-1m"}, BadSchedule, "negative"),
         ({"dates": [datetime(2020, 1, 1)]}, BadSchedule, "never ticks"),
         ({"interval": "1m", "overlap": "panic"}, BadSchedule, "skip, queue, cancel, allow"),

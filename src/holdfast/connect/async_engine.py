@@ -260,7 +260,7 @@ class AsyncEngine(
         )
         if worker is None or not works_here or worker.stopping or parts.sealer.is_heavy(request.op):
             return await self._aside(engine._do, request)
-        return request.understand(await worker.ask(parts.sealer.seal(request.op)))
+        return request.decode(await worker.ask(parts.sealer.seal(request.op)))
 
     async def start_many(
         self, workflow: Any, items: Iterable[Any], **options: Any

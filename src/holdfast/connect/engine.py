@@ -483,7 +483,7 @@ class Engine(
     def _do(self, request: Request) -> Any:
         if self._closed:
             raise EngineClosed(database=self._parts.store.url)
-        return request.understand(self._parts.writer.call(self._parts.sealer.seal(request.op)))
+        return request.decode(self._parts.writer.call(self._parts.sealer.seal(request.op)))
 
     def _change_finished(self, request: Request) -> Any:
         """Make a call that may change runs that have ended, whose results this process may have

@@ -66,7 +66,7 @@ class Subscriptions(Calls):
             while True:
                 events, edge, more = reader.page()
                 for event in events:
-                    yield reader.told(event)
+                    yield reader.opened(event)
                     read = reader.place_after(
                         event
                     )  # not before whoever has it asks for the next one
@@ -119,7 +119,7 @@ class Subscriptions(Calls):
                 left = None if seconds is None else seconds - (time.monotonic() - heard)
                 while follow and (left is None or left > 0):
                     listener.wait(left)
-                    if self._parts.subscriptions.has_news(name):
+                    if self._parts.subscriptions.has_events(name):
                         break
                     left = None if seconds is None else seconds - (time.monotonic() - heard)
                 else:
@@ -200,7 +200,7 @@ class AsyncSubscriptions(AsyncCalls):
                 events, edge, more = await self._aside(_page, reader)
                 for event in events:
                     sealed = is_sealed(event.data) or is_sealed(event.error)
-                    yield await self._aside(reader.told, event) if sealed else event
+                    yield await self._aside(reader.opened, event) if sealed else event
                     read = reader.place_after(event)
                 if more:
                     await self._call(Subscriptions._moved, name, edge)
@@ -250,7 +250,7 @@ class AsyncSubscriptions(AsyncCalls):
                 left = None if seconds is None else seconds - (loop.time() - heard)
                 while follow and (left is None or left > 0):
                     await listener.wait(left)
-                    if await self._aside(engine._parts.subscriptions.has_news, name):
+                    if await self._aside(engine._parts.subscriptions.has_events, name):
                         break
                     left = None if seconds is None else seconds - (loop.time() - heard)
                 else:

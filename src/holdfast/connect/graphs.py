@@ -218,7 +218,7 @@ class Graphs:
     def _settle(self) -> None:
         more = True
         while more:
-            settled: ResolvedGraphs = self._do(self._desk.settle(self._parts.lease_member))
+            settled: ResolvedGraphs = self._do(self._desk.resolve(self._parts.lease_member))
             self._adopt([settled])
             more = settled.more
 

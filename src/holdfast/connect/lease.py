@@ -83,8 +83,8 @@ class LeaseInfo:
 
     @property
     def _resumed(self) -> WaitResult | None:
-        if self._holding.trouble is not None:
-            raise self._holding.trouble
+        if self._holding.resume_error is not None:
+            raise self._holding.resume_error
         return self._holding.resumed
 
     def __repr__(self) -> str:

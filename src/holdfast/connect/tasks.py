@@ -19,7 +19,7 @@ from holdfast.core.validation import checked_capabilities, checked_count, checke
 from holdfast.engine.runtime.work import Work
 from holdfast.errors import BadOption, LeaseLost, StoreError
 from holdfast.service.runs import Request, run_named
-from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_trouble
+from holdfast.service.tasks.complete_many import Answer, CompleteMany, is_unrelated
 from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm, RunEnded
 from holdfast.service.tasks.service import TaskService
 from holdfast.store.contract.runs import EndSession, OpenSession
@@ -185,7 +185,7 @@ class TaskWorker(_LeaseHolder):
         return found
 
     def _look_after_others(self, *, now: bool = False) -> bool:
-        ops = self._desk.duties(self.session_id, now=now)
+        ops = self._desk.maintenance(self.session_id, now=now)
         for op in ops or ():
             self._do(Request(op, _ignore))
         return bool(ops) if now else ops is not None
@@ -242,7 +242,7 @@ class TaskWorker(_LeaseHolder):
         together = CompleteMany(self._desk, [(lease._holding, result) for lease, result in pairs])
         answers = together.answers(self._do_all(together.requests))
         return [
-            _final(_alone(*pair) if is_trouble(answer) else answer)
+            _final(_alone(*pair) if is_unrelated(answer) else answer)
             for pair, answer in zip(pairs, answers, strict=True)
         ]
 
@@ -283,7 +283,7 @@ class LeaseCalls(Calls):
         parts = self._parts
         answers = parts.writer.call_all([parts.sealer.seal(request.op) for request in requests])
         return [
-            answer if isinstance(answer, BaseException) else request.understand(answer)
+            answer if isinstance(answer, BaseException) else request.decode(answer)
             for request, answer in zip(requests, answers, strict=True)
         ]
 
@@ -291,7 +291,7 @@ class LeaseCalls(Calls):
         """Take up a lease by its proof. Raises BadLease; what can no longer be done raises
         LeaseLost when it is tried."""
         desk = TaskService(self._parts.client, horizon)
-        return Lease(desk.again(proof), desk, self._do, ttl)
+        return Lease(desk.from_proof(proof), desk, self._do, ttl)
 
     def revoke(
         self, run_id: str, reason: str = "revoked by an operator", *, session_id: str | None = None

@@ -1,1 +1,1 @@
-"""How values are compressed, encrypted and kept apart, and what is deleted when."""
+"""Compress, encrypt and offload the values that runs store, and verify and re-encrypt them."""

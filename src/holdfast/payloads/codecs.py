@@ -1,7 +1,10 @@
-"""Codecs that compress and encrypt. They go around another one, in any order; what is stored says
-by itself how to read it.
+"""Codecs that compress and encrypt stored values.
 
-Keys never leave memory: they are in no repr, no log, no error and no store. Only their ids are.
+``Compressed`` and ``Encrypted`` wrap another codec and can be nested in any order. A stored value
+names its own form and key, so reading it does not depend on that order.
+
+Invariant: keys never leave memory. No repr, log line, error or store contains one; they contain
+only key ids.
 """
 
 from __future__ import annotations
@@ -25,77 +28,88 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 KEYS = "HOLDFAST_KEYS"
-"""The environment variable that holds keys: ``id=base64`` with commas between them, the current one
+"""The environment variable that holds the keys: ``id=base64``, separated by commas, the current key
 first."""
 
 Keys = Mapping[str, bytes | str] | Callable[[str], bytes | str | None]
 
 
 class Compression(NamedTuple):
-    """From how many bytes on a value is compressed, and how hard."""
+    """The size in bytes above which a value is compressed, and the level of zlib (1 to 9)."""
 
     over: int
     level: int
 
 
 class _Around:
-    """A codec around another one: values pass through it, what it does to bytes is done when they
-    are stored."""
+    """A codec that wraps another one.
+
+    ``encode`` and ``decode`` are those of the inner codec. The wrapper only carries settings
+    (``cipher``, ``packing``), which ValueFormat applies to the bytes when they are stored."""
 
     def __init__(self, codec: Codec | None) -> None:
         self._codec = JsonCodec() if codec is None else codec
         for name in ("name", "encode", "decode"):
             if not hasattr(self._codec, name):
-                raise BadOption(option="codec", value=type(codec).__name__, why="it is no codec")
+                raise BadOption(
+                    option="codec",
+                    value=type(codec).__name__,
+                    why=f"a codec needs the attribute {name!r}",
+                )
         self.name = self._codec.name
         self.cipher: Cipher | None = getattr(self._codec, "cipher", None)
         self.packing: Compression | None = getattr(self._codec, "packing", None)
 
     def encode(self, value: object, what: str = "value") -> bytes:
-        """Turn *value* into bytes, as the codec within does."""
+        """Return *value* as bytes, encoded by the inner codec."""
         return self._codec.encode(value, what)
 
     def decode(self, data: bytes, type: object = Any, what: str = "value") -> Any:
-        """Turn *data* back into a value, as the codec within does."""
+        """Return the value of *data*, decoded by the inner codec."""
         return self._codec.decode(data, type, what)
 
 
 class Compressed(_Around):
-    """Compress what is stored when it has more than *over* bytes: ``Engine(url,
+    """Compress stored values of more than *over* bytes: ``Engine(url,
     codec=Compressed(over=1000))``."""
 
     def __init__(self, *, over: int = 1024, level: int = 6, codec: Codec | None = None) -> None:
         super().__init__(codec)
         if isinstance(over, bool) or not isinstance(over, int) or over < 0:
-            raise BadOption(option="over", value=over, why="it is a number of bytes")
+            raise BadOption(option="over", value=over, why="give a number of bytes, 0 or more")
         if isinstance(level, bool) or not isinstance(level, int) or not 1 <= level <= 9:
             raise BadOption(
-                option="level", value=level, why="it is a number from 1, fast, to 9, small"
+                option="level",
+                value=level,
+                why="give a number from 1 (fastest) to 9 (smallest)",
             )
         self.packing = Compression(over, level)
 
     def __repr__(self) -> str:
-        return f"Compressed(over={self.packing.over if self.packing else 0}, codec={self._codec!r})"
+        over = self.packing.over if self.packing else 0
+        return f"Compressed(over={over}, codec={self._codec!r})"
 
 
 class Encrypted(_Around):
-    """Encrypt what is stored with AES-256-GCM: ``Engine(url, codec=Encrypted(keys={"k1": key},
+    """Encrypt stored values with AES-256-GCM: ``Engine(url, codec=Encrypted(keys={"k1": key},
     current="k1"))``.
 
-    *keys* are 32 bytes each, or base64 of them, by id; or a function that returns the key of an id,
-    or None. New data is encrypted with the key *current*, and data is readable as long as its key
-    is known."""
+    *keys* maps ids to keys of 32 bytes (or their base64), or is a function that returns the key of
+    an id, or None if it has no such key. New values are encrypted with the key *current*; stored
+    values are readable as long as *keys* has their key."""
 
     def __init__(self, keys: Keys, current: str, *, codec: Codec | None = None) -> None:
         super().__init__(codec)
         if self.cipher is not None:
-            raise BadOption(option="codec", why="it encrypts already: once is enough")
+            raise BadOption(
+                option="codec", why="the wrapped codec encrypts already: use Encrypted only once"
+            )
         self.cipher = Cipher(keys, current)
 
     @classmethod
     def from_environment(cls, *, codec: Codec | None = None) -> Encrypted:
-        """Take the keys from the environment variable HOLDFAST_KEYS: ``id=base64,id=base64``, the
-        current one first."""
+        """Return a codec with the keys of the environment variable HOLDFAST_KEYS:
+        ``id=base64,id=base64``, the current key first. Raises BadOption."""
         keys = keys_from(os.environ.get(KEYS, ""))
         return cls(keys, next(iter(keys)), codec=codec)
 
@@ -104,88 +118,106 @@ class Encrypted(_Around):
 
 
 def keys_from(text: str) -> dict[str, str]:
-    """Read ``id=base64`` with commas between them. Raises BadOption, which never shows a key."""
+    """Return keys by id from *text*: ``id=base64``, separated by commas or line breaks.
+
+    Raises BadOption, which never contains a key."""
     pairs = [
         part.strip().partition("=") for part in text.replace("\n", ",").split(",") if part.strip()
     ]
     if not pairs or any(not name or not value for name, _, value in pairs):
         raise BadOption(
-            option=KEYS, why="say id=base64, several with commas, the current one first"
+            option=KEYS, why="give id=base64, separated by commas, the current key first"
         )
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 class Cipher:
-    """AES-256-GCM with the key of an id."""
+    """AES-256-GCM encryption with keys that are selected by id.
+
+    Two more keys are derived from each key by HMAC: one for the digests of payloads, one for the
+    tags of references to them."""
 
     def __init__(self, keys: Keys, current: str) -> None:
-        self._load = _primitive()
+        self._new_aead = _primitive()
         self._find = keys if callable(keys) else _checked(keys).get
+        # By key id: the AEAD, the digest key, the tag key. Saves deriving them for every value.
         self._ready: dict[str, tuple[Any, bytes, bytes]] = {}
         self.current = _id(current)
         if not self.knows(current):
             raise KeyMissing(key=current, what="the current key")
 
     def knows(self, key: str) -> bool:
-        """Say whether the key of that id is at hand."""
+        """Return whether the key with this id is available."""
         return self._key(key) is not None
 
     def _key(self, key: str) -> tuple[Any, bytes, bytes] | None:
         if key not in self._ready:
-            found = self._find(key)
-            if found is None:
+            value = self._find(key)
+            if value is None:
                 return None
-            secret = _secret(key, found)
-            named = hmac.new(secret, b"holdfast payload digest", hashlib.sha256).digest()
-            tagging = hmac.new(secret, b"holdfast payload reference", hashlib.sha256).digest()
-            self._ready[key] = (self._load(secret), named, tagging)
+            secret = _secret(key, value)
+            digest_key = hmac.new(secret, b"holdfast payload digest", hashlib.sha256).digest()
+            tag_key = hmac.new(secret, b"holdfast payload reference", hashlib.sha256).digest()
+            self._ready[key] = (self._new_aead(secret), digest_key, tag_key)
         return self._ready[key]
 
-    def _must(self, key: str, what: str) -> tuple[Any, bytes, bytes]:
-        found = self._key(key)
-        if found is None:
+    def _required_key(self, key: str, what: str) -> tuple[Any, bytes, bytes]:
+        keys = self._key(key)
+        if keys is None:
             raise KeyMissing(key=key, what=what)
-        return found
+        return keys
 
     def encrypt(self, data: bytes, bound: bytes) -> bytes:
-        """Encrypt with the current key; *bound* must be the same when it is read."""
+        """Return *data*, encrypted with the current key.
+
+        *bound* is the associated data: decryption needs the same bytes."""
         nonce = os.urandom(NONCE_BYTES)
-        sealed: bytes = self._must(self.current, "the current key")[0].encrypt(nonce, data, bound)
+        sealed: bytes = self._required_key(self.current, "the current key")[0].encrypt(
+            nonce, data, bound
+        )
         return nonce + sealed
 
     def decrypt(self, key: str, data: bytes, bound: bytes, what: str) -> bytes:
-        """Undo ``encrypt``. Raises KeyMissing, BadData when it was tampered with or the key is
-        another one."""
-        aead = self._must(key, what)[0]
+        """Return the plain bytes of *data*, which ``encrypt`` returned.
+
+        Raises KeyMissing, and BadData if *data* was tampered with, is bound to another place or was
+        encrypted with another key."""
+        aead = self._required_key(key, what)[0]
         try:
             plain: bytes = aead.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
         except Exception as error:
             why = (
-                "it cannot be decrypted: it was changed, or moved here from another place, or key"
-                f" {key!r} is not the one that it was encrypted with"
+                "the value cannot be decrypted: it was changed, or moved here from another place,"
+                f" or key {key!r} is not the key that encrypted it"
             )
             raise BadData(what=what, why=why) from error
         return plain
 
     def digest(self, data: bytes) -> bytes:
-        """Return what a value is known by: the same for the same value and key, and telling nothing
-        without the key."""
+        """Return the keyed digest that identifies a value.
+
+        The same value and key have the same digest; without the key the digest reveals nothing
+        about the value."""
         return hmac.new(
-            self._must(self.current, "the current key")[1], data, hashlib.sha256
+            self._required_key(self.current, "the current key")[1], data, hashlib.sha256
         ).digest()
 
     def tag(self, key: str, data: bytes) -> bytes:
-        """Return what proves that *data*, which is stored in clear, was written by one who has the
-        key."""
-        return hmac.new(self._must(key, "the key")[2], data, hashlib.sha256).digest()[:TAG_BYTES]
+        """Return the tag that proves that a holder of the key wrote *data*, which is stored in
+        clear."""
+        return hmac.new(self._required_key(key, "the key")[2], data, hashlib.sha256).digest()[
+            :TAG_BYTES
+        ]
 
     def check(self, key: str, data: bytes, tag: bytes, what: str) -> None:
-        """Raise BadData unless *tag* is that of *data*. Raises KeyMissing."""
-        expected = hmac.new(self._must(key, what)[2], data, hashlib.sha256).digest()[:TAG_BYTES]
+        """Raise BadData unless *tag* is the tag of *data*. Raises KeyMissing."""
+        expected = hmac.new(self._required_key(key, what)[2], data, hashlib.sha256).digest()[
+            :TAG_BYTES
+        ]
         if not hmac.compare_digest(expected, tag):
             raise BadData(
                 what=what,
-                why="it was changed, or belongs to another place than the one where it was found",
+                why="the value was changed, or belongs to another place than where it was found",
             )
 
     def __repr__(self) -> str:
@@ -193,11 +225,11 @@ class Cipher:
 
 
 def _primitive() -> Callable[[bytes], Any]:
-    """Import what encrypts, which is not installed unless asked for."""
+    """Return the AES-GCM class of ``cryptography``, an optional dependency. Raises BadOption."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        why = "what encrypts is not installed: pip install 'holdfast[encryption]'"
+        why = "the package cryptography is not installed: pip install 'holdfast[encryption]'"
         raise BadOption(option="codec", value="Encrypted", why=why) from error
     return AESGCM
 
@@ -207,21 +239,23 @@ def _id(key: object) -> str:
         raise BadOption(
             option="key id",
             value=key,
-            why="it is a short name of letters, digits, '.', '_' and '-'",
+            why="a key id is a short name of letters, digits, '.', '_' and '-'",
         )
     return key
 
 
 def _checked(keys: object) -> Mapping[str, bytes | str]:
     if not isinstance(keys, Mapping) or not keys:
-        raise BadOption(option="keys", why="give keys by their ids, or a function that finds one")
+        raise BadOption(
+            option="keys", why="give a mapping of ids to keys, or a function that returns a key"
+        )
     for key, value in keys.items():
         _secret(_id(key), value)
     return keys
 
 
 def _secret(key: str, value: object) -> bytes:
-    """Return a key as bytes; refuse what is none, without showing it."""
+    """Return a key as bytes. Raises BadOption, which does not contain the key."""
     if isinstance(value, str):
         try:
             value = base64.b64decode(value, validate=True)
@@ -232,6 +266,6 @@ def _secret(key: str, value: object) -> bytes:
     if not isinstance(value, bytes) or len(value) != KEY_BYTES:
         size = f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
         raise BadOption(
-            option="keys", key=key, why=f"a key has {KEY_BYTES} bytes, this one is {size}"
+            option="keys", key=key, why=f"a key has {KEY_BYTES} bytes, and this one is {size}"
         )
     return value

@@ -20,18 +20,20 @@ from holdfast.store.contract.growing import Compose
 
 
 def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
-    """Return what makes inputs of what is stored and of results, whatever seal any of them is
-    in."""
+    """Return a function that fills a member's stored input with the results of its upstreams.
+
+    The input and the results may be sealed under different keys, or not at all; the composed input
+    is sealed as the input of the member's run."""
 
     def compose(
         run_id: str, data: bytes, results: Mapping[str, tuple[str, bytes]], fetch: Fetch
     ) -> tuple[bytes, Sequence[Payload]]:
         def fill(plain: bytes) -> bytes:
-            if _PLACE not in plain:
+            if _PLACEHOLDER not in plain:  # saves decoding an input that has nothing to fill
                 return plain
             values = {
-                name: codec.decode(sealer.result(source, one, fetch, f"the result of {name}"))
-                for name, (source, one) in results.items()
+                name: codec.decode(sealer.result(source, result, fetch, f"the result of {name}"))
+                for name, (source, result) in results.items()
             }
             return codec.encode(filled(codec.decode(plain), values), what="the arguments")
 
@@ -40,11 +42,12 @@ def composer(sealer: PayloadSealer, codec: Codec) -> Compose:
     return compose
 
 
-_PLACE = b"$holdfast.result"
+_PLACEHOLDER = b"$holdfast.result"
+"""The key of a placeholder for the result of an upstream member, in an encoded input."""
 
 
 def sealed(patch: GraphPatch, graph_id: str, sealer: PayloadSealer) -> GraphPatch:
-    """Return what is to be added to a graph with its inputs sealed. Raises KeyMissing."""
+    """Return *patch* with the inputs of its members sealed. Raises KeyMissing."""
 
     def seal(member: NewMember) -> NewMember:
         place = associated_data.member_input(run_of(graph_id, member.name))

@@ -1,5 +1,7 @@
-"""Sealing and opening beside the loop: what takes long is done in a thread, what does not is done
-at once."""
+"""Seal and open the values of an execution without blocking the event loop.
+
+Large values are sealed, and values that are kept apart are fetched and opened, in a thread. Other
+values are handled inline, which saves the switch of threads."""
 
 from __future__ import annotations
 
@@ -15,25 +17,29 @@ from holdfast.store.contract import Advance
 
 
 class Threads(Protocol):
-    """Where a call runs that would block the loop."""
+    """A pool of threads for calls that would block the event loop."""
 
     def run(self, call: Callable[[], Any]) -> Awaitable[Any]:
-        """Return the result of *call*, made in a thread."""
+        """Return the result of *call*, which runs in a thread of the pool."""
 
 
 async def sealed(op: Advance, sealer: PayloadSealer, threads: Threads) -> Advance:
-    """Return a transition with its values sealed."""
-    found: Advance = (
-        await threads.run(partial(sealer.seal, op)) if sealer.is_heavy(op) else sealer.seal(op)
-    )
-    return found
+    """Return an operation with its values sealed; large values are sealed in a thread.
+
+    Raises KeyMissing."""
+    if not sealer.is_heavy(op):
+        return sealer.seal(op)
+    sealed_op: Advance = await threads.run(partial(sealer.seal, op))
+    return sealed_op
 
 
 async def opened(
     run: RunRecord, history: list[Event], sealer: PayloadSealer, threads: Threads
 ) -> tuple[RunRecord, list[Event]]:
-    """Return a run and its history with their values opened; what is kept apart is fetched without
-    holding others up. Raises BadData, KeyMissing."""
+    """Return a run and its history with their values opened.
+
+    If a value is kept apart, all values are fetched and opened in a thread, so that other runs of
+    the loop continue meanwhile. Raises BadData, KeyMissing."""
     heads = [run.input, *(value for event in history for value in (event.data, event.error))]
     if not any(map(is_sealed, heads)):
         return run, history

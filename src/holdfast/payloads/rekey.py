@@ -1,6 +1,7 @@
-"""Putting all that is stored under the current key, run by run. It can be stopped at any moment and
-begun again: what is done is recognised, and what others write meanwhile is under the current key
-anyway."""
+"""Re-encrypt all stored values with the current key, run by run.
+
+``rekey`` can be stopped at any moment and started again: values that are under the current key are
+skipped, and engines with the same keys write new values under the current key anyway."""
 
 from __future__ import annotations
 
@@ -23,13 +24,18 @@ from holdfast.payloads.value_format import MARK, ValueFormat
 from holdfast.store.contract import Reseal, ResealMember, Store, ValueChange
 from holdfast.store.tables import BELOW_RUNS
 
-RUNS, BYTES = 200, 8 * 1024 * 1024
-"""How many runs are looked at at once, and about how much of them is in memory."""
+RUNS = 200
+"""Runs that are read at once."""
+
+BYTES = 8 * 1024 * 1024
+"""Bytes of runs that are in memory at once, about."""
 
 MOST = 32 * 1024 * 1024
-"""How much is written in one transaction, about."""
+"""Bytes of payloads that one transaction writes, about."""
 
 MESSAGE = "output_message"
+"""The name of the text column with the last progress message of a run."""
+
 TABLES = {table.name: table for table in BELOW_RUNS}
 
 Write = Callable[[Reseal | ResealMember | Resealing], Any]
@@ -37,9 +43,9 @@ Progress = Callable[[int], None]
 
 
 class Rekeyed(msgspec.Struct):
-    """What was done: how many runs were looked at, how many values are under another key now, how
-    many could not be read because their key is not known here, by its id, and which ones are
-    damaged, in words. Damaged values stay as they are."""
+    """The result of ``rekey``: the number of runs read and of values re-encrypted, the number of
+    values that could not be read, by the id of the key that is not known here, and a message for
+    each damaged value. Damaged and unreadable values stay unchanged."""
 
     runs: int = 0
     values: int = 0
@@ -47,7 +53,7 @@ class Rekeyed(msgspec.Struct):
     damaged: list[str] = []
 
     def leave(self, error: KeyMissing | BadData) -> None:
-        """Note a value that stays as it is: one bad value must not keep all others under the old
+        """Record a value that stays unchanged. One bad value must not keep all others under the old
         key."""
         if isinstance(error, BadData):
             self.damaged.append(str(error))
@@ -59,21 +65,24 @@ class Rekeyed(msgspec.Struct):
 def rekey(
     store: Store, sealer: PayloadSealer, write: Write, progress: Progress | None = None
 ) -> Rekeyed:
-    """Put every value that is not under the current key under it. Raises BadOption when nothing is
-    encrypted here."""
+    """Encrypt with the current key every value that is not yet under it.
+
+    *write* applies an operation and returns how many values it changed; *progress* is called with
+    the number of runs that were read. Raises BadOption if the engine does not encrypt."""
     if sealer.cipher is None:
         raise BadOption(
             option="codec",
             why="there is no current key: give an Encrypted codec, or set HOLDFAST_KEYS",
         )
-    done, after = Rekeyed(), ""
-    while portion := store.dossiers(after, RUNS, BYTES):
-        for one in portion:
-            done.values += sum(write(op) for op in _operations(sealer, one, done))
-        done.runs += len(portion)
-        after = portion[-1].run.id
+    done = Rekeyed()
+    after = ""
+    while snapshots := store.dossiers(after, RUNS, BYTES):
+        for snapshot in snapshots:
+            done.values += sum(write(op) for op in _operations(sealer, snapshot, done))
+        done.runs += len(snapshots)
+        after = snapshots[-1].run.id
         if progress is not None:
-            progress(len(portion))
+            progress(len(snapshots))
     _rekey_members(store, sealer, write, done)
     for op in sealer.secrets.outdated(store, sealer.cipher.current, done.unreadable):
         done.values += bool(write(op))
@@ -81,12 +90,12 @@ def rekey(
 
 
 def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Rekeyed) -> None:
-    """Do the same for members of graphs that wait, and have no runs yet."""
+    """Re-encrypt the inputs of graph members that have no run yet."""
     assert sealer.cipher is not None
     after = ""
-    while portion := store.members_to_seal(after, RUNS):
-        after = portion[-1][0]
-        for run_id, old in portion:
+    while members := store.members_to_seal(after, RUNS):
+        after = members[-1][0]
+        for run_id, old in members:
             try:
                 if is_sealed(old) and split(old).key == sealer.cipher.current:
                     continue
@@ -100,31 +109,33 @@ def _rekey_members(store: Store, sealer: PayloadSealer, write: Write, done: Reke
             done.values += bool(write(ResealMember(run_id, old, new)))
 
 
-def _operations(sealer: PayloadSealer, one: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:
-    """Yield what is to be written about a run, in portions that fit into memory."""
+def _operations(sealer: PayloadSealer, snapshot: RunSnapshot, done: Rekeyed) -> Iterator[Reseal]:
+    """Yield the operations that re-encrypt the values of a run, each small enough for memory."""
     changes: list[ValueChange] = []
     payloads: list[Payload] = []
-    for column, seq, old, place in _values(one):
+    for column, seq, old, place in _values(snapshot):
         try:
-            what = f"{column.replace('_', ' ')} of run {one.run.id}"
-            new = _renewed(sealer.values, column, old, payloads, what, place)
+            label = f"{column.replace('_', ' ')} of run {snapshot.run.id}"
+            new = _rekeyed(sealer.values, column, old, payloads, label, place)
         except (KeyMissing, BadData) as unreadable:
             done.leave(unreadable)
             continue
         if new is not None:
             changes.append(ValueChange(column, old, new, seq))
         if sum(payload.stored for payload in payloads) > MOST:
-            yield Reseal(one.run.id, changes, payloads)
-            changes, payloads = [], []
+            yield Reseal(snapshot.run.id, changes, payloads)
+            changes = []
+            payloads = []
     if changes:
-        yield Reseal(one.run.id, changes, payloads)
+        yield Reseal(snapshot.run.id, changes, payloads)
 
 
-def _values(one: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
-    """Yield every value of a run that is to be encrypted, with the column that it is in and the
-    place that it is bound to."""
-    run, id = one.run, one.run.id
-    found: list[tuple[str, int, bytes | None, bytes]] = [
+def _values(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
+    """Yield every value of a run that must be encrypted: its column, the number of its row, the
+    stored value, and the place to which it is bound."""
+    run = snapshot.run
+    id = run.id
+    values: list[tuple[str, int, bytes | None, bytes]] = [
         ("run_input", 0, run.input, associated_data.run_input(id)),
         ("run_result", 0, run.result, associated_data.run_result(id)),
         (
@@ -134,62 +145,62 @@ def _values(one: RunSnapshot) -> Iterator[tuple[str, int, bytes, bytes]]:
             associated_data.error(id),
         ),
     ]
-    for event in one.events:
+    for event in snapshot.events:
         data = event.data if event.kind in SEALED else None
-        found.append(
+        values.append(
             ("event_data", event.seq, data, associated_data.event(id, event.kind, event.step))
         )
         error = _private(event.error, stuck=event.kind == EventKind.RUN_STUCK)
-        found.append(("event_error", event.seq, error, associated_data.error(id, event.step)))
-    found += [
+        values.append(("event_error", event.seq, error, associated_data.error(id, event.step)))
+    values += [
         ("signal_payload", signal.id, signal.payload, associated_data.of_signal(id, signal))
-        for signal in one.signals
+        for signal in snapshot.signals
     ]
-    found += _put_out(one)
-    for column, seq, value, place in found:
+    values += _output(snapshot)
+    for column, seq, value, place in values:
         if value is not None:
             yield column, seq, value, place
 
 
 def _private(error: bytes | None, *, stuck: bool) -> bytes | None:
-    """Return an error that is to be encrypted; None for that of a stuck run which waits for a
-    key."""
+    """Return an error that must be encrypted; None for the error of a stuck run that waits for a
+    key, which must be readable without keys."""
     return None if stuck and is_about_keys(error) else error
 
 
-def _put_out(one: RunSnapshot) -> Iterator[tuple[str, int, bytes | None, bytes]]:
-    """Yield what a run has put out, with its places. What is kept of it stays in its row."""
-    id = one.run.id
+def _output(snapshot: RunSnapshot) -> Iterator[tuple[str, int, bytes | None, bytes]]:
+    """Yield the streams, frames and the progress message of a run, with their places. Output is
+    never kept apart."""
+    id = snapshot.run.id
     sources: dict[int, associated_data.Source] = {}
-    for row in _rows(one, "stream"):
+    for row in _rows(snapshot, "stream"):
         source = sources[row["number"]] = (row["step"], row["attempt"], row["generation"])
         yield "stream_summary", row["number"], row["summary"], associated_data.summary(id, source)
-    for row in _rows(one, "frame"):
-        if (
-            row["stream"] not in sources
-        ):  # damage, which ``check`` reports: a frame without its stream can be read by no one
+    for row in _rows(snapshot, "frame"):
+        # A frame without its stream cannot be read: that is damage, which ``db check`` reports.
+        if row["stream"] not in sources:
             continue
         source = sources[row["stream"]]
         yield "frame_data", row["seq"], row["data"], associated_data.frame(id, source, row["at"])
         yield "frame_nulls", row["seq"], row["nulls"], associated_data.nulls(id, source, row["at"])
-    for row in _rows(one, "output"):
+    for row in _rows(snapshot, "output"):
         if row["message"] is not None:
             yield MESSAGE, 0, row["message"].encode(), associated_data.progress(id)
 
 
-def _rows(one: RunSnapshot, table: str) -> Iterator[dict[str, Any]]:
-    for cells in one.below.get(table, ()):
+def _rows(snapshot: RunSnapshot, table: str) -> Iterator[dict[str, Any]]:
+    for cells in snapshot.below.get(table, ()):
         yield dict(zip(TABLES[table].columns, cells, strict=True))
 
 
-def _renewed(
+def _rekeyed(
     values: ValueFormat, column: str, old: bytes, payloads: list[Payload], what: str, place: bytes
 ) -> bytes | None:
-    """Return a value under the current key; None when it is. What is put out stays in its row,
-    however large."""
+    """Return a value, encrypted with the current key; None if it is already. Output stays in its
+    row, however large it is."""
     assert values.cipher is not None
     if column == MESSAGE:
-        return _renewed_text(values, old.decode(), what, place)
+        return _rekeyed_text(values, old.decode(), what, place)
     if is_sealed(old) and split(old).key == values.cipher.current:
         return None
     plain = values.open(old, what, place)
@@ -197,7 +208,7 @@ def _renewed(
     return values.inline(plain, place) if in_row else values.value(plain, payloads, place)
 
 
-def _renewed_text(values: ValueFormat, old: str, what: str, place: bytes) -> bytes | None:
+def _rekeyed_text(values: ValueFormat, old: str, what: str, place: bytes) -> bytes | None:
     assert values.cipher is not None
     if old.startswith(f"{MARK}{values.cipher.current}{MARK}"):
         return None

@@ -1,9 +1,9 @@
-"""Reading again what ``rekey`` replaces while it is read.
+"""Read a row again if ``rekey`` replaced one of its payloads meanwhile.
 
-A row refers to a large value, which is fetched after the row was read: at once, or much later by a
-run that keeps the signals it has heard in memory. ``rekey`` deletes the value in the transaction
-that replaces the reference. So a reader that does not find the value reads the row again. If the
-row still holds the same reference, the value is lost, and that is damage.
+A row refers to a large value (a payload), which is fetched after the row was read: immediately, or
+much later by an execution that keeps received signals in memory. ``rekey`` deletes the payload in
+the transaction that replaces the reference. A reader that does not find the payload therefore reads
+the row again. If the row still has the same reference, the payload is lost, which is damage.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ Opened = TypeVar("Opened")
 def opened_again(
     stored: Stored, open: Callable[[Stored], Opened], read: Callable[[Stored], Stored]
 ) -> Opened:
-    """Return *stored*, opened; *read* returns what is stored now if a payload of it is gone. Raises
-    what *open* raises."""
+    """Return *stored*, opened by *open*.
+
+    If one of its payloads is missing, *read* returns the value that the store has now, and *open*
+    is tried on that. Raises the errors of *open*; a missing payload only if the row is
+    unchanged."""
     while True:
         try:
             return open(stored)
         except BadData as error:
-            if "payload" not in error.facts:
+            if "payload" not in error.facts:  # damage of another kind: reading again cannot help
                 raise
             current = read(stored)
             if current == stored:
@@ -43,7 +46,7 @@ def opened_again(
 
 
 class Rereading:
-    """Reads rows again. What is no longer there stays as it was read before."""
+    """Reads rows again. A value whose row no longer exists stays as it was read before."""
 
     def __init__(self, store: RunReads) -> None:
         self._store = store
@@ -53,8 +56,9 @@ class Rereading:
         now = self._store.run(run.id)
         if now is None:
             return run
-        result, error = now.result or run.result, now.error or run.error
-        return msgspec.structs.replace(run, input=now.input, result=result, error=error)
+        return msgspec.structs.replace(
+            run, input=now.input, result=now.result or run.result, error=now.error or run.error
+        )
 
     def input(self, run_id: str, old: bytes) -> bytes:
         """Return the input of a run as it is stored now."""
@@ -67,18 +71,17 @@ class Rereading:
         return old if now is None else now.result or old
 
     def value(self, run: RunRecord, column: str, old: bytes) -> bytes:
-        """Return one of the values of a run, its input, its result or its error, as it is stored
-        now."""
-        found: bytes = getattr(self.run(run), column) or old
-        return found
+        """Return the value of *column* of a run (input, result or error) as it is stored now."""
+        current: bytes = getattr(self.run(run), column) or old
+        return current
 
     def value_of_event(self, run_id: str, event: Event, column: str, old: bytes) -> bytes:
         """Return the data or the error of an event as it is stored now."""
-        found: bytes = getattr(self.events(run_id, [event])[0], column) or old
-        return found
+        current: bytes = getattr(self.events(run_id, [event])[0], column) or old
+        return current
 
     def children(self, children: Sequence[ChildRecord]) -> list[ChildRecord]:
-        """Return children with their ends as they are stored now."""
+        """Return children with their results and errors as they are stored now."""
         sealed = [
             child.id for child in children if is_sealed(child.result) or is_sealed(child.error)
         ]
@@ -87,9 +90,10 @@ class Rereading:
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
         """Return signals with their payloads as they are stored now."""
-        now = {signal.id: signal.payload for signal in self._store.signals(run_id)}
+        payloads = {signal.id: signal.payload for signal in self._store.signals(run_id)}
         return [
-            msgspec.structs.replace(one, payload=now.get(one.id, one.payload)) for one in signals
+            msgspec.structs.replace(signal, payload=payloads.get(signal.id, signal.payload))
+            for signal in signals
         ]
 
     def events(self, run_id: str, events: Sequence[Event]) -> list[Event]:
@@ -101,12 +105,15 @@ class Rereading:
         ]
 
     def event(self, event: RunEvent) -> RunEvent:
-        """The same for an event as subscribers hear it."""
-        now = self._store.history(event.run_id, event.seq - 1)
-        same = now and (now[0].seq, now[0].kind, now[0].step) == (event.seq, event.kind, event.step)
-        return (
-            msgspec.structs.replace(event, data=now[0].data, error=now[0].error) if same else event
-        )
+        """Return an event, in the form that subscribers receive, with its values as they are stored
+        now."""
+        history = self._store.history(event.run_id, event.seq - 1)
+        if not history:
+            return event
+        now = history[0]
+        if (now.seq, now.kind, now.step) != (event.seq, event.kind, event.step):
+            return event
+        return msgspec.structs.replace(event, data=now.data, error=now.error)
 
 
 def _with_end(child: ChildRecord, run: RunRecord | None) -> ChildRecord:

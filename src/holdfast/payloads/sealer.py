@@ -1,8 +1,10 @@
-"""Where values are sealed before they are written and opened after they are read: the one place
-that does either.
+"""Seal the values of operations before they are written, and open stored values after reading.
 
-A store keeps what it is given, byte for byte, so lists, copies and exports never load what is kept
-apart. A value that is small and not encrypted passes untouched, and costs one comparison.
+No other module does either. Invariants:
+- A store keeps the bytes that it is given, so lists, copies and exports never load values that are
+  kept apart.
+- A value that is small and not encrypted is stored unchanged, and costs one comparison.
+- An encrypted value is bound to its place: run, event and step, or signal.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ T = TypeVar("T")
 Signalling = TypeVar("Signalling", SignalRun, DeliverSignal, ReleaseWait)
 
 RELEASE = "release"
-"""The name of the signal by which a person lets a wait go."""
+"""The name of the signal by which an operator releases a wait."""
 
 Reread = Callable[[bytes], bytes]
-"""Returns what is stored now in the place of a value."""
+"""Returns the value that the store has now in place of an old one."""
 
 UNREADABLE = "Unreadable"
-"""The type of an error that stands for one that cannot be read here."""
+"""The type of the error that is shown in place of an error that cannot be read here."""
 
 
 class PayloadSealer:
@@ -65,23 +67,23 @@ class PayloadSealer:
 
     @property
     def cipher(self) -> Cipher | None:
-        """What encrypts, if anything does."""
+        """The cipher; None if values are not encrypted."""
         return self.values.cipher
 
     # Sealing
 
     def seal(self, op: T) -> T:
-        """Return a transition with all its values sealed; the same one when nothing is to be done.
+        """Return an operation with all its values sealed; *op* itself if none of them changes.
         Raises KeyMissing."""
-        sealer = _SEALERS.get(type(op))
-        sealed: T = op if sealer is None else sealer(self, op)
+        seal_op = _SEALERS.get(type(op))
+        sealed: T = op if seal_op is None else seal_op(self, op)
         return sealed
 
     def is_heavy(self, op: object) -> bool:
-        """Say whether sealing takes so long that others should not wait for it."""
-        weigher = _VALUES.get(type(op))
-        return weigher is not None and any(
-            value is not None and len(value) > HEAVY for value in weigher(op)
+        """Return whether sealing *op* takes so long that it belongs in a thread."""
+        values_of = _VALUES.get(type(op))
+        return values_of is not None and any(
+            value is not None and len(value) > HEAVY for value in values_of(op)
         )
 
     def seal_runs(self, runs: Sequence[NewRun]) -> Sequence[NewRun]:
@@ -93,27 +95,27 @@ class PayloadSealer:
     def _new_run(self, run: NewRun) -> NewRun:
         if len(run.input) <= self.values.small:
             return run
-        found: list[Payload] = []
-        sealed = self.values.value(run.input, found, associated_data.run_input(run.id))
-        return msgspec.structs.replace(run, input=sealed, payloads=tuple(found))
+        payloads: list[Payload] = []
+        sealed = self.values.value(run.input, payloads, associated_data.run_input(run.id))
+        return msgspec.structs.replace(run, input=sealed, payloads=tuple(payloads))
 
     def is_same(self, run: NewRun, old_id: str, old: bytes, fetch: Fetch) -> bool:
-        """Say whether the input of a run that is there, *old_id*, is that of a new one. Raises
-        KeyMissing."""
+        """Return whether *old*, the stored input of the existing run *old_id*, equals the input of
+        the new *run*. An input that is damaged equals none. Raises KeyMissing."""
         own = {payload.digest: payload for payload in run.payloads}
-        what = f"the input of run {run.id}"
+        label = f"the input of run {run.id}"
         if not is_sealed(old) and not is_sealed(run.input):
             return old == run.input
         try:
             before = opened_again(
                 old,
                 lambda data: self.values.opened(
-                    data, what, fetch, associated_data.run_input(old_id)
+                    data, label, fetch, associated_data.run_input(old_id)
                 ),
                 partial(self._stored.input, old_id),
             )
             return before == self.values.opened(
-                run.input, what, own.get, associated_data.run_input(run.id)
+                run.input, label, own.get, associated_data.run_input(run.id)
             )
         except BadData:
             return False
@@ -122,17 +124,16 @@ class PayloadSealer:
         runs = self.seal_runs(op.runs)
         return op if runs is op.runs else StartRuns(runs)
 
-    def _gather(self, op: DebounceStart) -> DebounceStart:
+    def _debounce(self, op: DebounceStart) -> DebounceStart:
         run = self._new_run(op.run)
         if run is op.run:
             return op
         plain = op.run.input
 
         def replace(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
-            """The input stands for that of a run which gathers already: it is sealed for that
-            one."""
-            found: list[Payload] = []
-            return self.values.value(plain, found, associated_data.run_input(run_id)), found
+            """Return the new input, sealed for the run that already waits for more starts."""
+            payloads: list[Payload] = []
+            return self.values.value(plain, payloads, associated_data.run_input(run_id)), payloads
 
         return msgspec.structs.replace(op, run=run, merge=op.merge or replace)
 
@@ -145,30 +146,29 @@ class PayloadSealer:
         *,
         place: bytes,
     ) -> tuple[bytes, list[Payload]]:
-        """Open the value at *place*, change it, and seal what comes of it as the input of a run.
-        Raises KeyMissing, BadData."""
-        found: list[Payload] = []
-        plain = change(self.values.opened(old, "what was gathered", fetch, place))
-        return self.values.value(plain, found, associated_data.run_input(run_id)), found
+        """Open the value *old* of *place*, change it, and return the result sealed as the input of
+        run *run_id*, with its payloads. Raises KeyMissing, BadData."""
+        payloads: list[Payload] = []
+        plain = change(self.values.opened(old, f"the input of run {run_id}", fetch, place))
+        return self.values.value(plain, payloads, associated_data.run_input(run_id)), payloads
 
     def forked(
         self, run: RunRecord, events: Sequence[Event], fork_id: str
     ) -> tuple[bytes, list[Event]]:
-        """Return the input and the events of a run, encrypted for a fork of it. Raises KeyMissing,
-        BadData."""
+        """Return the input and the events of a run, encrypted for its fork *fork_id*. Raises
+        KeyMissing, BadData."""
         copied = [
             msgspec.structs.replace(
                 event,
                 data=self.values.moved(
                     event.data,
-                    *(
-                        associated_data.event(one, event.kind, event.step)
-                        for one in (run.id, fork_id)
-                    ),
+                    associated_data.event(run.id, event.kind, event.step),
+                    associated_data.event(fork_id, event.kind, event.step),
                 ),
                 error=self.values.moved(
                     event.error,
-                    *(associated_data.error(one, event.step) for one in (run.id, fork_id)),
+                    associated_data.error(run.id, event.step),
+                    associated_data.error(fork_id, event.step),
                 ),
             )
             for event in events
@@ -181,56 +181,59 @@ class PayloadSealer:
     def _signal(self, op: Signalling) -> Signalling:
         if len(op.payload) <= self.values.small:
             return op
-        found: list[Payload] = []
+        payloads: list[Payload] = []
         return msgspec.structs.replace(
-            op, payload=self.values.value(op.payload, found, _place_of_signal(op)), payloads=found
+            op,
+            payload=self.values.value(op.payload, payloads, _place_of_signal(op)),
+            payloads=payloads,
         )
 
     def _override(self, op: OverrideRun) -> OverrideRun:
-        found: list[Payload] = []
-        result = self.values.maybe_value(op.result, found, associated_data.run_result(op.run_id))
-        error = self.values.maybe_value(op.error, found, associated_data.error(op.run_id))
-        return (
-            op
-            if (result, error) == (op.result, op.error)
-            else msgspec.structs.replace(op, result=result, error=error, payloads=found)
-        )
+        payloads: list[Payload] = []
+        result = self.values.maybe_value(op.result, payloads, associated_data.run_result(op.run_id))
+        error = self.values.maybe_value(op.error, payloads, associated_data.error(op.run_id))
+        if (result, error) == (op.result, op.error):
+            return op
+        return msgspec.structs.replace(op, result=result, error=error, payloads=payloads)
 
     def _advance(self, op: Advance) -> Advance:
         if self.is_light(op):
             return op
-        if (
-            op.body is not None
-        ):  # it is the very transition that its body adds to, and has nothing to say before that
+        # The body adds its event to this very operation, in the transaction: there is nothing to
+        # seal before, and a copy of the operation would miss the event.
+        if op.body is not None:
             op.seal = partial(
                 self.values.value,
                 place=associated_data.event(op.run_id, op.events[0].kind, op.events[0].step),
             )
             return op
-        found: list[Payload] = []
-        seal = partial(self.values.maybe_value, found=found)
+        payloads: list[Payload] = []
+        seal = partial(self.values.maybe_value, payloads=payloads)
+        error = op.error
+        if op.status is not Status.STUCK or not is_about_keys(op.error):
+            error = seal(op.error, place=associated_data.error(op.run_id))
         return msgspec.structs.replace(
             op,
-            events=[self._event(op.run_id, event, found) for event in op.events],
+            events=[self._event(op.run_id, event, payloads) for event in op.events],
             result=seal(op.result, place=associated_data.run_result(op.run_id)),
-            error=op.error
-            if op.status is Status.STUCK and is_about_keys(op.error)
-            else seal(op.error, place=associated_data.error(op.run_id)),
+            error=error,
             signals=[
                 (
                     run_id,
                     name,
-                    self.values.value(payload, found, associated_data.signal(run_id, name)),
+                    self.values.value(payload, payloads, associated_data.signal(run_id, name)),
                     key,
                 )
                 for run_id, name, payload, key in op.signals
             ],
             children=self.seal_runs(op.children),
-            payloads=found,
+            payloads=payloads,
         )
 
     def is_light(self, op: Advance) -> bool:
-        """Say whether all its values may pass untouched."""
+        """Return whether all values of *op* are stored unchanged.
+
+        The loops are written out: this runs for every step."""
         small = self.values.small
         if small < 0:
             return False
@@ -249,34 +252,36 @@ class PayloadSealer:
             )
         return True
 
-    def _event(self, run_id: str, event: Event, found: list[Payload]) -> Event:
-        data, error = event.data, event.error
+    def _event(self, run_id: str, event: Event, payloads: list[Payload]) -> Event:
+        data = event.data
+        error = event.error
         if event.kind in SEALED:
             data = self.values.maybe_value(
-                data, found, associated_data.event(run_id, event.kind, event.step)
+                data, payloads, associated_data.event(run_id, event.kind, event.step)
             )
         if event.kind != EventKind.RUN_STUCK or not is_about_keys(error):
-            error = self.values.maybe_value(error, found, associated_data.error(run_id, event.step))
-        return (
-            event
-            if data is event.data and error is event.error
-            else msgspec.structs.replace(event, data=data, error=error)
-        )
+            error = self.values.maybe_value(
+                error, payloads, associated_data.error(run_id, event.step)
+            )
+        if data is event.data and error is event.error:
+            return event
+        return msgspec.structs.replace(event, data=data, error=error)
 
     def text_shown(self, message: str | None, place: bytes) -> str | None:
-        """Return a text of *place*, opened, with words instead of what could not be opened."""
+        """Return the plain form of a text of *place*; the reason in its place if it cannot be
+        opened."""
         try:
             return None if message is None else self.values.text_opened(message, "text", place)
         except HoldfastError as unreadable:
             return f"<{_why(unreadable)}>"
 
     def hidden(self, data: bytes) -> str:
-        """Say in words why a value is not shown."""
+        """Return the text that is shown in place of an encrypted value."""
         return f"<{_why(KeyMissing(key=split(data).key))}>"
 
     def new_run_opened(self, run: NewRun) -> NewRun:
-        """Return a run that was just started as whoever holds it needs it: with its input
-        opened."""
+        """Return a run that was just started with its input opened, as its holder needs it. Raises
+        KeyMissing, BadData."""
         if not is_sealed(run.input):
             return run
         plain = self.values.open(
@@ -317,8 +322,8 @@ class PayloadSealer:
         )
 
     def result(self, run_id: str, data: bytes, fetch: Fetch, what: str) -> bytes:
-        """Return the result of a run that was read in a transaction, opened. Raises KeyMissing,
-        BadData."""
+        """Return the plain form of a run's result that was read in a transaction; *fetch* reads
+        payloads in the same transaction. Raises KeyMissing, BadData."""
         return opened_again(
             data,
             lambda stored: self.values.opened(
@@ -334,49 +339,54 @@ class PayloadSealer:
         )
 
     def _events_opened(self, run_id: str, events: Sequence[Event]) -> list[Event]:
-        return [self._opened(run_id, event) if _is_closed(event) else event for event in events]
+        return [
+            self._event_opened(run_id, event) if _has_sealed_values(event) else event
+            for event in events
+        ]
 
-    def _opened(self, run_id: str, event: Event) -> Event:
-        what = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
+    def _event_opened(self, run_id: str, event: Event) -> Event:
+        label = f"{event.kind} {event.step or ''} of run {run_id}".replace("  ", " ")
         data = self.values.maybe(
-            event.data, what, associated_data.event(run_id, event.kind, event.step)
+            event.data, label, associated_data.event(run_id, event.kind, event.step)
         )
         return msgspec.structs.replace(
             event,
             data=data,
-            error=self.values.maybe(event.error, what, associated_data.error(run_id, event.step)),
+            error=self.values.maybe(event.error, label, associated_data.error(run_id, event.step)),
         )
 
-    def told(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
-        """Return an event as subscribers hear it, with its values opened; where no key is known at
-        all, with words instead. Raises KeyMissing, BadData."""
+    def subscriber_event(self, event: RunEvent, fetch: Fetch | None = None) -> RunEvent:
+        """Return an event as subscribers receive it, with its values opened. If the engine has no
+        key at all, a text stands in place of each value. Raises KeyMissing, BadData."""
         if not (is_sealed(event.data) or is_sealed(event.error)):
             return event
         return opened_again(
-            event, partial(self._told, fetch=fetch or self.values.fetch), self._stored.event
+            event,
+            partial(self._subscriber_event, fetch=fetch or self.values.fetch),
+            self._stored.event,
         )
 
-    def _told(self, event: RunEvent, fetch: Fetch) -> RunEvent:
-        what = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
+    def _subscriber_event(self, event: RunEvent, fetch: Fetch) -> RunEvent:
+        label = f"{event.kind} {event.step or ''} of run {event.run_id}".replace("  ", " ")
 
         def now(old: bytes, *, error: bool) -> bytes:
             current = self._stored.event(event)
             return (current.error if error else current.data) or old
 
-        def see(data: bytes | None, place: bytes, *, error: bool) -> bytes | None:
+        def opened(data: bytes | None, place: bytes, *, error: bool) -> bytes | None:
             if data is None or self.values.locked:
-                found: bytes | None = self._seen(
+                shown: bytes | None = self._shown(
                     data, place, partial(now, error=error), large=True, error=error
                 )
-                return found
-            return self.values.opened(data, what, fetch, place)
+                return shown
+            return self.values.opened(data, label, fetch, place)
 
         return msgspec.structs.replace(
             event,
-            data=see(
+            data=opened(
                 event.data, associated_data.event(event.run_id, event.kind, event.step), error=False
             ),
-            error=see(event.error, associated_data.error(event.run_id, event.step), error=True),
+            error=opened(event.error, associated_data.error(event.run_id, event.step), error=True),
         )
 
     def signals(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
@@ -397,11 +407,9 @@ class PayloadSealer:
 
     def signal(self, run_id: str, signal: Signal) -> bytes:
         """Return the payload of a signal, opened. Raises KeyMissing, BadData."""
-        return (
-            self.signals(run_id, [signal])[0].payload
-            if is_sealed(signal.payload)
-            else signal.payload
-        )
+        if not is_sealed(signal.payload):
+            return signal.payload
+        return self.signals(run_id, [signal])[0].payload
 
     def _signal_opened(self, run_id: str, signal: Signal) -> bytes:
         return self.values.open(
@@ -411,7 +419,7 @@ class PayloadSealer:
         )
 
     def children(self, children: Iterable[ChildRecord]) -> list[ChildRecord]:
-        """Return children with what they came to opened. Raises KeyMissing, BadData."""
+        """Return children with their results and errors opened. Raises KeyMissing, BadData."""
         return opened_again(list(children), self._children_opened, self._stored.children)
 
     def _children_opened(self, children: Iterable[ChildRecord]) -> list[ChildRecord]:
@@ -435,108 +443,117 @@ class PayloadSealer:
     # For people
 
     def readable(self, run: RunRecord, *, large: bool = False) -> RunRecord:
-        """Return a run with those of its values opened that can be: what is kept apart only when it
-        is *large* that is wanted. The others stay as they are stored. Never raises."""
+        """Return a run with its values opened as far as possible. A value that is kept apart is
+        opened only with *large*. A value that is not opened stays as it is stored. Never
+        raises."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
-        now = partial(self._stored.value, run)
-        see = partial(self._readable, large=large)
+        reread = partial(self._stored.value, run)
+        opened = partial(self._readable, large=large)
         return msgspec.structs.replace(
             run,
-            input=see(run.input, associated_data.run_input(run.id), partial(now, "input")) or b"",
-            result=see(run.result, associated_data.run_result(run.id), partial(now, "result")),
-            error=see(run.error, associated_data.error(run.id), partial(now, "error")),
+            input=opened(run.input, associated_data.run_input(run.id), partial(reread, "input"))
+            or b"",
+            result=opened(
+                run.result, associated_data.run_result(run.id), partial(reread, "result")
+            ),
+            error=opened(run.error, associated_data.error(run.id), partial(reread, "error")),
         )
 
     def _readable(
-        self, data: bytes | None, place: bytes, now: Reread, *, large: bool
+        self, data: bytes | None, place: bytes, reread: Reread, *, large: bool
     ) -> bytes | None:
         if data is None or not is_sealed(data):
             return data
         try:
-            return (
-                data
-                if split(data).form == APART and not large
-                else self._open_again(data, place, now)
-            )
+            if split(data).form == APART and not large:
+                return data
+            return self._open_again(data, place, reread)
         except HoldfastError:
             return data
 
-    def _open_again(self, data: bytes, place: bytes, now: Reread) -> bytes:
-        return opened_again(data, lambda stored: self.values.open(stored, "value", place), now)
+    def _open_again(self, data: bytes, place: bytes, reread: Reread) -> bytes:
+        return opened_again(data, lambda stored: self.values.open(stored, "value", place), reread)
 
     def shown(self, run: RunRecord, *, large: bool = False) -> RunRecord:
-        """The same, with words instead of what could not be opened."""
+        """Return a run for people: with its values opened, and a text in place of each value that
+        is not opened. A value that is kept apart is opened only with *large*. Never raises."""
         if not (is_sealed(run.input) or is_sealed(run.result) or is_sealed(run.error)):
             return run
-        now = partial(self._stored.value, run)
-        see = partial(self._seen, large=large)
+        reread = partial(self._stored.value, run)
+        shown = partial(self._shown, large=large)
         return msgspec.structs.replace(
             run,
-            input=see(run.input, associated_data.run_input(run.id), partial(now, "input")) or b"",
-            result=see(run.result, associated_data.run_result(run.id), partial(now, "result")),
-            error=see(run.error, associated_data.error(run.id), partial(now, "error"), error=True),
+            input=shown(run.input, associated_data.run_input(run.id), partial(reread, "input"))
+            or b"",
+            result=shown(run.result, associated_data.run_result(run.id), partial(reread, "result")),
+            error=shown(
+                run.error, associated_data.error(run.id), partial(reread, "error"), error=True
+            ),
         )
 
     def shown_events(
         self, run_id: str, events: Sequence[Event], *, large: bool = False
     ) -> list[Event]:
-        """The same for events."""
+        """Return events for people: with their values opened, and a text in place of each value
+        that is not opened. A value that is kept apart is opened only with *large*. Never
+        raises."""
         if large:
-            with suppress(HoldfastError):  # else those that can be opened are shown
+            # Saves reading a row again for each value; if one fails, each is opened by itself.
+            with suppress(HoldfastError):
                 return self.events(run_id, events)
         return [
-            self._shown_event(run_id, event, large=large) if _is_closed(event) else event
+            self._shown_event(run_id, event, large=large) if _has_sealed_values(event) else event
             for event in events
         ]
 
     def _shown_event(self, run_id: str, event: Event, *, large: bool) -> Event:
-        now = partial(self._stored.value_of_event, run_id, event)
-        data = self._seen(
+        reread = partial(self._stored.value_of_event, run_id, event)
+        data = self._shown(
             event.data,
             associated_data.event(run_id, event.kind, event.step),
-            partial(now, "data"),
+            partial(reread, "data"),
             large=large,
         )
-        error = self._seen(
+        error = self._shown(
             event.error,
             associated_data.error(run_id, event.step),
-            partial(now, "error"),
+            partial(reread, "error"),
             large=large,
             error=True,
         )
         return msgspec.structs.replace(event, data=data, error=error)
 
     def signals_shown(self, run_id: str, signals: Iterable[Signal]) -> list[Signal]:
-        """The same for signals."""
+        """Return signals for people: with their payloads opened, and a text in place of each
+        payload that is not opened or is kept apart. Never raises."""
         return [
             self._shown_signal(run_id, signal) if is_sealed(signal.payload) else signal
             for signal in signals
         ]
 
     def _shown_signal(self, run_id: str, signal: Signal) -> Signal:
-        payload = self._seen(
+        payload = self._shown(
             signal.payload, associated_data.of_signal(run_id, signal), _unchanged, large=False
         )
         return msgspec.structs.replace(signal, payload=payload)
 
-    def _seen(
-        self, data: bytes | None, place: bytes, now: Reread, *, large: bool, error: bool = False
+    def _shown(
+        self, data: bytes | None, place: bytes, reread: Reread, *, large: bool, error: bool = False
     ) -> Any:
         if data is None or not is_sealed(data):
             return data
         try:
-            found = split(data)
-            if found.form == APART and not large and not error:
+            if split(data).form == APART and not large and not error:
                 return msgspec.json.encode(f"<{size_of(data)} bytes, kept apart>")
-            return self._open_again(data, place, now)
+            return self._open_again(data, place, reread)
         except HoldfastError as unreadable:
-            told = f"<{_why(unreadable)}>"
-            return msgspec.json.encode({"type": UNREADABLE, "message": told} if error else told)
+            text = f"<{_why(unreadable)}>"
+            return msgspec.json.encode({"type": UNREADABLE, "message": text} if error else text)
 
 
 def _unchanged(data: bytes) -> bytes:
-    """Read nothing again: only what stands in its row is shown."""
+    """Return *data* itself: signals are shown without reading their rows again."""
     return data
 
 
@@ -555,16 +572,16 @@ def _place_of_signal(op: SignalRun | DeliverSignal | ReleaseWait) -> bytes:
     return associated_data.signal(run_id, op.name, op.wait_id)
 
 
-def _is_closed(event: Event) -> bool:
+def _has_sealed_values(event: Event) -> bool:
     return is_sealed(event.data) or is_sealed(event.error)
 
 
 def is_about_keys(error: bytes | None) -> bool:
-    """Return whether the error of a stuck run says that a key is missing, which must be readable
+    """Return whether the error of a stuck run is a missing key: such an error stays readable
     without keys.
 
-    Ask only about errors of stuck runs: elsewhere an exception of that name belongs to the user,
-    and is encrypted."""
+    Call this only for errors of stuck runs: elsewhere an exception of that name belongs to the
+    user, and is encrypted."""
     return error is not None and error.startswith(b'{"type":"KeyMissing"')
 
 
@@ -583,13 +600,13 @@ def _values_of_advance(op: Advance) -> Iterable[bytes | None]:
 _SEALERS: dict[type, Callable[[PayloadSealer, Any], Any]] = {
     Advance: PayloadSealer._advance,
     StartRuns: PayloadSealer._start,
-    DebounceStart: PayloadSealer._gather,
+    DebounceStart: PayloadSealer._debounce,
     SignalRun: PayloadSealer._signal,
     DeliverSignal: PayloadSealer._signal,
     ReleaseWait: PayloadSealer._signal,
     OverrideRun: PayloadSealer._override,
 }
-"""How the values of each transition that has any are sealed."""
+"""The method that seals the values of each kind of operation that has values."""
 
 _VALUES: dict[type, Callable[[Any], Iterable[bytes | None]]] = {
     Advance: _values_of_advance,
@@ -599,3 +616,4 @@ _VALUES: dict[type, Callable[[Any], Iterable[bytes | None]]] = {
     ReleaseWait: lambda op: (op.payload,),
     OverrideRun: lambda op: (op.result, op.error),
 }
+"""The values of each kind of operation whose values may be large."""

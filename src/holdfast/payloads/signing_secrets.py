@@ -39,7 +39,7 @@ class SigningSecrets:
         self._values: ValueFormat = values
 
     def seal_key(self, kid: str, secret: bytes) -> bytes:
-        """Return what is stored as the secret of signing key *kid*. Raises KeyMissing in an
+        """Return *secret* sealed as the secret of signing key *kid*. Raises KeyMissing in an
         encrypted database without key."""
         return self._values.secret(secret, associated_data.signing_key(kid))
 
@@ -50,30 +50,30 @@ class SigningSecrets:
         )
 
     def seal_webhook(self, name: str, secret: str) -> str:
-        """Return what is stored as the secret of webhook *name*. Raises KeyMissing in an encrypted
+        """Return *secret* sealed as the secret of webhook *name*. Raises KeyMissing in an encrypted
         database without key."""
         return self._values.text(secret, associated_data.webhook_secret(name))
 
     def reveal_webhook(self, webhook: Subscription) -> str:
         """Return the secret of a stored webhook. Raises KeyMissing, BadData."""
-        what = f"the secret of webhook {webhook.name}"
+        label = f"the secret of webhook {webhook.name}"
         return self._values.text_opened(
-            webhook.secret or "", what, associated_data.webhook_secret(webhook.name)
+            webhook.secret or "", label, associated_data.webhook_secret(webhook.name)
         )
 
     def unencrypted(self, store: Store) -> Iterator[Resealing]:
-        """Yield the transitions that encrypt the secrets that are stored in clear."""
+        """Yield the operations that encrypt the secrets that are stored in clear."""
         return self._resealed(store, lambda key_id: not key_id, {})
 
     def outdated(
         self, store: Store, current: str, unreadable: dict[str, int]
     ) -> Iterator[Resealing]:
-        """Yield the transitions that put all secrets under the encryption key *current*; count in
-        *unreadable* the secrets whose encryption key is not known, by its id."""
+        """Yield the operations that encrypt all secrets with the key *current*. Count in
+        *unreadable*, by key id, the secrets whose encryption key is not known."""
         return self._resealed(store, lambda key_id: key_id != current, unreadable)
 
     def _resealed(
-        self, store: Store, is_wanted: Callable[[str], bool], unreadable: dict[str, int]
+        self, store: Store, selects: Callable[[str], bool], unreadable: dict[str, int]
     ) -> Iterator[Resealing]:
         secrets: list[tuple[str | None, Callable[[], Resealing]]]
         secrets = [(_key_id(key), partial(self._resealed_key, key)) for key in store.keys()]
@@ -82,14 +82,14 @@ class SigningSecrets:
             for webhook in _webhooks(store)
         ]
         for key_id, reseal in secrets:
-            if key_id is None or not is_wanted(key_id):
+            if key_id is None or not selects(key_id):
                 continue
             try:
                 yield reseal()
             except KeyMissing:
                 unreadable[key_id] = unreadable.get(key_id, 0) + 1
             except BadData as damage:
-                log.warning("a secret stays as it is: %s", damage)
+                log.warning("a damaged secret was not re-encrypted: %s", damage)
 
     def _resealed_key(self, key: SigningKey) -> ResealKey:
         return ResealKey(key.kid, key.secret, self.seal_key(key.kid, self.reveal(key)))

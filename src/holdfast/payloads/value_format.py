@@ -1,5 +1,7 @@
-"""How one value is stored: compressed, encrypted and bound to its place, or kept apart; and how it
-is read again."""
+"""Convert single values between their plain and their stored form.
+
+A stored value is compressed, encrypted and bound to its place (the row and column where it stands),
+or kept apart: the column then has a reference to a payload, which is a row of its own."""
 
 from __future__ import annotations
 
@@ -23,31 +25,36 @@ from holdfast.payloads.codecs import Cipher, Compression
 from holdfast.store.contract.reading import RunReads
 
 LARGE = 64 * 1024
-"""Above so many bytes a value is kept apart, unless told otherwise."""
+"""A value of more bytes than this is kept apart, unless the engine has another setting."""
 
 PART = 512 * 1024
-"""In parts of so many bytes."""
+"""The bytes of one part of a value that is kept apart."""
 
 HEAVY = 256 * 1024
-"""From so many bytes on it is worth while to seal, or to open, in another thread."""
+"""Sealing a value of more bytes than this is worth the switch to another thread."""
 
 SAMPLE = 64 * 1024
-"""How much of a large value is compressed first, to see whether that is of any use."""
+"""The bytes of a large value that are compressed first, to find out whether compression helps."""
 
 MOST_PACKED = 64 * 1024 * 1024
-"""Larger values are stored as they are, so no stored value may open to more bytes than this.
-Without a limit, a few kilobytes could fill the memory."""
+"""Larger values are not compressed, so a stored value never decompresses to more bytes than this.
+Without a limit, a few kilobytes could decompress to more than the memory holds."""
 
 FAST = 1
-"""How hard values are compressed that are kept apart, unless told otherwise."""
+"""The compression level of values that are kept apart, unless the codec sets one."""
 
 MARK = "\x01"
-"""How a text begins that is sealed; the id of its key is between two of them."""
+"""The first character of a sealed text; the id of its key is between two of them."""
 
 
 class ValueFormat:
-    """Seals and opens single values for one engine. A value that is encrypted can be opened only at
-    its place."""
+    """Seals and opens single values for one engine.
+
+    Invariants:
+    - An encrypted value can be opened only at its place.
+    - A value that is small and not encrypted is stored unchanged, and costs one comparison.
+    - ``locked`` means that the database is encrypted and the engine has no key: nothing can be
+      sealed."""
 
     def __init__(
         self,
@@ -59,38 +66,43 @@ class ValueFormat:
         json: bool,
         locked: bool,
     ) -> None:
-        self.fetch = store.payload
-        self.cipher, self._packing, self.large, self.locked = cipher, packing, large, locked
-        always = cipher is not None or locked or not json
-        self.small = -1 if always else min(large, packing.over) if packing is not None else large
-        """Values of at most so many bytes pass untouched."""
+        self.fetch: Fetch = store.payload
+        self.cipher: Cipher | None = cipher
+        self._packing: Compression | None = packing
+        self.large: int = large
+        self.locked: bool = locked
+        self.small: int = _unchanged_size(cipher, packing, large, json=json, locked=locked)
+        """Values of at most this many bytes are stored unchanged; -1 if each must be looked at."""
 
     def passes(self, data: bytes) -> bool:
-        """Say whether a value may pass untouched."""
+        """Return whether a value is stored unchanged."""
         return len(data) <= self.small
 
-    def value(self, data: bytes, found: list[Payload], place: bytes) -> bytes:
-        """Return what stands in the column for *data*, bound to *place*; what is kept apart of it
-        is added to *found*."""
+    def value(self, data: bytes, payloads: list[Payload], place: bytes) -> bytes:
+        """Return *data* as it is stored in its column, bound to *place*. If it is kept apart,
+        append its payload to *payloads*. Raises KeyMissing."""
         if len(data) <= self.small:
             return data
         if self.locked:
             raise KeyMissing(what="this database is encrypted, and no key is known here")
         if len(data) > self.large:
             payload = self._apart(data)
-            found.append(payload)
-            stands = reference(payload.key, payload.digest, len(data))
+            payloads.append(payload)
+            stored = reference(payload.key, payload.digest, len(data))
             if self.cipher is None:
-                return stands
-            return stands + self.cipher.tag(payload.key, place + split(stands).body)
+                return stored
+            # Payloads are shared between places, so the reference, not the payload, is bound.
+            return stored + self.cipher.tag(payload.key, place + split(stored).body)
         return self._inline(data, place)
 
-    def maybe_value(self, data: bytes | None, found: list[Payload], place: bytes) -> bytes | None:
-        """The same for a value that may not be there."""
-        return None if data is None else self.value(data, found, place)
+    def maybe_value(
+        self, data: bytes | None, payloads: list[Payload], place: bytes
+    ) -> bytes | None:
+        """Return ``value`` of *data*, or None if *data* is None."""
+        return None if data is None else self.value(data, payloads, place)
 
     def inline(self, data: bytes, place: bytes) -> bytes:
-        """Return what stands in a column for *data* where nothing can be kept apart. Raises
+        """Return *data* as it is stored in a column whose values are never kept apart. Raises
         KeyMissing."""
         if len(data) <= self.small:
             return data
@@ -99,8 +111,8 @@ class ValueFormat:
         return self._inline(data, place)
 
     def secret(self, data: bytes, place: bytes) -> bytes:
-        """Return what stands in a column for *data* that may begin with any byte, however small it
-        is. Raises KeyMissing."""
+        """Return *data* as it is stored, however small it is: unlike JSON, it may begin with any
+        byte, also with that of a sealed value. Raises KeyMissing."""
         if self.locked:
             raise KeyMissing(what="this database is encrypted, and no key is known here")
         return self._inline(data, place)
@@ -113,8 +125,8 @@ class ValueFormat:
         return begin + body if form == PACKED or is_sealed(data) else data
 
     def text(self, message: str, place: bytes) -> str:
-        """Return what stands in a column for text for *message*: with the id of its key, so that it
-        can be found. Raises KeyMissing."""
+        """Return *message* as it is stored in a text column. A sealed text contains the id of its
+        key, so that a query can find all texts under a key. Raises KeyMissing."""
         if self.cipher is None and not self.locked and not message.startswith(MARK):
             return message
         sealed = self.inline(message.encode(), place)
@@ -122,14 +134,15 @@ class ValueFormat:
         return f"{MARK}{key}{MARK}{base64.b64encode(sealed).decode()}"
 
     def text_opened(self, message: str, what: str, place: bytes) -> str:
-        """Undo ``text``. Raises KeyMissing, BadData."""
+        """Return the plain text of a stored *message*. Raises KeyMissing, BadData."""
         if not message.startswith(MARK):
             return message
         try:
             sealed = base64.b64decode(message.split(MARK, 2)[2], validate=True)
             return self.open(sealed, what, place).decode()
         except (IndexError, ValueError):
-            raise BadData(what=what, why="it begins like a sealed text and is none") from None
+            why = "the text begins like a sealed text, but has not the format of one"
+            raise BadData(what=what, why=why) from None
 
     def _packed(self, data: bytes) -> tuple[bytes, bytes]:
         if self._packing is None or not self._packing.over < len(data) <= MOST_PACKED:
@@ -140,30 +153,37 @@ class ValueFormat:
     def _apart(self, data: bytes) -> Payload:
         level = FAST if self._packing is None else self._packing.level
         sample = data[:SAMPLE]
-        form, body = PLAIN, data
+        form = PLAIN
+        body = data
+        # The sample saves compressing megabytes that are compressed already, such as images.
         if len(data) <= MOST_PACKED and len(zlib.compress(sample, FAST)) < 0.9 * len(sample):
-            form, body = PACKED, zlib.compress(data, level)
+            form = PACKED
+            body = zlib.compress(data, level)
         if self.cipher is None:
-            key, digest = "", hashlib.sha256(data).digest()
+            key = ""
+            digest = hashlib.sha256(data).digest()
         else:
-            key, digest = self.cipher.current, self.cipher.digest(data)
+            key = self.cipher.current
+            digest = self.cipher.digest(data)
             body = self.cipher.encrypt(body, digest + form)
-        parts = [body[place : place + PART] for place in range(0, len(body), PART)]
+        parts = [body[start : start + PART] for start in range(0, len(body), PART)]
         return Payload(digest, key, form.decode(), len(data), parts)
 
     def open(self, data: bytes, what: str, place: bytes) -> bytes:
-        """Return a stored value of *place* as it was before it was sealed. Raises KeyMissing,
-        BadData."""
+        """Return the plain form of the value that is stored at *place*; *what* names it in errors.
+        Raises KeyMissing, BadData."""
         return self.opened(data, what, self.fetch, place) if data[:1] == b"\x00" else data
 
     def _check_reference(self, key: str, body: bytes, place: bytes, what: str) -> None:
-        """Raise BadData if what refers to a payload belongs to another place: payloads themselves
-        are shared between places."""
+        """Raise BadData if the reference to a payload belongs to another place.
+
+        Only the reference is bound to its place: payloads are shared between places."""
         if key and self.cipher is not None:
             self.cipher.check(key, place + body[:REFERENCE], body[REFERENCE:], what)
 
     def opened(self, data: bytes, what: str, fetch: Fetch, place: bytes) -> bytes:
-        """The same; what is kept apart is found by *fetch*."""
+        """Return the plain form of the value that is stored at *place*; *fetch* returns the payload
+        of a digest. Raises KeyMissing, BadData."""
         if not is_sealed(data):
             return data
         key, form, body = split(data)
@@ -176,28 +196,31 @@ class ValueFormat:
             if payload is None:
                 raise BadData(
                     what=what,
-                    why="the payload that it refers to is not in the store",
+                    why="the payload to which the value refers is not in the store",
                     payload=digest.hex(),
                 )
-            if (
-                payload.key != key
-            ):  # a reference without a key has no tag, and must not lead to what is encrypted
+            # A reference without a key has no tag, so it must not lead to an encrypted payload.
+            if payload.key != key:
                 raise BadData(
                     what=what,
-                    why=f"it names another key than payload {digest.hex()}, to which it refers",
+                    why=f"the value names another key than its payload {digest.hex()}",
                 )
             return self.content(payload, what)
         return _unpacked(form, self._decrypted(key, body, head(key, form) + place, what), what)
 
     def content(self, payload: Payload, what: str = "value") -> bytes:
-        """Return the value of a payload, and see that it is what its digest says. Raises
-        KeyMissing, BadData."""
-        form, body = payload.form.encode(), b"".join(payload.parts)
+        """Return the plain value of a payload. Raises KeyMissing, and BadData if the value does not
+        match the digest."""
+        form = payload.form.encode()
+        body = b"".join(payload.parts)
         plain = _unpacked(
             form, self._decrypted(payload.key, body, payload.digest + form, what), what
         )
+        # The digest of an encrypted payload is associated data: decryption has checked it.
         if not payload.key and hashlib.sha256(plain).digest() != payload.digest:
-            raise BadData(what=what, why=f"payload {payload.digest.hex()} is not what it was")
+            raise BadData(
+                what=what, why=f"payload {payload.digest.hex()} does not match its digest"
+            )
         return plain
 
     def _decrypted(self, key: str, body: bytes, bound: bytes, what: str) -> bytes:
@@ -208,58 +231,72 @@ class ValueFormat:
         return self.cipher.decrypt(key, body, bound, what)
 
     def maybe(self, data: bytes | None, what: str, place: bytes) -> bytes | None:
-        """The same for a value that may not be there."""
+        """Return ``open`` of *data*, or None if *data* is None."""
         return None if data is None else self.open(data, what, place)
 
     def output(self, data: bytes, what: str, place: bytes) -> bytes | None:
-        """Return what a run has put out, opened; None where no key is known at all. Raises
-        KeyMissing, BadData."""
-        return (
-            None
-            if self.locked and is_sealed(data) and split(data).key
-            else self.open(data, what, place)
-        )
+        """Return the plain form of output of a run; None if the output is encrypted and the engine
+        has no key at all. Raises KeyMissing, BadData."""
+        if self.locked and is_sealed(data) and split(data).key:
+            return None
+        return self.open(data, what, place)
 
     def moved(self, data: bytes | None, place: bytes, target: bytes) -> bytes | None:
-        """Return a value that stands at *place* as it stands at *target*. Raises KeyMissing,
-        BadData."""
+        """Return the stored form at *target* of a value that is stored at *place*; an encrypted
+        value is bound to its new place. Raises KeyMissing, BadData."""
         if data is None or not is_sealed(data) or not split(data).key:
             return data
         key, form, body = split(data)
         if self.cipher is None:
-            raise KeyMissing(key=key, what="a value of the run that is forked")
+            raise KeyMissing(key=key, what="a value of the forked run")
         if form == APART:
-            self._check_reference(key, body, place, "a value of the run that is forked")
+            self._check_reference(key, body, place, "a value of the forked run")
             return (
                 head(key, APART)
                 + body[:REFERENCE]
                 + self.cipher.tag(key, target + body[:REFERENCE])
             )
         return self._inline(
-            self.opened(data, "a value of the run that is forked", self.fetch, place), target
+            self.opened(data, "a value of the forked run", self.fetch, place), target
         )
 
 
+def _unchanged_size(
+    cipher: Cipher | None, packing: Compression | None, large: int, *, json: bool, locked: bool
+) -> int:
+    """Return the size in bytes up to which values are stored unchanged without looking at them; -1
+    if there is none.
+
+    Values of codecs other than JSON may begin with a zero byte, as sealed values do, so each of
+    them must be looked at."""
+    if cipher is not None or locked or not json:
+        return -1
+    return large if packing is None else min(large, packing.over)
+
+
 def _unpacked(form: bytes, body: bytes, what: str) -> bytes:
-    """Decompress a value. One that opens to more than was ever compressed is refused before it is
-    in memory."""
+    """Return a value, decompressed if *form* says so.
+
+    Raises BadData. A value that would decompress to more bytes than are ever compressed is refused
+    before it is in memory."""
     if form != PACKED:
         return body
     opener = zlib.decompressobj()
     try:
         plain = opener.decompress(body, MOST_PACKED + 1)
     except zlib.error as error:
-        raise BadData(what=what, why=f"it cannot be decompressed: {error}") from error
+        raise BadData(what=what, why=f"the value cannot be decompressed: {error}") from error
     if len(plain) > MOST_PACKED:
         raise BadData(
             what=what,
             why=(
-                f"it would decompress to more than {MOST_PACKED} bytes: it was not written by"
-                " Holdfast"
+                f"the value would decompress to more than {MOST_PACKED} bytes: it was not written"
+                " by Holdfast"
             ),
         )
     if not opener.eof or opener.unused_data:
         raise BadData(
-            what=what, why="it cannot be decompressed: it is incomplete, or something follows it"
+            what=what,
+            why="the value cannot be decompressed: it is incomplete, or other bytes follow it",
         )
     return plain

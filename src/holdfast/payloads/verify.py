@@ -1,4 +1,4 @@
-"""Looking through all payloads: is each what its digest says, and can it be read?"""
+"""Verify that every stored payload can be read and matches its digest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.contract import RunReads
 
 PAGE = 100
+"""Digests that one query returns."""
 
 
 class PayloadReport(msgspec.Struct):
-    """What was found: how many payloads there are, which are damaged, in words, and how many could
-    not be looked into because their key is not known here, by its id."""
+    """The result of a check: the number of payloads, a message for each damaged one, and the number
+    of payloads that could not be opened, by the id of the key that is not known here."""
 
     payloads: int = 0
     damaged: list[str] = []
@@ -23,7 +24,7 @@ class PayloadReport(msgspec.Struct):
 
 
 def digests(store: RunReads) -> Iterator[tuple[bytes, int]]:
-    """Yield the digests of all payloads, in order, and how many bytes each takes."""
+    """Yield the digest of every payload, in order, with the bytes that the payload occupies."""
     after = b""
     while page := store.next_payloads(after, PAGE):
         yield from page
@@ -33,19 +34,21 @@ def digests(store: RunReads) -> Iterator[tuple[bytes, int]]:
 def check_payloads(
     store: RunReads, sealer: PayloadSealer, progress: Callable[[int], None] | None = None
 ) -> PayloadReport:
-    """Open every payload, one after another."""
-    found = PayloadReport()
+    """Open every payload in turn and report the damaged and the unreadable ones.
+
+    *progress* is called with 1 after each payload."""
+    report = PayloadReport()
     for digest, _ in digests(store):
         payload = store.payload(digest)
         if payload is None:
-            continue  # it went with its run meanwhile
-        found.payloads += 1
+            continue  # deleted with its run since the digests were read
+        report.payloads += 1
         try:
             sealer.values.content(payload, f"payload {digest.hex()}")
         except KeyMissing:
-            found.unreadable[payload.key] = found.unreadable.get(payload.key, 0) + 1
+            report.unreadable[payload.key] = report.unreadable.get(payload.key, 0) + 1
         except BadData as error:
-            found.damaged.append(str(error))
+            report.damaged.append(str(error))
         if progress is not None:
             progress(1)
-    return found
+    return report

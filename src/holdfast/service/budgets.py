@@ -1,4 +1,6 @@
-"""What people ask about budgets, as requests: checked here, before anything is written."""
+"""Requests about budgets: check the arguments and build the operations.
+
+Everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ from holdfast.store.contract.budgets import (
 Amounts = Mapping[str, Any]
 
 NEVER = "never"
-"""How a budget is told that it is no longer reset."""
+"""The value of *reset* that ends the periodic reset of a budget."""
 
 
 class Spendings(msgspec.Struct):
-    """What a run has spent, each of those below it, and all of them together."""
+    """The amounts that a run has spent, that each run of its tree has spent, and their total."""
 
     run: dict[str, int | Decimal]
     runs: dict[str, dict[str, int | Decimal]]
@@ -48,7 +50,8 @@ def set_budget(
     reset: Any,
     zone: str | None,
 ) -> Request:
-    """Create a budget or change it; what is not said of one that exists stays as it is."""
+    """Create a budget or change it. Options that are not given stay as they are in an existing
+    budget. Raises BadOption."""
     name = budget_rules.name_of(name)
     old = store.budget(name)
     if old is None:
@@ -58,9 +61,9 @@ def set_budget(
             option="reset",
             why="the budget of a tree lives as long as its runs and is not reset by the calendar",
         )
-    resets, where = _rhythm(old, reset, zone)
+    resets, zone = _reset_rule(old, reset, zone)
     op = SetBudget(
-        name=name, limits=_limits(old, limits, soft, on_breach), resets=resets, zone=where
+        name=name, limits=_limits(old, limits, soft, on_breach), resets=resets, zone=zone
     )
     return Request(op, lambda answer: None)
 
@@ -68,8 +71,8 @@ def set_budget(
 def _limits(
     old: Budget | None, limits: Amounts, soft: Amounts | None, on_breach: str | None
 ) -> Limits:
-    """Put together what is said and what was so before; only the dimensions that are named are
-    written."""
+    """Return the limits to write: those of the named dimensions, checked together with the limits
+    that the budget has already."""
     if old is None:
         return budget_rules.limits_from(
             limits, soft, budget_rules.WAIT if on_breach is None else on_breach
@@ -83,68 +86,72 @@ def _limits(
         line.dimension: None if line.hard is None else budget_rules.amount(line.hard)
         for line in old.allowances
     }
-    found = budget_rules.limits_from(
+    merged = budget_rules.limits_from(
         {**before, **limits}, soft, old.on_breach if on_breach is None else on_breach
     )
     named = {*limits, *soft}
     return Limits(
-        {name: limit for name, limit in found.hard.items() if name in named},
-        found.soft,
-        found.on_breach,
+        {name: limit for name, limit in merged.hard.items() if name in named},
+        merged.soft,
+        merged.on_breach,
     )
 
 
-def _rhythm(old: Budget | None, reset: Any, zone: str | None) -> tuple[str | None, str]:
+def _reset_rule(old: Budget | None, reset: Any, zone: str | None) -> tuple[str | None, str]:
+    """Return the reset rule of a budget, None if it has none, and its time zone."""
     if zone is None:
         zone = "UTC" if old is None else old.zone
-    resets, where = budget_rules.checked_reset(None if is_one_of(reset, (NEVER,)) else reset, zone)
-    return (old.resets if old is not None and reset is None else resets), where
+    resets, zone = budget_rules.checked_reset(None if is_one_of(reset, (NEVER,)) else reset, zone)
+    if old is not None and reset is None:
+        resets = old.resets
+    return resets, zone
 
 
 def raise_budget(name: str, amounts: Amounts, key: str | None) -> Request:
-    """Add to the limits of a budget; the answer is False when the key came before."""
-    found = budget_rules.amounts_from(amounts, most=budget_rules.MOST * 1000)
-    return Request(RaiseBudget(budget_rules.name_of(name), found, _key(key)), bool)
+    """Raise the limits of a budget by *amounts*. The answer is False if a raise with this *key* was
+    made before."""
+    checked = budget_rules.amounts_from(amounts, most=budget_rules.MOST * 1000)
+    return Request(RaiseBudget(budget_rules.name_of(name), checked, _key(key)), bool)
 
 
 def reset_budget(name: str) -> Request:
-    """Begin anew with nothing used."""
+    """Set the used amounts of a budget back to zero."""
     return Request(ResetBudget(budget_rules.name_of(name)), lambda answer: None)
 
 
 def spend_budget(name: str, amounts: Amounts, key: str | None) -> Request:
-    """Count what was spent outside any run; the answer is False when the key came before. Raises
-    BudgetExceeded."""
+    """Spend amounts outside any run. The answer is False if a spending with this *key* was made
+    before. Decoding the answer raises BudgetExceeded."""
 
-    def understand(answer: BudgetSpent | BudgetRefused) -> bool:
+    def decode(answer: BudgetSpent | BudgetRefused) -> bool:
         if isinstance(answer, BudgetRefused):
             raise budget_rules.exceeded(answer.breach, {})
         return answer.counted
 
     return Request(
         SpendBudget(budget_rules.name_of(name), budget_rules.amounts_from(amounts), _key(key)),
-        understand,
+        decode,
     )
 
 
 def get_budget(store: Store, name: str) -> Budget:
     """Return a budget. Raises BudgetNotFound."""
-    found = store.budget(name) if isinstance(name, str) else None
-    if found is None:
+    budget = store.budget(name) if isinstance(name, str) else None
+    if budget is None:
         raise BudgetNotFound(budget=name)
-    return found
+    return budget
 
 
 def spending(store: Store, run_id: str) -> Spendings:
-    """Report what a run and all below it have spent."""
-    found = store.spending(run_id)
+    """Return the amounts that a run and the runs below it have spent."""
+    by_run = store.spending(run_id)
     total: dict[str, int] = {}
-    for spent in found.values():
+    for spent in by_run.values():
         for dimension, amount in spent.items():
             total[dimension] = total.get(dimension, 0) + amount
     return Spendings(
-        run=_amounts(found.get(run_id, {})),
-        runs={one: _amounts(spent) for one, spent in found.items()},
+        run=_amounts(by_run.get(run_id, {})),
+        runs={id: _amounts(spent) for id, spent in by_run.items()},
         total=_amounts(total),
     )
 
@@ -157,5 +164,5 @@ def _key(key: object) -> str | None:
     if key is None:
         return None
     if not isinstance(key, str) or not key or len(key) > 200 or not is_storable(key):
-        raise BadOption(option="key", value=key, why="it must be a text of 1 to 200 characters")
+        raise BadOption(option="key", value=key, why="a key is a text of 1 to 200 characters")
     return plain_text(key)

@@ -1,12 +1,11 @@
-"""Moving house: all that one store holds is copied to another one, and the runs go on there. Any
-store to any other.
+"""Copy a whole store to another one, of the same or of another database, and continue there.
 
-Nobody may work on either of them meanwhile. Until all is copied and both sides are the same the
-target is half-copied: nobody can open it but the next copy, which empties it first.
+No worker may use either store meanwhile. Until everything is copied and both sides are equal, the
+target is marked half-copied: only the next copy can open it, and empties it first.
 
-Invariant: at no instant can both be worked on. The source is sealed in the transaction in which
-both sides turned out to be the same; only then the target is opened. A copy that dies in between is
-ended by the same command, which finds the seal.
+Invariant: at no instant can workers use both stores. The source is sealed in the transaction that
+finds both sides equal; only then is the target opened for use. If the process dies in between, the
+same command finds the seal and ends the copy.
 """
 
 from __future__ import annotations
@@ -42,19 +41,24 @@ from holdfast.store.contract import (
 from holdfast.store.liveness import session_is_dead
 from holdfast.store.sealing import store_sealed
 
-RUNS, BYTES = 500, 8 * 1024 * 1024
-"""How many runs are copied in one transaction, and about how much of them is in memory at once."""
+RUNS = 500
+"""Runs that one transaction copies."""
+
+BYTES = 8 * 1024 * 1024
+"""Bytes of runs that are in memory at once, about."""
 
 PATIENCE = 3.0
-"""Seconds for which a session is watched before its worker counts as living: one that has just died
-may seem to."""
+"""Seconds to wait for live sessions to end: a worker that has just died counts as alive for a
+moment."""
 
-COPYING, CHECKING = "copying", "checking"
+COPYING = "copying"
+CHECKING = "checking"
 Progress = Callable[[str, int], None]
+"""Called with the phase and the number of runs that were processed."""
 
 
 class Inventory(msgspec.Struct):
-    """What a store holds: how many of each, and a digest of all of it."""
+    """The contents of a store: the number of rows of each kind, and a digest of all of them."""
 
     runs: dict[str, int] = {}
     events: int = 0
@@ -63,83 +67,86 @@ class Inventory(msgspec.Struct):
     lanes: int = 0
     payloads: int = 0
     others: dict[str, int] = {}
-    """How many rows there are of what else belongs to runs or to the installation, by table."""
+    """The number of rows of the other tables that belong to runs or to the installation."""
     digest: str = ""
 
 
 class CopyReport(msgspec.Struct):
-    """What is on either side after a copy."""
+    """The contents of both stores after a copy."""
 
     source: Inventory
     target: Inventory
 
     @property
     def same(self) -> bool:
-        """Whether nothing was lost on the way, and nobody has written to the source since."""
+        """Whether the target equals the source: nothing was lost, and no process has written to
+        the source since."""
         return self.source == self.target
 
 
 def copy_store(
     source: Store, open_target: Callable[[], Store], progress: Progress = lambda what, runs: None
 ) -> CopyReport:
-    """Copy all runs, with all that belongs to them, and all lanes to the store that *open_target*
-    opens, and seal the source. When both sides turn out to differ the source is not sealed, and the
-    target stays half-copied.
+    """Copy all runs with their rows, and all lanes, to the store that *open_target* opens, and seal
+    the source. If both sides differ afterwards, the source is not sealed and the target stays
+    half-copied.
 
-    Raises StoreInUse when somebody works on one of them, StoreNotEmpty when the target has runs,
-    StoreHalfCopied when the source is itself the target of a copy that did not end, StoreSealed
-    when it was copied to another target before."""
+    Raises StoreInUse if a worker uses one of them, StoreNotEmpty if the target has runs,
+    StoreHalfCopied if the source is itself the target of an unfinished copy, StoreSealed if the
+    source was copied to another target before."""
     if source.is_half_copied():
         raise StoreHalfCopied(database=source.url)
     seal = source.seal()
     if seal is None:
-        quieten(source)
+        release_dead_sessions(source)
     target = open_target()
     try:
         if target.url == source.url:
-            raise BadOption(option="TARGET", why="it is the same database as SOURCE")
+            raise BadOption(option="TARGET", why="TARGET is the same database as SOURCE")
         if seal is not None:
             return _finish(source, target, seal, progress)
-        quieten(target)
+        release_dead_sessions(target)
         copy_id = new_id()
         _begin(source, target, copy_id)
         for payloads in _payloads(source):
             _do(target, CopyPayloads(payloads))
-        for portion in _portions(source):
-            _do(target, CopyRuns(portion))
-            progress(COPYING, len(portion))
+        for snapshots in _snapshots(source):
+            _do(target, CopyRuns(snapshots))
+            progress(COPYING, len(snapshots))
         seal = Seal(at=source.now(), moved_to=redacted(target.url), copy_id=copy_id)
-        moved = _seal_if_same(source, target, seal, progress)
-        if moved.same:
-            _do(target, EndCopy())
-        return moved
+        report = _seal_if_same(source, target, seal, progress)
+        if report.same:
+            _do(target, EndCopy())  # after the seal, not before: both must never be usable
+        return report
     finally:
         target.close()
 
 
 def _seal_if_same(source: Store, target: Store, seal: Seal, progress: Progress) -> CopyReport:
-    """Compare both sides while nobody can write to the source, and seal it if they are the same."""
-    moved = CopyReport(Inventory(), Inventory())
+    """Compare both sides while no process can write to the source, and seal it if they are
+    equal."""
+    report = CopyReport(Inventory(), Inventory())
 
     def is_same() -> bool:
         if living := _living(source):
             raise StoreInUse(database=source.url, **_who(living))
-        moved.source = take_inventory(source, progress)
-        moved.target = take_inventory(target, progress)
-        return moved.same
+        report.source = take_inventory(source, progress)
+        report.target = take_inventory(target, progress)
+        return report.same
 
     _do(source, SealStore(seal, is_same))
-    return moved
+    return report
 
 
 def _finish(source: Store, target: Store, seal: Seal, progress: Progress) -> CopyReport:
-    """End a copy that has sealed its source, and died before the target could be used."""
+    """End a copy whose process died after it had sealed the source and before it had opened the
+    target for use. Raises StoreSealed if the source was copied to another target."""
     if seal.copy_id is None or target.setting(HALF_COPIED) != seal.copy_id:
         raise store_sealed(seal, source.url)
-    moved = CopyReport(take_inventory(source, progress), take_inventory(target, progress))
-    if moved.same:
+    report = CopyReport(take_inventory(source, progress), take_inventory(target, progress))
+    if report.same:
         _do(target, EndCopy())
-    return moved
+    return report
 
 
 def _begin(source: Store, target: Store, copy_id: str) -> None:
@@ -151,27 +158,28 @@ def _begin(source: Store, target: Store, copy_id: str) -> None:
         raise StoreNotEmpty(database=target.url, runs=sum(target.counts().values())) from None
     except StoreInUse:
         raise in_use(target) from None
-    if source.is_half_copied():  # the mark is on both: they are one database under two names
+    if source.is_half_copied():  # both have the mark: one database under two names
         _do(target, EndCopy())
-        raise BadOption(option="TARGET", why="it is the same database as SOURCE")
+        raise BadOption(option="TARGET", why="TARGET is the same database as SOURCE")
 
 
-def quieten(store: Store) -> None:
-    """See to it that nobody holds a run: free what the dead held, as any worker would. Raises
-    StoreInUse."""
+def release_dead_sessions(store: Store) -> None:
+    """End the sessions of dead workers, which releases their runs, as any worker would.
+
+    Waits up to PATIENCE seconds for live sessions to end. Raises StoreInUse."""
     deadline = time.monotonic() + PATIENCE
     while living := _living(store):
-        if time.monotonic() > deadline:  # one that has just died may count as living for a moment
+        if time.monotonic() > deadline:
             raise StoreInUse(database=store.url, **_who(living))
         time.sleep(0.1)
     for session in store.sessions():
-        ends: str | None = session.id
-        while ends is not None:
-            ends = _do(store, EndSession(ends, crashed=True)).rest
+        session_id: str | None = session.id
+        while session_id is not None:  # a session with many runs is ended in several transactions
+            session_id = _do(store, EndSession(session_id, crashed=True)).rest
 
 
 def in_use(store: Store) -> StoreInUse:
-    """Return the error that names the worker that has opened a session."""
+    """Return the error that names the first worker with a session."""
     return StoreInUse(database=store.url, **_who(store.sessions()))
 
 
@@ -181,7 +189,7 @@ def _living(store: Store) -> list[Session]:
 
 
 def _who(living: list[Session]) -> dict[str, object]:
-    if not living:  # a session that has ended meanwhile
+    if not living:  # the session has ended meanwhile
         return {}
     first = living[0]
     others = {"others": len(living) - 1} if len(living) > 1 else {}
@@ -189,73 +197,74 @@ def _who(living: list[Session]) -> dict[str, object]:
 
 
 def take_inventory(store: Store, progress: Progress = lambda what, runs: None) -> Inventory:
-    """Look through all that a store holds. Two stores that hold the same have equal inventories,
-    wherever they are."""
-    found, digest = Inventory(), hashlib.sha256()
-    for portion in _portions(store):
-        for one in portion:
-            _count(found, one)
-            digest.update(_canonical(one))
-        progress(CHECKING, len(portion))
+    """Return the inventory of a store. Two stores with the same contents have equal inventories,
+    also in different databases."""
+    inventory = Inventory()
+    digest = hashlib.sha256()
+    for snapshots in _snapshots(store):
+        for snapshot in snapshots:
+            _count(inventory, snapshot)
+            digest.update(_canonical(snapshot))
+        progress(CHECKING, len(snapshots))
     for payloads in _payloads(store):
-        found.payloads += len(payloads)
+        inventory.payloads += len(payloads)
         digest.update(msgspec.msgpack.encode(payloads))
     lanes = store.lanes()
     standing = store.standing()
     digest.update(msgspec.msgpack.encode([lanes, standing]))
-    found.others |= {table: len(rows) for table, rows in standing.items()}
-    found.others = dict(sorted(found.others.items()))
-    found.runs = dict(sorted(found.runs.items()))
-    found.lanes, found.digest = len(lanes), digest.hexdigest()
-    return found
+    inventory.others |= {table: len(rows) for table, rows in standing.items()}
+    inventory.others = dict(sorted(inventory.others.items()))
+    inventory.runs = dict(sorted(inventory.runs.items()))
+    inventory.lanes = len(lanes)
+    inventory.digest = digest.hexdigest()
+    return inventory
 
 
-def _count(found: Inventory, one: RunSnapshot) -> None:
-    found.runs[one.run.status] = found.runs.get(one.run.status, 0) + 1
-    found.events += len(one.events)
-    found.signals += len(one.signals)
-    found.tags += len(one.tags)
-    for table, rows in one.below.items():
-        found.others[table] = found.others.get(table, 0) + len(rows)
+def _count(inventory: Inventory, snapshot: RunSnapshot) -> None:
+    inventory.runs[snapshot.run.status] = inventory.runs.get(snapshot.run.status, 0) + 1
+    inventory.events += len(snapshot.events)
+    inventory.signals += len(snapshot.signals)
+    inventory.tags += len(snapshot.tags)
+    for table, rows in snapshot.below.items():
+        inventory.others[table] = inventory.others.get(table, 0) + len(rows)
 
 
-def _canonical(one: RunSnapshot) -> bytes:
-    """Return all that must be the same on both sides: a signal has another number in each store,
-    and keeps its place."""
+def _canonical(snapshot: RunSnapshot) -> bytes:
+    """Return the bytes of a run that must be equal on both sides. A signal has another id in each
+    store, so its position takes the place of its id."""
     signals = [
-        msgspec.structs.replace(signal, id=place) for place, signal in enumerate(one.signals)
+        msgspec.structs.replace(signal, id=place) for place, signal in enumerate(snapshot.signals)
     ]
-    return msgspec.msgpack.encode(msgspec.structs.replace(one, signals=signals))
+    return msgspec.msgpack.encode(msgspec.structs.replace(snapshot, signals=signals))
 
 
 def _payloads(store: Store) -> Iterator[list[Payload]]:
-    """Yield all payloads, in order, as many at a time as are to be in memory at once; each must
-    have all its bytes."""
+    """Yield all payloads, in order, in batches of about BYTES bytes. Raises BadData if one lacks
+    some of its bytes or does not match its digest."""
     batch: list[Payload] = []
     sealer = PayloadSealer(store)
     for digest, stored in digests(store):
         payload = store.payload(digest)
         if payload is None or payload.stored != stored:
             raise BadData(
-                what=f"payload {digest.hex()}", why="parts of it are missing: `holdfast db check`"
+                what=f"payload {digest.hex()}",
+                why="parts of the payload are missing: run `holdfast db check`",
             )
-        if not payload.key:
-            sealer.values.content(
-                payload, f"payload {digest.hex()}"
-            )  # what is encrypted is checked by whoever has its key
+        if not payload.key:  # an encrypted payload can only be checked with its key
+            sealer.values.content(payload, f"payload {digest.hex()}")
         batch.append(payload)
-        if sum(one.stored for one in batch) > BYTES:
+        if sum(payload.stored for payload in batch) > BYTES:
             yield batch
             batch = []
     if batch:
         yield batch
 
 
-def _portions(store: Store) -> Iterator[list[RunSnapshot]]:
+def _snapshots(store: Store) -> Iterator[list[RunSnapshot]]:
     after = ""
-    while portion := store.dossiers(after, RUNS, BYTES):
-        yield portion
-        after = portion[-1].run.id
+    while snapshots := store.dossiers(after, RUNS, BYTES):
+        yield snapshots
+        after = snapshots[-1].run.id
 
 
 def _do(store: Store, op: Operation) -> Any:

@@ -1,12 +1,10 @@
-"""Copying a run and all below it, or a graph with all its members, to a database of its own, in
-batches.
+"""Export a run with its descendants, or a graph with its members, to another database.
 
-All is read from one snapshot of the source: a run, its signals, its children and its graph fit
-together, however busy they are.
+Everything is read from one snapshot of the source, so a run, its signals, its children and its
+graph are consistent, however busy they are. It is written in batches.
 
-Invariant: a run that has not ended continues in one database only. The copy of such a run is sealed
-by the commit that ends the export, so it can be read, and continues only after `holdfast db
-unseal`.
+Invariant: a run that has not ended continues in one database only. The commit that ends the export
+seals the copy of such a run: it can be read, and continues only after `holdfast db unseal`.
 """
 
 from __future__ import annotations
@@ -24,13 +22,12 @@ from holdfast.engine.runtime.ids import offered_key
 from holdfast.errors import (
     GraphNotFound,
     KeyMissing,
-    RunExists,
     RunNotFinished,
     RunNotFound,
     StoreInUse,
 )
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.copy import in_use, quieten
+from holdfast.service.copy import in_use, release_dead_sessions
 from holdfast.store.contract import (
     ENCRYPTION,
     BeginImport,
@@ -46,8 +43,13 @@ from holdfast.store.contract import (
 )
 
 PAGE = 500
-RUNS, BYTES = 200, 8 * 1024 * 1024
-"""How many runs are written in one transaction, and about how many bytes of them."""
+"""Children that one query reads."""
+
+RUNS = 200
+"""Runs that one transaction writes."""
+
+BYTES = 8 * 1024 * 1024
+"""Bytes that one transaction writes, about."""
 
 Progress = Callable[[int], None]
 
@@ -59,14 +61,16 @@ def export(
     open_target: Callable[[], Store],
     progress: Progress | None = None,
 ) -> int:
-    """Copy *run* and its descendants, as they stand at one instant, to the store that *open_target*
-    opens; return how many runs were copied. A new database counts as half-copied until all is
-    there, and is sealed if one of the runs has not ended. Raises RunNotFound, RunExists, and
-    RunNotFinished when such a run would be copied to a database that has runs already."""
+    """Copy *run* and its descendants, as of one instant, to the store that *open_target* opens, and
+    return the number of copied runs.
+
+    A new database is marked half-copied until everything is copied, and is sealed if one of the
+    runs has not ended. Raises RunNotFound, RunExists, and RunNotFinished if such a run would be
+    copied to a database that already has runs."""
     with source.snapshot() as view:
         root = view.run(run.id)
         if root is None:
-            raise RunNotFound(run=run.id, why="it was deleted meanwhile")
+            raise RunNotFound(run=run.id, why="the run was deleted meanwhile")
         return _export(source, sealer, view, lambda: [root], open_target, progress)
 
 
@@ -77,8 +81,8 @@ def export_graph(
     open_target: Callable[[], Store],
     progress: Progress | None = None,
 ) -> int:
-    """The same for a graph and the runs of its members. Raises GraphNotFound, RunExists,
-    GraphExists, RunNotFinished."""
+    """Copy a graph and the runs of its members like ``export``, and return the number of copied
+    runs. Raises GraphNotFound, RunExists, GraphExists, RunNotFinished."""
     with source.snapshot() as view:
         whole = view.whole_graph(graph_id)
         if whole is None:
@@ -120,8 +124,8 @@ def _export(
         for batch in _batches(view, runs()):
             _write(target, batch)
             count += len(batch)
-            has_ended = has_ended and all(one.run.status in FINAL for one in batch)
-            has_waits = has_waits or any("wait" in one.below for one in batch)
+            has_ended = has_ended and all(op.run.status in FINAL for op in batch)
+            has_waits = has_waits or any("wait" in op.below for op in batch)
             if progress is not None:
                 progress(len(batch))
         if last is not None:
@@ -137,20 +141,21 @@ def _export(
 
 
 def _refuse_open_runs(view: View, runs: Iterable[RunRecord]) -> None:
-    """Refuse runs that have not ended: their copies are sealed, and with them whatever else the
-    target holds."""
-    for run in (one for root in runs for one in walk(view, root)):
+    """Raise RunNotFinished if a run has not ended: its copy would be sealed, and with it all other
+    runs of the target."""
+    for run in (descendant for root in runs for descendant in walk(view, root)):
         if run.status not in FINAL:
             why = (
-                "it continues here, so its copy would be sealed with all other runs there: export"
-                " it to a new database"
+                "the run continues here, so its copy would be sealed with all other runs there:"
+                " export it to a new database"
             )
             raise RunNotFinished(run=run.id, status=run.status.value, why=why)
 
 
 def _begin(target: Store) -> None:
-    """Let no worker claim what is copied before the copy has ended. Raises StoreInUse."""
-    quieten(target)
+    """Mark the target half-copied, so that no worker claims a run before the copy has ended. Raises
+    StoreInUse."""
+    release_dead_sessions(target)
     try:
         _do(target, BeginImport())
     except StoreInUse:
@@ -158,17 +163,15 @@ def _begin(target: Store) -> None:
 
 
 def _give_key(target: Store, sealer: PayloadSealer) -> None:
-    """See to it that the target has a key that signs tokens: runs that continue there may ask for
-    the tokens of their waits. The keys of the source stay where they are, so what they have signed
-    is worth nothing there."""
-    with suppress(KeyMissing):  # an engine that may write no values can export all the same
+    """Give the target a signing key, if it has none: runs that continue there may ask for the
+    tokens of their waits. The keys of the source are not copied, so tokens that they have signed
+    are not valid there."""
+    with suppress(KeyMissing):  # an engine without the encryption key can export all the same
         _do(target, NeedKey(offered_key(sealer)))
 
 
 def _write(target: Store, batch: list[ImportRun]) -> None:
     for answer in target.apply(batch):
-        if isinstance(answer, RunExists):
-            raise answer
         if isinstance(answer, BaseException):
             raise answer
 
@@ -183,19 +186,21 @@ def _batches(view: View, runs: Iterable[RunRecord]) -> Iterator[list[ImportRun]]
     batch: list[ImportRun] = []
     copied: set[bytes] = set()
     size = 0
-    for one in (_detached(found, run) for run in runs for found in walk(view, run)):
-        imported = _imported(view, one, copied)
+    for run in (_detached(run, root) for root in runs for run in walk(view, root)):
+        imported = _imported(view, run, copied)
         batch.append(imported)
         size += _size(imported)
         if len(batch) >= RUNS or size > BYTES:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 
 
 def _detached(run: RunRecord, top: RunRecord) -> RunRecord:
-    """Return a run of the tree below *top* as it stands where the parent of *top* is missing."""
+    """Return a run of the tree of *top* without references to the parent of *top*, which is not
+    exported."""
     if top.parent_id is None:
         return run
     if run.id != top.id:
@@ -206,7 +211,8 @@ def _detached(run: RunRecord, top: RunRecord) -> RunRecord:
 
 
 def _imported(view: View, run: RunRecord, copied: set[bytes]) -> ImportRun:
-    """Return a run with all that belongs to it; a payload that went before is there already."""
+    """Return a run with its rows and payloads; payloads in *copied* are left out, because they were
+    copied with another run."""
     digests = [digest for digest in view.payloads_of(run.id) if digest not in copied]
     copied.update(digests)
     payloads = [payload for digest in digests if (payload := view.payload(digest)) is not None]
@@ -231,7 +237,7 @@ def _size(op: ImportRun) -> int:
 
 
 def walk(source: RunReads, run: RunRecord) -> Iterator[RunRecord]:
-    """Yield a run and all below it, parents first."""
+    """Yield a run and its descendants, parents first."""
     yield run
     before: str | None = None
     while page := source.runs(RunFilter(parent_id=run.id, before=before, limit=PAGE)):
@@ -241,5 +247,5 @@ def walk(source: RunReads, run: RunRecord) -> Iterator[RunRecord]:
 
 
 def tree(source: RunReads, run: RunRecord) -> list[RunRecord]:
-    """Return a run and all below it, parents first."""
+    """Return a run and its descendants, parents first."""
     return list(walk(source, run))

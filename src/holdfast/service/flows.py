@@ -1,4 +1,4 @@
-"""What can be asked about managed flows by whoever drives them."""
+"""Requests about managed flows: create, move and observe them, and read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.why.model import Why
 
 LONGEST = 200
-"""How many characters a name may have by which flows and steps are found."""
+"""Characters of a name by which flows and steps are looked up, at most."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ class Flow(msgspec.Struct, kw_only=True):
 
 
 class FlowStep(msgspec.Struct, kw_only=True):
-    """How one piece of a flow's work stands, as it was last observed."""
+    """A piece of a flow's work, in the state in which it was last observed."""
 
     run_id: str
     task: str
@@ -86,14 +86,15 @@ class FlowEvent(msgspec.Struct, kw_only=True):
 
 
 class FlowService:
-    """Turns what is asked about flows into transitions, and reads what is stored."""
+    """Builds the operations on flows, and reads flows."""
 
     def __init__(self, client: RunService) -> None:
-        self._client, self._store = client, client.store
+        self._client = client
+        self._store = client.store
 
     @property
     def namespace(self) -> str:
-        """Nothing of another one can be seen or touched."""
+        """The namespace of all flows that can be read or changed here."""
         return self._client.namespace
 
     def create(
@@ -108,7 +109,8 @@ class FlowService:
         id: str | None = None,
         start: bool = False,
     ) -> Request:
-        """Create a flow; the answer is it."""
+        """Create a flow, and start it with *start*. The answer is the flow. Raises BadOption,
+        BadFlowPatch."""
         flow = flow_model.FlowRecord(
             id=checked_text("id", id) or new_id(),
             namespace=self.namespace,
@@ -127,7 +129,8 @@ class FlowService:
     def move(
         self, flow_id: str, action: flow_model.FlowAction, owner: str | None, revision: int | None
     ) -> Request:
-        """Do something to a flow; the answer is it."""
+        """Apply *action* to a flow. With *revision*, only if the flow still has that revision. The
+        answer is the flow."""
         if revision is not None:
             revision = checked_count("revision", revision)
         op = MoveFlow(
@@ -146,7 +149,8 @@ class FlowService:
         correlation: str | None,
         horizon: Duration | None,
     ) -> flow_model.WaitFlow:
-        """Return the wait that is meant: a timer, an event from outside, or somebody's resume."""
+        """Return the action that lets a flow wait: for the time *until*, for an external event, or
+        else for a manual resume. Raises BadFlowWait."""
         now = self._store.now()
         if until is not None and (topic is not None or correlation is not None):
             raise BadFlowWait(
@@ -156,7 +160,8 @@ class FlowService:
             wait: flow_model.FlowWait = flow_model.TimerWait(instant(until, now))
         elif topic is not None or correlation is not None:
             wait = flow_model.EventWait(
-                "" if topic is None else topic, "" if correlation is None else correlation
+                topic="" if topic is None else topic,
+                correlation="" if correlation is None else correlation,
             )
         else:
             wait = flow_model.ManualWait()
@@ -165,7 +170,8 @@ class FlowService:
         )
 
     def deliver(self, flow_id: str, topic: str, correlation: str, payload: Any) -> Request:
-        """Resume a flow that waits for this event; the answer is it, or None when it does not."""
+        """Resume a flow that waits for this event. The answer is the flow, or None if it does not
+        wait for it."""
         data = None if payload is None else encoded(payload)
         op = DeliverFlowEvent(
             flow_id=_flow_id(flow_id),
@@ -188,7 +194,8 @@ class FlowService:
         runtime: str = "mirrored",
         owner: str | None = None,
     ) -> Request:
-        """Note how a piece of work stands; the answer is the step."""
+        """Record the observed state of a piece of work. The answer is the step. Raises
+        BadOption."""
         if not is_one_of(status, list(FlowStepStatus)):
             raise BadOption(option="status", value=status, known=", ".join(FlowStepStatus))
         if not is_one_of(runtime, ("managed", "mirrored")):
@@ -209,50 +216,54 @@ class FlowService:
         )
 
     def wake(self) -> Request:
-        """Let time do what it does to waiting flows; the answer is FlowsWoken."""
+        """Wake the flows whose timers are due or whose waits have expired. The answer is
+        FlowsWoken."""
         return Request(WakeFlows(namespace=self._client.only), lambda answer: answer)
 
     def prune(self, older_than: Moment, batch: int = 500) -> Request:
-        """Delete flows that ended; the answer is how many."""
+        """Delete up to *batch* flows that ended before *older_than*. The answer is their number."""
         before = moment(older_than, self._store.now(), sign=-1)
         return Request(
             PruneFlows(before, self.namespace, checked_count("batch", batch, least=1)), int
         )
 
-    # Looking
+    # Reading
 
     def get(self, flow_id: str, owner: str | None = None) -> Flow:
         """Return a flow. Raises FlowNotFound, FlowNotYours."""
-        return view(self._found(flow_id, owner))
+        return view(self._record(flow_id, owner))
 
     def why(self, flow_id: str, owner: str | None = None) -> Why:
-        """Say what a flow waits for, and what ends the wait."""
-        from holdfast.core.why.flows import explain_flow  # only who asks pays for it
+        """Return what a flow waits for, and what ends the wait. Raises FlowNotFound,
+        FlowNotYours."""
+        from holdfast.core.why.flows import explain_flow  # here: saves the import at start-up
 
-        return explain_flow(self._found(flow_id, owner), self._store.now())
+        return explain_flow(self._record(flow_id, owner), self._store.now())
 
-    def _found(self, flow_id: str, owner: str | None) -> flow_model.FlowRecord:
-        found = self._store.flow(_flow_id(flow_id))
-        if found is None or found.namespace != self.namespace:
+    def _record(self, flow_id: str, owner: str | None) -> flow_model.FlowRecord:
+        flow = self._store.flow(_flow_id(flow_id))
+        if flow is None or flow.namespace != self.namespace:
             raise FlowNotFound(flow=flow_id)
-        if owner is not None and found.owner != _owner(owner):
+        if owner is not None and flow.owner != _owner(owner):
             raise FlowNotYours(flow=flow_id)
-        return found
+        return flow
 
     def find(
         self, *, owner: str | None, status: str | None, before: str | None, limit: int
     ) -> list[Flow]:
-        """Return flows."""
+        """Return the flows that match. *before* is the id of the last flow of the previous page.
+        Raises BadOption."""
         if status is not None and not is_one_of(status, list(FlowStatus)):
             raise BadOption(option="status", value=status, known=", ".join(FlowStatus))
         last = None if before is None else self.get(before)
         if last is not None and status is not None and last.status != status:
             why = (
-                f"it is no longer {status}, so that its place among those is gone: list from the"
+                f"this flow is no longer {status}, so it has no place in the list: list from the"
                 " start again"
             )
             raise BadOption(option="before", value=before, why=why)
-        limit, owner = checked_count("limit", limit), _owner(owner)
+        limit = checked_count("limit", limit)
+        owner = _owner(owner)
         return [
             view(flow)
             for flow in self._store.flows(
@@ -261,14 +272,14 @@ class FlowService:
         ]
 
     def steps(self, flow_id: str, owner: str | None = None) -> list[FlowStep]:
-        """Return the steps of a flow, in the order in which they were first seen."""
+        """Return the steps of a flow, in the order in which they were first observed."""
         return [step_view(step) for step in self._store.flow_steps(self.get(flow_id, owner).id)]
 
     def events(self, flow_id: str, owner: str | None, limit: int) -> list[FlowEvent]:
         """Return the audit trail of a flow, newest first."""
         most = checked_count("limit", max(limit, 0) if isinstance(limit, int) else limit)
-        found = self._store.flow_events(self.get(flow_id, owner).id, most)
-        return [_event_view(one) for one in found]
+        events = self._store.flow_events(self.get(flow_id, owner).id, most)
+        return [_event_view(event) for event in events]
 
 
 def _event_view(event: flow_model.FlowEventRecord) -> FlowEvent:
@@ -277,7 +288,7 @@ def _event_view(event: flow_model.FlowEventRecord) -> FlowEvent:
 
 
 def view(flow: flow_model.FlowRecord) -> Flow:
-    """Return a flow as its driver sees it."""
+    """Return the public view of a flow."""
     wait = core.wait_of(flow)
     return Flow(
         id=flow.id,
@@ -305,7 +316,7 @@ def _wait_view(wait: flow_model.FlowWait) -> dict[str, Any]:
 
 
 def step_view(step: flow_model.FlowStepRecord) -> FlowStep:
-    """Return a step as its flow's driver sees it."""
+    """Return the public view of a step."""
     return FlowStep(
         run_id=step.run_id,
         task=step.task,
@@ -337,12 +348,13 @@ def patched(patch: Any) -> bytes | None:
 
 
 def failing(reason: str) -> flow_model.FailFlow:
-    """Return a bad end."""
+    """Return the action that fails a flow. Raises BadOption."""
     return flow_model.FailFlow(_filled("reason", reason))
 
 
 def advancing(patch: Any, current_step: str | None) -> flow_model.AdvanceFlow:
-    """Return a change of the state, and of what is being done now."""
+    """Return the action that patches the state of a flow and sets its current step. Raises
+    BadFlowPatch, BadOption."""
     step = None if current_step is None else _filled("current_step", current_step)
     return flow_model.AdvanceFlow(patched(patch) or b"null", step)
 
@@ -350,27 +362,29 @@ def advancing(patch: Any, current_step: str | None) -> flow_model.AdvanceFlow:
 def _filled(name: str, value: Any) -> str:
     text = _text(name, value).strip()
     if not text:
-        raise BadOption(option=name, value=value, why="it must not be blank")
+        raise BadOption(option=name, value=value, why="the text must not be blank")
     return text
 
 
 def _name(name: str, value: Any) -> str:
-    """Return what things are looked up by."""
-    found = _filled(name, value)
-    if len(found) > LONGEST:
+    """Return a name by which flows or steps are looked up. Raises BadOption."""
+    text = _filled(name, value)
+    if len(text) > LONGEST:
         raise BadOption(
             option=name,
-            value=f"{found[:40]}...",
-            why=f"it must not be longer than {LONGEST} characters",
+            value=f"{text[:40]}...",
+            why=f"a name has at most {LONGEST} characters",
         )
-    return found
+    return text
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise BadOption(option=name, value=value, why="it must be a text")
+        raise BadOption(option=name, value=value, why="the value must be a text")
     if not is_storable(value):
-        raise BadOption(option=name, value=value, why="it must be Unicode without NUL characters")
+        raise BadOption(
+            option=name, value=value, why="the text must be Unicode without NUL characters"
+        )
     return plain_text(value)
 
 

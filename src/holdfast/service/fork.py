@@ -1,8 +1,8 @@
-"""Forking: a new run with the history of another up to, and without, a step.
+"""Fork a run: create a new run with the history of another one up to, but without, a step.
 
 A long history is written in parts that belong to a stage, not to a run, so that no reader sees
-them. The last transaction copies them, inside the database, to the run that it creates. Whatever a
-process that dies has written is deleted like any other stage.
+them. The last transaction copies them, inside the database, to the run that it creates. Parts that
+a dead process has left are deleted like any other stage.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ from holdfast.core.stored_json import object_of
 from holdfast.core.validation import checked_run_id, checked_string
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import HoldfastError, RunExists, RunNotFound, StepNotFound, UsageError
-from holdfast.service.graph_stages import Do, as_answered, sweep
+from holdfast.service.graph_stages import Do, sweep
 from holdfast.service.replay import whole_history
-from holdfast.service.runs import Request, RunService
+from holdfast.service.runs import Request, RunService, identity
 from holdfast.store.contract import Store
 from holdfast.store.contract.runs import ImportRun, StagedEvents, StageEvents
 
 PART = 2000
-"""How many events one transaction writes at most: other writers wait meanwhile."""
+"""Events that one transaction writes, at most: other writers wait meanwhile."""
 
 BYTES = 4_000_000
-"""How many bytes of values one transaction writes at most; an event is not divided."""
+"""Bytes of values that one transaction writes, at most, unless a single event has more."""
 
 _OF_OPEN_GATES = kinds_with(OnReplay.VOID_IF_GATE_REOPENS)
 
 
 def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | None, do: Do) -> str:
-    """Make a new run and return its id. With a *wanted* id that a fork of the same run from the
-    same step has, that one is returned. Raises RunExists, RunNotFound, StepNotFound,
-    HistoryGone."""
-    from_step, wanted = checked_string("from_step", from_step), checked_run_id(wanted)
+    """Create a fork of a run and return its id.
+
+    If *wanted* is the id of an existing fork of the same run from the same step, that id is
+    returned. Raises RunExists, RunNotFound, StepNotFound, HistoryGone."""
+    from_step = checked_string("from_step", from_step)
+    wanted = checked_run_id(wanted)
     run = client.get(client.mine(run_id))
     if wanted is not None and _is_there(client, wanted, run_id, from_step):
         return wanted
@@ -52,8 +54,8 @@ def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | N
         run_id,
         from_step,
     )
-    told = msgspec.json.encode({"run": run_id, "step": from_step})
-    kept.append(Event(EventKind.RUN_FORKED, data=told, at=client.store.now()))
+    data = msgspec.json.encode({"run": run_id, "step": from_step})
+    kept.append(Event(EventKind.RUN_FORKED, data=data, at=client.store.now()))
     run_history.renumber(kept)
     op = _new_run(client, run, kept, wanted or new_id())
     try:
@@ -65,24 +67,26 @@ def fork(client: RunService, run_id: str, from_step: str | None, wanted: str | N
 
 
 def _is_there(client: RunService, fork_id: str, run_id: str, from_step: str | None) -> bool:
-    """Return whether a run with this id is the fork that is asked for. Raises RunExists when it is
-    another run."""
+    """Return whether the fork *fork_id* of this run from this step exists already. Raises RunExists
+    if the id belongs to another run."""
     with suppress(RunNotFound):
-        there = client.get(fork_id)
+        existing = client.get(fork_id)
         events = [
             event for event in client.store.history(fork_id) if event.kind == EventKind.RUN_FORKED
         ]
-        told = [
+        origins = [
             object_of(event.data, "the history") for event in client.sealer.events(fork_id, events)
         ]
-        if there.forked_from != run_id or any(one.get("step") != from_step for one in told):
-            raise RunExists(run=fork_id, workflow=there.workflow)
+        if existing.forked_from != run_id or any(
+            origin.get("step") != from_step for origin in origins
+        ):
+            raise RunExists(run=fork_id, workflow=existing.workflow)
         return True
     return False
 
 
 def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None) -> list[Event]:
-    """Return the events that the fork takes over."""
+    """Return the events that the fork takes over. Raises StepNotFound."""
     if from_step is None:
         return []
     cut = next((place for place, event in enumerate(events) if event.step == from_step), None)
@@ -93,7 +97,7 @@ def _kept(store: Store, events: list[Event], run_id: str, from_step: str | None)
 
 
 def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str) -> ImportRun:
-    given, events = client.sealer.forked(run, kept, fork_id)
+    input, events = client.sealer.forked(run, kept, fork_id)
     fork = RunRecord(
         id=fork_id,
         namespace=run.namespace,
@@ -103,7 +107,7 @@ def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str
         capabilities=run.capabilities,
         status=Status.PENDING,
         priority=run.priority,
-        input=given,
+        input=input,
         generation=0,
         revision=0,
         crashes=0,
@@ -120,47 +124,51 @@ def _new_run(client: RunService, run: RunRecord, kept: list[Event], fork_id: str
 
 
 def _write(op: ImportRun, do: Do) -> None:
-    """Write a fork, after the events that are too many for one transaction."""
+    """Write a fork; if its events are too many for one transaction, write them to a stage first."""
     parts = list(_parts(op.events))
     if len(parts) == 1:
-        do(Request(op, as_answered))
+        do(Request(op, identity))
         return
-    stage_id = f"{op.run.id}{MEMBER_MARK}({new_id()})"  # no member of a graph has such a name
+    # No member of a graph has a name in brackets, so the id cannot be that of a graph's stage.
+    stage_id = f"{op.run.id}{MEMBER_MARK}({new_id()})"
     copied = op.events[:-1]
     try:
         for part in _parts(copied):
-            do(Request(StageEvents(stage_id, part), as_answered))
+            do(Request(StageEvents(stage_id, part), identity))
         digests = digests_of(*(value for event in copied for value in (event.data, event.error)))
         op.staged = StagedEvents(stage_id, len(copied), digests)
         op.events = op.events[-1:]
-        do(Request(op, as_answered))
+        do(Request(op, identity))
     except UsageError:
-        with suppress(HoldfastError):  # else whoever leads will do so
+        with suppress(HoldfastError):  # the leader deletes abandoned stages anyway
             sweep(do, stage_id, give_up=True)
         raise
     sweep(do, stage_id)
 
 
 def _parts(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    """Yield events in parts, each of them at most so many and, if it has more than one, so
-    large."""
+    """Yield events in parts of at most PART events and, unless it is a single event, BYTES
+    bytes."""
     first = size = 0
     for place, event in enumerate(events):
         weight = len(event.data or b"") + len(event.error or b"")
         if place > first and (place - first == PART or size + weight > BYTES):
             yield events[first:place]
-            first, size = place, 0
+            first = place
+            size = 0
         size += weight
     yield events[first:]
 
 
-# What a fork does not take over
+# Events that a fork does not take over
 
 
 def _without_open_children(store: Store, events: list[Event]) -> list[Event]:
-    """Leave out the starts of children that the fork starts itself: those that have not ended, and
-    those that did not complete and whose end is not part of the history. The children of a map tell
-    their own parent of their ends."""
+    """Return the events without the starts of children that the fork must start itself.
+
+    These are children that have not ended, and children that did not complete and whose end is not
+    part of the history. They include the children of an open map, which notify their own parent of
+    their ends."""
     ends = {
         event.step for event in events if event.kind in (EventKind.CHILD_ENDED, EventKind.MAP_ENDED)
     }
@@ -179,8 +187,8 @@ def _starts_again(store: Store, event: Event, ends: set[str | None]) -> bool:
 
 
 def _without_open_waits(store: Store, events: list[Event]) -> list[Event]:
-    """Signals to a wait of the run that was forked reach that run: the fork opens a wait of its
-    own."""
+    """Return the events without open waits: their signals reach the original run, so the fork opens
+    its own waits."""
     return [
         event
         for event in events
@@ -194,6 +202,7 @@ def _has_closed(store: Store, event: Event) -> bool:
 
 
 def _without_open_gates(events: list[Event]) -> list[Event]:
-    """A gate that is not closed asks for another run: the fork asks for itself."""
+    """Return the events without open gates: they belong to the original run, so the fork opens its
+    own gates."""
     closed = {event.step for event in events if event.kind == EventKind.GATE_CLOSED}
     return [event for event in events if event.kind not in _OF_OPEN_GATES or event.step in closed]

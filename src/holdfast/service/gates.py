@@ -1,4 +1,4 @@
-"""What people do about gates: find them, decide them, hand them on, answer them by a link."""
+"""Requests about gates: find, decide, delegate and withdraw them, and answer them by a link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.core.text import is_one_of, is_storable
 from holdfast.core.tokens import SigningKey, Token
 from holdfast.core.validation import checked_count, checked_flag, checked_many, checked_string
 from holdfast.errors import BadOption, GateNotFound, TokenRefused
-from holdfast.service.runs import Moment, Request, RunService, instant
+from holdfast.service.runs import Moment, Request, RunService, identity, instant
 from holdfast.store.contract import Store
 from holdfast.store.contract.gates import (
     DecideGate,
@@ -32,7 +32,10 @@ LINK = "gate"
 """The purpose of the tokens that answer gates."""
 
 LINK_LIVES = "7d"
-LONGEST_NAME, LONGEST_TEXT = 1000, 100_000
+"""How long a link is valid, unless the caller says otherwise."""
+
+LONGEST_NAME = 1000
+LONGEST_TEXT = 100_000
 Which = Gate | str
 """A gate, its id, or the id of a run that has one open gate."""
 
@@ -40,14 +43,14 @@ Names = str | Iterable[str]
 
 
 class GateService:
-    """Turns what people ask about gates into transitions, and reads what there is."""
+    """Builds the operations on gates, and reads gates."""
 
     def __init__(self, client: RunService) -> None:
         self._client: RunService = client
         self.store: Store = client.store
         self.codec = JsonCodec()
 
-    # Looking
+    # Reading
 
     def find(
         self,
@@ -62,15 +65,16 @@ class GateService:
         after: str | None = None,
         limit: int = 100,
     ) -> list[Gate]:
-        """Return the gates that match, oldest first."""
+        """Return the gates that match, oldest first. *mine* is the person who may decide; *after*
+        is the id of the last gate of the previous page. Raises BadOption."""
         statuses = () if is_one_of(status, ("any",)) else names("status", status)
-        unknown = [one for one in statuses if one not in (*STATUSES, "closed")]
+        unknown = [word for word in statuses if word not in (*STATUSES, "closed")]
         if unknown:
             raise BadOption(
                 option="status", value=unknown[0], known=", ".join((*STATUSES, "closed", "any"))
             )
         wanted = [
-            one for word in statuses for one in (STATUSES[1:] if word == "closed" else [word])
+            status for word in statuses for status in (STATUSES[1:] if word == "closed" else [word])
         ]
         return self.store.gates(
             GateFilter(
@@ -87,16 +91,16 @@ class GateService:
         )
 
     def get(self, which: Which) -> Gate:
-        """Return a gate by its id, or the one open gate of a run, or, if none is open, its last
-        one. Raises GateNotFound."""
+        """Return a gate by its id, or the only open gate of a run; if no gate of the run is open,
+        its last one. Raises GateNotFound."""
         wanted = which.id if isinstance(which, Gate) else which
         if not isinstance(wanted, str):
             raise GateNotFound(gate=wanted)
-        found = self.store.gate(wanted)
-        if not self._client.is_mine(wanted if found is None else found.run_id):
+        gate = self.store.gate(wanted)
+        if not self._client.is_mine(wanted if gate is None else gate.run_id):
             raise GateNotFound(gate=wanted)
-        if found is not None:
-            return found
+        if gate is not None:
+            return gate
         open_now = self.store.gates(GateFilter(run_id=wanted, statuses=[OPEN], limit=2))
         if len(open_now) == 1:
             return open_now[0]
@@ -121,11 +125,12 @@ class GateService:
         form: Any = None,
         expect: str | None = None,
     ) -> Request:
-        """Decide, as one person; the answer is the Gate as it is then."""
+        """Decide a gate as one person. *expect* is the hash of the data that the person saw. The
+        answer is the Gate after the decision. Raises GateNotFound, BadOption."""
         gate = self.get(which)
         if not isinstance(choice, str):
             raise BadOption(
-                option="choice", value=choice, why="it is one of the texts to choose from"
+                option="choice", value=choice, why="give one of the choices of the gate, as a text"
             )
         value = None if form is None else self.codec.encode(form, what="the form")
         decision = GateDecision(
@@ -137,22 +142,22 @@ class GateService:
             value=value,
             expect=expect,
         )
-        return Request(DecideGate(gate.run_id, gate.id, decision), _same)
+        return Request(DecideGate(gate.run_id, gate.id, decision), identity)
 
     def approve(self, which: Which, **options: Any) -> Request:
-        """Choose what means yes."""
+        """Decide a gate with the choice that approves."""
         return self.decide(which, APPROVE, **options)
 
     def reject(self, which: Which, **options: Any) -> Request:
-        """Choose what means no."""
+        """Decide a gate with the choice that rejects."""
         return self.decide(which, REJECT, **options)
 
-    # Handing on
+    # Delegating and changing
 
     def delegate(
         self, which: Which, to: str, *, by: str, roles: Names = (), reason: str | None = None
     ) -> Request:
-        """Let somebody else decide in one's place."""
+        """Let the person *to* decide in place of the person *by*."""
         gate = self.get(which)
         return Request(
             DelegateGate(
@@ -163,7 +168,7 @@ class GateService:
                 names("roles", roles),
                 _text("reason", reason),
             ),
-            _same,
+            identity,
         )
 
     def reassign(
@@ -175,38 +180,39 @@ class GateService:
         by: str | None = None,
         reason: str | None = None,
     ) -> Request:
-        """Name others who may decide, in place of those who could."""
+        """Replace the people and roles that may decide. Raises BadOption if none is named."""
         gate = self.get(which)
-        people, all_roles = names("assignees", assignees), names("roles", roles)
+        people = names("assignees", assignees)
+        all_roles = names("roles", roles)
         if not people and not all_roles:
             raise BadOption(
-                option="assignees", why="say who may decide from now on: name people, or roles"
+                option="assignees", why="name the people or roles that may decide from now on"
             )
         return Request(
             ReassignGate(
                 gate.run_id, gate.id, people, all_roles, name("by", by), _text("reason", reason)
             ),
-            _same,
+            identity,
         )
 
     def update(
         self, which: Which, data: Any, *, by: str | None = None, reason: str | None = None
     ) -> Request:
-        """Change what is decided on; decisions made so far lapse."""
+        """Replace the data on which people decide. Decisions made so far lapse."""
         gate = self.get(which)
         encoded = self.codec.encode(data, what="data of the gate")
         return Request(
             UpdateGate(gate.run_id, gate.id, encoded, name("by", by), _text("reason", reason)),
-            _same,
+            identity,
         )
 
     def withdraw(
         self, which: Which, *, by: str | None = None, reason: str | None = None
     ) -> Request:
-        """Close a gate undecided."""
+        """Close a gate without a decision."""
         gate = self.get(which)
         return Request(
-            WithdrawGate(gate.run_id, gate.id, name("by", by), _text("reason", reason)), _same
+            WithdrawGate(gate.run_id, gate.id, name("by", by), _text("reason", reason)), identity
         )
 
     # Links
@@ -214,49 +220,54 @@ class GateService:
     def link(
         self, key: SigningKey, which: Which, choice: str, *, by: str, roles: Names, expires: Moment
     ) -> Token:
-        """Return a token that answers one gate in one way, once, as one person. What could not be
-        decided so is refused now."""
+        """Return a token that answers one gate with one choice, once, as one person.
+
+        Raises now the errors that the decision would raise, and BadOption if *expires* is past."""
         gate = self.get(which)
-        now, entries = self.store.now(), self.store.gate_entries(gate.id)
-        given = names("roles", roles)
+        now = self.store.now()
+        entries = self.store.gate_entries(gate.id)
+        checked_roles = names("roles", roles)
         person = needed("by", by)
-        decision = GateDecision(choice=choice, by=person, roles=given, expect=gate.hash or "")
+        decision = GateDecision(
+            choice=choice, by=person, roles=checked_roles, expect=gate.hash or ""
+        )
         gate_rules.decide(gate, entries, decision, now=now)
         until = instant(expires, now)
         if until <= now:
-            raise BadOption(option="expires", value=expires, why="it lies in the past")
+            raise BadOption(option="expires", value=expires, why="the time lies in the past")
         if gate.deadline is not None:
             until = min(until, gate.deadline)
-        says = {
+        claims = {
             "run": gate.run_id,
             "gate": gate.id,
             "choice": choice,
             "by": person,
-            "roles": given,
+            "roles": checked_roles,
             "hash": gate.hash or "",
         }
-        return tokens.sign(key, LINK, says, until=until, reveal=self._client.sealer.secrets.reveal)
+        reveal = self._client.sealer.secrets.reveal
+        return tokens.sign(key, LINK, claims, until=until, reveal=reveal)
 
     def answer(self, token: str, feedback: str | None) -> Request:
-        """Answer a gate as its link says; the answer is the Gate. Raises TokenRefused,
-        TokenExpired, and what ``decide`` does."""
+        """Answer a gate as its link says. The answer is the Gate. Raises TokenRefused,
+        TokenExpired, and the errors of ``decide``."""
         reveal = self._client.sealer.secrets.reveal
-        says = tokens.check(token, LINK, self.store.keys(), now=self.store.now(), reveal=reveal)
+        claims = tokens.check(token, LINK, self.store.keys(), now=self.store.now(), reveal=reveal)
         decision = GateDecision(
-            choice=says["choice"],
-            by=says["by"],
-            roles=tuple(says["roles"]),
+            choice=claims["choice"],
+            by=claims["by"],
+            roles=tuple(claims["roles"]),
             feedback=_text("feedback", feedback),
-            expect=says["hash"],
+            expect=claims["hash"],
         )
-        if self.store.gate(says["gate"]) is None or not self._client.is_mine(says["run"]):
-            # it was pruned, or is of another namespace: to whoever asks, that is as if it never was
+        if self.store.gate(claims["gate"]) is None or not self._client.is_mine(claims["run"]):
+            # A gate that was pruned and a gate of another namespace look alike to the caller.
             raise TokenRefused()
-        return Request(DecideGate(says["run"], says["gate"], decision), _same)
+        return Request(DecideGate(claims["run"], claims["gate"], decision), identity)
 
 
 def as_data(gate: Gate, store: Store) -> dict[str, Any]:
-    """Return a gate as plain data, with what was done to it. Times are microseconds since 1970."""
+    """Return a gate as plain data, with its entries. Times are microseconds since 1970."""
     entries = store.gate_entries(gate.id)
     return {
         "id": gate.id,
@@ -286,47 +297,47 @@ def as_data(gate: Gate, store: Store) -> dict[str, Any]:
     }
 
 
-def _entry(told: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {
         field: value
-        for field, value in told.items()
+        for field, value in fields.items()
         if value not in (None, [], False) or field == "person"
     }
 
 
-def _same(answer: Any) -> Any:
-    return answer
+def name(option: str, value: str | None) -> str | None:
+    """Return a name, or None for None. Raises BadOption."""
+    return None if value is None else needed(option, value)
 
 
-def name(option: str, given: str | None) -> str | None:
-    """Return a name; refuse what is none."""
-    return None if given is None else needed(option, given)
-
-
-def needed(option: str, given: object) -> str:
-    """Return a name that must be there; refuse what is none."""
+def needed(option: str, value: object) -> str:
+    """Return a name that must be given. Raises BadOption."""
     if (
-        not isinstance(given, str)
-        or not given.strip()
-        or len(given) > LONGEST_NAME
-        or not is_storable(given)
+        not isinstance(value, str)
+        or not value.strip()
+        or len(value) > LONGEST_NAME
+        or not is_storable(value)
     ):
-        raise BadOption(option=option, value=given, why="it must be a name")
-    return given
-
-
-def names(option: str, given: Names) -> tuple[str, ...]:
-    """Return names, each once; refuse what is none."""
-    found: Sequence[str] = [given] if isinstance(given, str) else checked_many(option, given)
-    return tuple(dict.fromkeys(needed(option, one) for one in found))
-
-
-def _text(option: str, given: str | None) -> str | None:
-    if given is None:
-        return None
-    if not isinstance(given, str) or len(given) > LONGEST_TEXT or not is_storable(given):
         raise BadOption(
             option=option,
-            why=f"it must be a text of at most {LONGEST_TEXT} characters, without NUL characters",
+            value=value,
+            why=f"a name is a text of 1 to {LONGEST_NAME} characters, without NUL characters",
         )
-    return given
+    return value
+
+
+def names(option: str, value: Names) -> tuple[str, ...]:
+    """Return names, each once. Raises BadOption."""
+    items: Sequence[str] = [value] if isinstance(value, str) else checked_many(option, value)
+    return tuple(dict.fromkeys(needed(option, item) for item in items))
+
+
+def _text(option: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT or not is_storable(value):
+        raise BadOption(
+            option=option,
+            why=f"give a text of at most {LONGEST_TEXT} characters, without NUL characters",
+        )
+    return value

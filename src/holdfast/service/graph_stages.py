@@ -1,8 +1,7 @@
-"""Writing very many members of graphs: in parts that nobody sees, before one small transaction
-makes all of them visible.
+"""Write very many graph members: in invisible parts, which one small transaction makes visible.
 
-While a transaction writes, nobody else can: heartbeats and steps wait for it. So no transaction
-writes more than a part.
+While a transaction writes, all other writers wait, heartbeats and steps among them. Therefore no
+transaction writes more than one part.
 """
 
 from __future__ import annotations
@@ -13,66 +12,62 @@ from typing import Any, TypeVar
 
 from holdfast.engine.runtime.graph_stages import Owned, next_part, prepared_stage, stage_parts
 from holdfast.errors import GraphBusy, GraphChanged, HoldfastError, UsageError
-from holdfast.service.runs import Request
+from holdfast.service.runs import Request, identity
 from holdfast.store.contract.graphs import SweepStages
 from holdfast.store.contract.growing import PreparedMember
 
 TRIES = 5
-"""How often a stage is written again that somebody has deleted meanwhile."""
+"""How often a stage is written again after another process has deleted it."""
 
 T = TypeVar("T")
 Do = Callable[[Request], Any]
+"""Applies the operation of a request and returns the decoded answer."""
 
 
 def write_stage(
     do: Do, stage_id: str, members: Sequence[Owned], *, namespace: str, extends: str | None = None
 ) -> PreparedMember:
-    """Write members that nobody sees yet. Raises GraphBusy when another process is writing the same
-    ones."""
+    """Write members that are not visible yet. Raises GraphBusy if another process is writing the
+    same stage."""
     parts = stage_parts(stage_id, members, namespace=namespace, extends=extends)
     part = next(parts, None)
     while part is not None:
-        part = next_part(parts, do(Request(part, as_answered)))
+        part = next_part(parts, do(Request(part, identity)))
     return prepared_stage(stage_id, members)
 
 
-def as_answered(answer: Any) -> Any:
-    """Return the answer of a transition as it is."""
-    return answer
-
-
 def sweep(do: Do, stage_id: str, *, give_up: bool = False) -> bool:
-    """Delete what is left of a stage or a pruned graph, or a stage that is given up; return whether
-    anything was."""
+    """Delete the rows of an abandoned stage or a pruned graph, or, with *give_up*, of this stage in
+    any case. Return whether there were any."""
     swept = False
-    while do(Request(SweepStages(stage_id, give_up), as_answered)):
+    while do(Request(SweepStages(stage_id, give_up), identity)):
         swept = True
     return swept
 
 
 def sweep_all(do: Do) -> None:
-    """Delete what is left of graphs that were pruned."""
-    while do(Request(SweepStages(), as_answered)):
+    """Delete the rows of all abandoned stages and pruned graphs."""
+    while do(Request(SweepStages(), identity)):
         pass
 
 
 def staged(do: Do, stage_id: str, write: Callable[[], T]) -> T:
-    """Write a stage and make it visible, again if the graph was changed meanwhile; if that is
-    refused, delete the stage."""
+    """Call *write*, which writes a stage and makes it visible; call it again if the graph was
+    changed meanwhile. If it is refused with a UsageError, delete the stage."""
     try:
         for _ in range(TRIES):
             with suppress(GraphChanged):
-                return unhindered(do, write)
-        return unhindered(do, write)
+                return after_sweeping(do, write)
+        return after_sweeping(do, write)
     except UsageError:
-        with suppress(HoldfastError):  # else whoever leads will do so
+        with suppress(HoldfastError):  # the leader deletes abandoned stages anyway
             sweep(do, stage_id, give_up=True)
         raise
 
 
-def unhindered(do: Do, write: Callable[[], T]) -> T:
-    """Write something, after deleting what earlier attempts have left in its way. Raises GraphBusy
-    when somebody is at it."""
+def after_sweeping(do: Do, write: Callable[[], T]) -> T:
+    """Call *write*; if it is refused because of an abandoned stage, delete that stage and try
+    again. Raises GraphBusy if another process is writing the stage."""
     for _ in range(TRIES):
         try:
             return write()

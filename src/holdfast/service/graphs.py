@@ -1,4 +1,4 @@
-"""What can be asked about graphs: they are started, grown, looked at, cancelled, done again."""
+"""Requests about graphs: start, extend, cancel, replay and prune them, and read them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from holdfast.errors import (
     RunNotFound,
 )
 from holdfast.payloads.compose import composer, sealed
-from holdfast.service.graph_stages import Do, as_answered, staged, unhindered, write_stage
+from holdfast.service.graph_stages import Do, after_sweeping, staged, write_stage
 from holdfast.service.replay import plan_replay
-from holdfast.service.runs import Moment, Request, RunService, moment
+from holdfast.service.runs import Moment, Request, RunService, identity, moment
 from holdfast.store.contract.graphs import (
     CancelGraph,
     GraphStage,
@@ -56,15 +56,15 @@ from holdfast.store.contract.graphs import (
 from holdfast.store.contract.growing import AddMembers, Lease, PreparedMember
 
 TRIES = 5
-"""How often a replay is tried when others change the graph meanwhile."""
+"""How often a replay is tried if other processes change the graph meanwhile."""
 
 ROOTS = 200
-"""How many members one transaction puts back to work at most."""
+"""Members that one transaction puts back to work, at most."""
 
 
 class MemberNeed(msgspec.Struct, kw_only=True):
-    """A group that a member waits for: so many of these. ``state`` is open, satisfied or
-    impossible."""
+    """A group of upstream members: the member waits until ``need`` of ``of`` have completed.
+    ``state`` is open, satisfied or impossible."""
 
     of: list[str]
     need: int
@@ -75,8 +75,8 @@ class MemberNeed(msgspec.Struct, kw_only=True):
 
 
 class MemberView(msgspec.Struct, kw_only=True):
-    """A member. ``state`` is how it stands in the graph, ``status`` where its run stands, if it has
-    one."""
+    """A member. ``state`` is its state in the graph, ``status`` the status of its run, None if it
+    has no run yet."""
 
     name: str
     run: str
@@ -91,8 +91,8 @@ class MemberView(msgspec.Struct, kw_only=True):
 
 
 class GraphView(msgspec.Struct, kw_only=True):
-    """A graph. ``revision`` counts changes of its structure; ``summary`` says how many members
-    stand how."""
+    """A graph. ``revision`` counts changes of its structure; ``summary`` is the number of members
+    by state."""
 
     id: str
     name: str
@@ -107,7 +107,7 @@ class GraphView(msgspec.Struct, kw_only=True):
 
 
 class GraphEnded(msgspec.Struct):
-    """A graph that has ended, and the runs of the members that nobody waits for."""
+    """A graph that has ended, and the runs of its last members: those without dependents."""
 
     id: str
     status: GraphStatus
@@ -116,16 +116,17 @@ class GraphEnded(msgspec.Struct):
 
 
 class GraphService:
-    """Turns what is asked about graphs into transitions, and reads what is stored."""
+    """Builds the operations on graphs, and reads graphs."""
 
     def __init__(self, client: RunService) -> None:
-        self.client, self._store = client, client.store
+        self.client = client
+        self._store = client.store
         self._compose = composer(client.sealer, client.codec)
-        self._drafting = GraphCompiler(client.route, client.input_of, self._unchecked)
+        self._compiler = GraphCompiler(client.route, client.input_of, self._unchecked)
 
     @property
     def namespace(self) -> str:
-        """Nothing of another one can be seen or touched."""
+        """The namespace of all graphs that can be read or changed here."""
         return self.client.namespace
 
     def _unchecked(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -133,7 +134,7 @@ class GraphService:
         return encoded_unchecked(self.client.codec, known, args, kwargs)
 
     def _patch(self, graph: Graph, graph_id: str) -> tuple[GraphPatch, str]:
-        patch, fingerprint = self._drafting.patch(graph, graph_id)
+        patch, fingerprint = self._compiler.patch(graph, graph_id)
         return sealed(patch, graph_id, self.client.sealer), fingerprint
 
     # Writing
@@ -141,7 +142,8 @@ class GraphService:
     def start(
         self, graphs: Sequence[tuple[Graph, str | None]], lease: Lease | None, do: Do
     ) -> list[StagedGraph]:
-        """Start graphs, all or none."""
+        """Start graphs, each with the given id or a new one, all or none. Raises MemberNotFound,
+        BadOption."""
         stages = []
         for graph, wanted in graphs:
             graph_id = checked_graph_id(wanted) if wanted is not None else new_id()
@@ -164,14 +166,14 @@ class GraphService:
         if is_large(members):
             return self._start_large(stages, members, lease, do)
         op = StageGraphs(stages=stages, compose=self._compose, lease=lease)
-        answers: list[StagedGraph] = unhindered(do, lambda: do(Request(op, as_answered)))
+        answers: list[StagedGraph] = after_sweeping(do, lambda: do(Request(op, identity)))
         return answers
 
     def _start_large(
         self, stages: Sequence[GraphStage], members: Sequence[Owned], lease: Lease | None, do: Do
     ) -> list[StagedGraph]:
-        """Start graphs whose members are too many for one transaction: what is checked there
-        otherwise is checked before."""
+        """Start graphs whose members are too many for one transaction. The checks that the
+        transaction would make are made before."""
         for stage in stages:
             check_patch(stage.id, stage.namespace, stage.patch, {})
         bare = [msgspec.structs.replace(stage, patch=GraphPatch(())) for stage in stages]
@@ -180,14 +182,14 @@ class GraphService:
         )
 
         def begin() -> list[StagedGraph]:
-            there = all(self._store.graph(stage.id) is not None for stage in stages)
-            stage = (
+            exist = all(self._store.graph(stage.id) is not None for stage in stages)
+            prepared = (
                 PreparedMember(stage_id, {})
-                if there
+                if exist  # a repeated call: saves writing the members again
                 else write_stage(do, stage_id, members, namespace=self.namespace)
             )
-            op = StageGraphs(stages=bare, compose=self._compose, lease=lease, prepared=stage)
-            answers: list[StagedGraph] = do(Request(op, as_answered))
+            op = StageGraphs(stages=bare, compose=self._compose, lease=lease, prepared=prepared)
+            answers: list[StagedGraph] = do(Request(op, identity))
             return answers
 
         return staged(do, stage_id, begin)
@@ -195,7 +197,8 @@ class GraphService:
     def extend(
         self, graph_id: str, graph: Graph, revision: int | None, lease: Lease | None, do: Do
     ) -> StagedGraph:
-        """Add to a graph."""
+        """Add members and groups to a graph; with *revision*, only if the graph still has that
+        revision. Raises GraphNotFound."""
         graph_id = _graph_id(graph_id)
         if revision is not None:
             revision = checked_count("revision", revision)
@@ -211,14 +214,14 @@ class GraphService:
         members = [(graph_id, member) for member in patch.members]
         if is_large(members):
             return self._extend_large(op, members, fingerprint, do)
-        answer: StagedGraph = unhindered(do, lambda: do(Request(op, as_answered)))
+        answer: StagedGraph = after_sweeping(do, lambda: do(Request(op, identity)))
         return answer
 
     def _extend_large(
         self, op: AddMembers, members: Sequence[Owned], fingerprint: str, do: Do
     ) -> StagedGraph:
-        """Add members that are too many for one transaction: they are checked against a revision,
-        which must still be the same when they become visible."""
+        """Add members that are too many for one transaction. They are checked against a revision of
+        the graph, which must be unchanged when they become visible."""
         stage_id = stage_id_of(op.graph_id, [fingerprint])
 
         def extend() -> StagedGraph:
@@ -227,17 +230,17 @@ class GraphService:
             last = msgspec.structs.replace(
                 op, patch=GraphPatch((), op.patch.groups), revision=revision, prepared=stage
             )
-            answer: StagedGraph = do(Request(last, as_answered))
+            answer: StagedGraph = do(Request(last, identity))
             return answer
 
         return staged(do, stage_id, extend)
 
     def cancel(self, graph_id: str, policy: str, reason: str) -> Request:
-        """Cancel a graph; the answer is its status."""
+        """Cancel a graph. The answer is its status. Raises BadOption."""
         if not is_one_of(policy, list(CancelPolicy)):
             raise BadOption(option="policy", value=policy, known=", ".join(CancelPolicy))
         if reason is None:
-            raise BadOption(option="reason", value=reason, why="it is a text")
+            raise BadOption(option="reason", value=reason, why="give the reason as a text")
         reason = checked_reason(reason)
         op = CancelGraph(
             graph_id=_graph_id(graph_id),
@@ -250,8 +253,8 @@ class GraphService:
     def replay(
         self, graph_id: str, name: str, lease: Lease | None, from_step: str | None = None
     ) -> Iterator[Request]:
-        """Yield what lets a member end anew, in parts: each is whole by itself, and its answer is
-        Staged."""
+        """Yield the requests that replay a member, in parts. Each part is complete in itself; its
+        answer is StagedGraph. Raises GraphNotFound, MemberNotFound."""
         from_step = checked_string("from_step", from_step)
         whole = self._whole(graph_id)
         run_id = run_of(graph_id, checked_name(name))
@@ -260,32 +263,33 @@ class GraphService:
         roots = sorted(replay_roots(whole, run_id))
         for first in range(0, max(len(roots), 1), ROOTS):
             part = roots[first : first + ROOTS]
-            runs = [one for one in part if whole.members[one].started_at is not None]
+            started = [id for id in part if whole.members[id].started_at is not None]
             op = ReplayMember(
                 graph_id=graph_id,
                 namespace=self.namespace,
                 name=name,
-                roots=[name_of(one) for one in part],
+                roots=[name_of(id) for id in part],
                 replays={
-                    one: plan_replay(self._store, one, from_step if one == run_id else None)
-                    for one in runs
+                    id: plan_replay(self._store, id, from_step if id == run_id else None)
+                    for id in started
                 },
                 compose=self._compose,
                 lease=lease,
             )
-            yield Request(op, as_answered)
+            yield Request(op, identity)
 
-    def settle(self, lease: Lease | None) -> Request:
-        """Do what the ends of members lead to; the answer is Settled."""
-        return Request(ResolveGraphs(compose=self._compose, lease=lease), as_answered)
+    def resolve(self, lease: Lease | None) -> Request:
+        """Process the recorded outcomes of members. The answer is ResolvedGraphs."""
+        return Request(ResolveGraphs(compose=self._compose, lease=lease), identity)
 
     def prune(self, older_than: Moment, batch: int) -> Request:
-        """Delete a batch of graphs that ended long ago; the answer is how many went."""
+        """Delete up to *batch* graphs that ended before *older_than*. The answer is their
+        number."""
         before = moment(older_than, self._store.now(), sign=-1)
         op = PruneGraphs(before, self.namespace, checked_count("batch", batch, least=1))
-        return Request(op, lambda answer: answer)
+        return Request(op, identity)
 
-    # Looking
+    # Reading
 
     def record(self, graph_id: str) -> GraphRecord:
         """Return a graph as it is stored. Raises GraphNotFound."""
@@ -296,10 +300,10 @@ class GraphService:
 
     def member(self, graph_id: str, name: str) -> MemberRecord:
         """Return a member as it is stored. Raises GraphNotFound, MemberNotFound."""
-        found = self._store.member(run_of(self.record(graph_id).id, checked_name(name)))
-        if found is None:
+        member = self._store.member(run_of(self.record(graph_id).id, checked_name(name)))
+        if member is None:
             raise MemberNotFound(graph=graph_id, member=name)
-        return found
+        return member
 
     def _whole(self, graph_id: str) -> GraphSnapshot:
         self.record(graph_id)
@@ -309,7 +313,7 @@ class GraphService:
         return whole
 
     def get(self, graph_id: str) -> GraphView:
-        """Return a graph with its members, those first that wait for nobody. Raises
+        """Return a graph with its members, each after the members that it waits for. Raises
         GraphNotFound."""
         whole = self._whole(graph_id)
         upstreams: dict[tuple[str, int], list[str]] = {}
@@ -327,11 +331,11 @@ class GraphService:
                     state=group.state.value,
                 )
             )
-        found = view(whole.graph, list(whole.members.values()))
-        found.members = [
+        graph = view(whole.graph, list(whole.members.values()))
+        graph.members = [
             self._view(member, needs.get(member.run_id, [])) for member in _in_order(whole)
         ]
-        return found
+        return graph
 
     def _view(self, member: MemberRecord, needs: list[MemberNeed]) -> MemberView:
         run = self._store.run(member.run_id) if member.started_at is not None else None
@@ -349,10 +353,12 @@ class GraphService:
         )
 
     def find(self, status: str | None, before: str | None, limit: int) -> list[GraphView]:
-        """Return graphs from new to old, without their members."""
+        """Return graphs from new to old, without their members. *before* is the id of the last
+        graph of the previous page. Raises BadOption."""
         if status is not None and not is_one_of(status, list(GraphStatus)):
             raise BadOption(option="status", value=status, known=", ".join(GraphStatus))
-        before, limit = None if before is None else _graph_id(before), checked_count("limit", limit)
+        before = None if before is None else _graph_id(before)
+        limit = checked_count("limit", limit)
         return [
             view(graph)
             for graph in self._store.graphs(
@@ -363,7 +369,8 @@ class GraphService:
     def events(self, graph_id: str, after: int, limit: int) -> list[dict[str, Any]]:
         """Return the audit trail of a graph, in order."""
         self.record(graph_id)
-        after, limit = checked_count("after", after), checked_count("limit", limit)
+        after = checked_count("after", after)
+        limit = checked_count("limit", limit)
         return [
             {
                 "seq": event.seq,
@@ -378,13 +385,13 @@ class GraphService:
         ]
 
     def ended(self, graph_ids: Sequence[str]) -> list[GraphEnded]:
-        """Return those of the graphs that have ended, with the runs of their last members."""
-        found = [
+        """Return the graphs among *graph_ids* that have ended, with the runs of their last
+        members."""
+        graphs = [
             graph
             for graph in self._store.graphs_by_id(graph_ids)
-            if graph.namespace == self.namespace
+            if graph.namespace == self.namespace and graph.status not in OPEN_GRAPHS
         ]
-        graphs = [graph for graph in found if graph.status not in OPEN_GRAPHS]
         last: dict[str, list[RunRecord]] = {}
         for run in self._store.last_runs([graph.id for graph in graphs]):
             last.setdefault(graph_of(run.id) or "", []).append(run)
@@ -393,14 +400,14 @@ class GraphService:
         ]
 
     def value(self, graph: GraphRecord, last: Sequence[RunRecord] | None = None) -> dict[str, Any]:
-        """Return the results of the last members of a graph, by name, or raise why there are
-        none."""
+        """Return the results of the last members of a graph, by name. Raises GraphCancelled,
+        GraphFailed; RunNotFound if their runs were pruned."""
         if graph.status is GraphStatus.CANCELLED:
             raise GraphCancelled(graph=graph.id, reason=graph.reason)
         if graph.status is not GraphStatus.COMPLETED:
             whole = self._whole(graph.id)
             lost = {
-                state: [one.name for one in whole.members.values() if one.state == state]
+                state: [member.name for member in whole.members.values() if member.state == state]
                 for state in sorted(LOST)
             }
             raise GraphFailed(
@@ -410,13 +417,15 @@ class GraphService:
         runs = self._store.last_runs([graph.id]) if last is None else last
         if not runs:
             raise RunNotFound(
-                graph=graph.id, why="it has completed, and the runs of its last members were pruned"
+                graph=graph.id,
+                why="the graph has completed, and the runs of its last members were pruned",
             )
         return {name_of(run.id): self.client.value(run) for run in runs}
 
 
 def view(graph: GraphRecord, members: Sequence[MemberRecord] = ()) -> GraphView:
-    """Return a graph for people, without its members."""
+    """Return the public view of a graph, without its members. The summary is counted from *members*
+    if they are given."""
     summary: dict[str, int] = {}
     if members:
         for member in members:
@@ -439,21 +448,21 @@ def view(graph: GraphRecord, members: Sequence[MemberRecord] = ()) -> GraphView:
 
 
 def _in_order(whole: GraphSnapshot) -> list[MemberRecord]:
-    """Return the members, each after those that it waits for."""
+    """Return the members, each after the members that it waits for."""
     left = dict.fromkeys(whole.members, 0)
     after: dict[str, list[str]] = {}
     for edge in whole.edges:
         left[edge.dependent] += 1
         after.setdefault(edge.upstream, []).append(edge.dependent)
     free = sorted((run_id for run_id, count in left.items() if count == 0), reverse=True)
-    found = []
+    ordered = []
     while free:
-        found.append(free.pop())
-        for below in sorted(after.get(found[-1], ()), reverse=True):
+        ordered.append(free.pop())
+        for below in sorted(after.get(ordered[-1], ()), reverse=True):
             left[below] -= 1
             if left[below] == 0:
                 free.append(below)
-    return [whole.members[run_id] for run_id in found]
+    return [whole.members[run_id] for run_id in ordered]
 
 
 def _graph_id(graph_id: str) -> str:
@@ -463,12 +472,12 @@ def _graph_id(graph_id: str) -> str:
 
 
 def checked_graph_id(graph_id: Any) -> str:
-    """Return the id of a graph that a user chose."""
-    found = checked_text("id", graph_id) or ""
-    if MARK in found or found.endswith(":") or len(found) > 90:
+    """Return the id that a user chose for a graph. Raises BadOption."""
+    text = checked_text("id", graph_id) or ""
+    if MARK in text or text.endswith(":") or len(text) > 90:
         raise BadOption(
             option="id",
             value=graph_id,
-            why=f"it has at most 90 characters, no {MARK} and no : at its end",
+            why=f"the id of a graph has at most 90 characters, no {MARK} and no : at its end",
         )
-    return found
+    return text

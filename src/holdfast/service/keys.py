@@ -1,4 +1,4 @@
-"""Requests about the keys that sign tokens. Random names and secrets are made here."""
+"""Requests about the signing keys of tokens: list, create and rotate them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from holdfast.core.duration import Duration
 from holdfast.core.tokens import SigningKey, checked_grace, checked_kid, checked_secret
 from holdfast.engine.runtime.ids import offered_key
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.runs import Request
+from holdfast.service.runs import Request, identity
 from holdfast.store.contract.keys import NeedKey, RotateKey
 
 DEFAULT_GRACE = "1d"
+"""How long tokens of the old key stay valid after a rotation, unless the caller says otherwise."""
 
 
 class KeyInfo(msgspec.Struct):
-    """A key without its secret."""
+    """A signing key without its secret."""
 
     kid: str
     current: bool
@@ -24,7 +25,7 @@ class KeyInfo(msgspec.Struct):
 
 
 def listed(keys: list[SigningKey], now: int) -> list[KeyInfo]:
-    """Return what may be shown of the keys that are good."""
+    """Return the keys that have not expired, without their secrets."""
     return [
         KeyInfo(key.kid, key.current, key.created_at, key.expires_at)
         for key in keys
@@ -33,16 +34,15 @@ def listed(keys: list[SigningKey], now: int) -> list[KeyInfo]:
 
 
 def need(sealer: PayloadSealer) -> Request:
-    """Ask for the key that signs; the first one is created on demand. Raises KeyMissing."""
-    return Request(NeedKey(offered_key(sealer)), lambda answer: answer)
+    """Return the request for the current signing key, which is created if there is none. Raises
+    KeyMissing."""
+    return Request(NeedKey(offered_key(sealer)), identity)
 
 
 def rotate(
     sealer: PayloadSealer, kid: str | None, secret: bytes | None, grace: Duration
 ) -> Request:
-    """Let a new key sign; the answer is Rotated. Raises KeyMissing."""
+    """Make a new key the current signing key. The answer is RotatedKey. Raises KeyMissing."""
     name = None if kid is None else checked_kid(kid)
     key = offered_key(sealer, name, None if secret is None else checked_secret(secret))
-    return Request(
-        RotateKey(key, checked_grace(grace), sealer.secrets.reveal), lambda answer: answer
-    )
+    return Request(RotateKey(key, checked_grace(grace), sealer.secrets.reveal), identity)

@@ -1,5 +1,5 @@
-"""Planning a replay: which events of a run are void, which of its children are replayed with it,
-and which it starts again."""
+"""Plan the replay of a run: find the events that it voids, the children that are replayed with the
+run, and the children that the run starts again."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from holdfast.errors import HistoryGone, StepNotFound
 from holdfast.store.contract import ReplayRun, ReplayRuns, Store
 
 PORTION = 100
-"""How many runs one transaction replays at most: other writers wait meanwhile."""
+"""Runs that one transaction replays, at most: other writers wait meanwhile."""
 
 TRIES = 5
-"""How often a replay is planned again when a history has grown between the reading and the
-writing."""
+"""How often a replay is planned again if a history has grown between reading and writing."""
 
 _DECISIVE = OUTCOMES - {EventKind.CHILDREN_ENDED}
-"""The kinds that decide how the code goes on; a run that waits for the ends of its children has
-been stopped before."""
+"""The kinds of events that decide how the code continues. CHILDREN_ENDED is not among them: the
+code of a run that waits for the ends of its children has ended before."""
 
 _STARTS = frozenset({EventKind.CHILD_STARTED, EventKind.MAP_STARTED})
 
@@ -35,8 +34,8 @@ class _Started(msgspec.Struct):
 
 
 def whole_history(store: Store, run_id: str) -> list[Event]:
-    """Return the events of a run, sealed. Raises HistoryGone: without them all of its work would be
-    repeated."""
+    """Return the events of a run, sealed. Raises HistoryGone if they were deleted: without them all
+    work of the run would be repeated."""
     events = store.history(run_id)
     if any(event.kind == EventKind.HISTORY_DELETED for event in events):
         raise HistoryGone(run=run_id)
@@ -44,7 +43,7 @@ def whole_history(store: Store, run_id: str) -> list[Event]:
 
 
 def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> ReplayRun:
-    """Plan the replay of a finished run and of the children below it that did not complete. Raises
+    """Return the plan to replay a finished run and its descendants that did not complete. Raises
     StepNotFound, HistoryGone."""
     history = whole_history(store, run_id)
     void = run_history.voided_by_replay(history, from_step)
@@ -54,15 +53,16 @@ def plan_replay(store: Store, run_id: str, from_step: str | None = None) -> Repl
     events = run_history.live_events(history)
     if not any(event.kind in _STARTS for event in events):
         return ReplayRun(run_id, void, seen=seen)
-    family = _ReplayPlan(events, set(void), store.children(run_id))
-    children = [plan_replay(store, child.id) for child in family.replayed()]
-    return ReplayRun(run_id, void, seen=seen, children=children, detach=family.detached())
+    plan = _ReplayPlan(events, set(void), store.children(run_id))
+    children = [plan_replay(store, child.id) for child in plan.replayed()]
+    return ReplayRun(run_id, void, seen=seen, children=children, detach=plan.detached())
 
 
 def in_parts(whole: ReplayRun) -> list[ReplayRun | ReplayRuns]:
-    """Divide a replay so that no transaction puts more than a portion of its runs back to work:
-    those below come before the ones above them, so that a run begins when all its children have.
-    After a crash the same call replays what is left."""
+    """Return the operations of a replay, each with at most PORTION runs.
+
+    Descendants come before their ancestors, so that a run is replayed only after all its children.
+    After a crash the same call replays the rest."""
     below = list(_below(whole))
     if len(below) <= PORTION:
         return [whole]
@@ -71,7 +71,7 @@ def in_parts(whole: ReplayRun) -> list[ReplayRun | ReplayRuns]:
 
 
 def _below(whole: ReplayRun) -> Iterator[ReplayRun]:
-    """Yield the replays below one, each without those below it, which come before it."""
+    """Yield the replays of all descendants, each without its own children, which come before it."""
     for child in whole.children:
         yield from _below(child)
         yield _alone(child)
@@ -84,7 +84,7 @@ def _alone(replay: ReplayRun) -> ReplayRun:
 
 
 class _ReplayPlan:
-    """The children of a run that is to be replayed."""
+    """Selects the children of a run that are replayed with it, or started again by it."""
 
     def __init__(
         self, events: Sequence[Event], void: set[int], children: Sequence[ChildRecord]
@@ -98,28 +98,30 @@ class _ReplayPlan:
         self._repeats_from = next(
             (event.at for event in self._voided if event.kind in _DECISIVE), None
         )
-        """When the first outcome was recorded that is done again; None if none is."""
+        """The time of the first outcome that the replay repeats; None if it repeats none."""
 
     def replayed(self) -> list[ChildRecord]:
-        """Return the children that are replayed: those that did not complete, and whose start
-        stands or finds them again."""
+        """Return the children that are replayed: children that did not complete, and whose start
+        event is kept, or is void but has a chosen id, by which the run finds them again."""
         cancelled = {
             _started(event).run for event in self._standing if event.kind == EventKind.CANCEL_SENT
         }
-        found = [
+        children = [
             child
             for event in self._standing
             for child in self._started_by(event)
             if not self._is_left(child, event)
         ]
-        found += [
+        children += [
             child
             for event in self._voided
             if _has_chosen_id(event)
             for child in self._started_by(event)
         ]
         ended = [
-            child for child in found if child.status in FINAL or child.status is Status.CANCELLING
+            child
+            for child in children
+            if child.status in FINAL or child.status is Status.CANCELLING
         ]
         return [
             child
@@ -128,8 +130,8 @@ class _ReplayPlan:
         ]
 
     def detached(self) -> list[str]:
-        """Return the starts that are void: the run starts other children there. A child with a
-        chosen id is found again."""
+        """Return the steps of the void starts, at which the run starts other children. A child with
+        a chosen id is not among them: the run finds it again."""
         return [
             event.step or ""
             for event in self._voided
@@ -139,14 +141,14 @@ class _ReplayPlan:
     def _started_by(self, event: Event) -> list[ChildRecord]:
         if event.kind == EventKind.MAP_STARTED:
             return self._by_step.get(event.step, [])
-        child = (
-            self._by_id.get(_started(event).run) if event.kind == EventKind.CHILD_STARTED else None
-        )
+        if event.kind != EventKind.CHILD_STARTED:
+            return []
+        child = self._by_id.get(_started(event).run)
         return [] if child is None else [child]
 
     def _is_left(self, child: ChildRecord, start: Event) -> bool:
-        """Return whether a child stays as it is, because the run did without it before anything
-        that is done again."""
+        """Return whether a child stays as it is: the run never awaited it, or dropped it before the
+        first outcome that the replay repeats."""
         if (
             child.on_parent_end == "leave"
             and start.kind == EventKind.CHILD_STARTED

@@ -1,4 +1,4 @@
-"""Open and decode the result of a finished run, or raise the error that it ended with."""
+"""Open and decode the result of a finished run, or raise the error with which it ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from holdfast.payloads.sealer import PayloadSealer
 def result_value(
     run: RunRecord, sealer: PayloadSealer, codec: Codec, signature: Signature | None
 ) -> Any:
-    """Return the result of a finished run, or raise why there is none. Raises KeyMissing,
+    """Return the result of a finished run. Raises the error with which the run ended, KeyMissing,
     BadData."""
-    (end,) = sealer.children([child_record(run)])
+    (opened,) = sealer.children([child_record(run)])
     if run.status is not Status.COMPLETED:
-        raise error_from_data(msgspec.structs.replace(run, error=end.error))
+        raise error_from_data(msgspec.structs.replace(run, error=opened.error))
     if signature is None:
-        return codec.decode(end.result or b"null")
-    return signature.decode_result(codec, end.result or b"null")
+        return codec.decode(opened.result or b"null")
+    return signature.decode_result(codec, opened.result or b"null")

@@ -1,7 +1,8 @@
-"""Retention: what rules say goes, looked at first, then deleted batch by batch.
+"""Check retention rules, which delete finished runs or parts of them.
 
-``older_than`` and ``max_bytes`` say what goes, each by itself; ``keep_last`` protects the newest of
-each workflow, and alone says that all others go. Only trees of runs go that have ended as a whole.
+``older_than`` and ``max_bytes`` each select runs to delete. ``keep_last`` protects the newest runs
+of each workflow; alone, it deletes all others. A tree of runs is deleted only as a whole, when all
+its runs have ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def checked_rule(
     max_bytes: Any,
     known: set[str],
 ) -> RetentionRule:
-    """Return a rule; refuse one that makes no sense. Raises BadOption, BadDuration,
+    """Return a retention rule. *known* are the workflows that exist. Raises BadOption, BadDuration,
     UnknownWorkflow."""
     if (
         not isinstance(name, str)
@@ -40,7 +41,9 @@ def checked_rule(
         or "\n" in name
         or not is_storable(name)
     ):
-        raise BadOption(option="name", value=name, why="a rule has a name of one line")
+        raise BadOption(
+            option="name", value=name, why="the name is a single line of 1 to 200 characters"
+        )
     if not isinstance(what, str) or (what != RUNS and what not in FORGETTABLE):
         raise BadOption(option="what", value=what, known=", ".join([RUNS, *FORGETTABLE]))
     if checked_string("workflow", workflow) is not None and workflow not in known:
@@ -52,19 +55,20 @@ def checked_rule(
     age = None if older_than is None else duration.parse(older_than)
     if age is not None and age < 0:
         raise BadOption(
-            option="older_than", value=older_than, why="it is how long ago a run has ended"
+            option="older_than", value=older_than, why="give the time since the end of a run"
         )
     for option, value in (("keep_last", keep_last), ("max_bytes", max_bytes)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= EVER
         ):
-            raise BadOption(option=option, value=value, why="it is a whole number, 1 or more")
+            raise BadOption(option=option, value=value, why="give a whole number, 1 or more")
     if age is None and keep_last is None and max_bytes is None:
         raise BadOption(
-            option="retention", why="it has no bound: say older_than, keep_last or max_bytes"
+            option="retention",
+            why="the rule has no bound: give older_than, keep_last or max_bytes",
         )
     if max_bytes is not None and what != RUNS:
-        raise BadOption(option="max_bytes", why="it is for rules that delete runs")
+        raise BadOption(option="max_bytes", why="only rules that delete whole runs have max_bytes")
     return RetentionRule(
         name=name,
         what=what,
@@ -77,10 +81,12 @@ def checked_rule(
 
 
 def checked_statuses(statuses: Sequence[str]) -> list[str]:
-    """Return statuses, each once; refuse those that are not final."""
-    given = checked_many("status", statuses)
+    """Return statuses, sorted, each once. Raises BadOption if one is not final."""
+    items = checked_many("status", statuses)
     wrong = [
-        one for one in given if not isinstance(one, str) or one in LIVE or one not in set(Status)
+        item
+        for item in items
+        if not isinstance(item, str) or item in LIVE or item not in set(Status)
     ]
     if wrong:
         raise BadOption(
@@ -88,4 +94,4 @@ def checked_statuses(statuses: Sequence[str]) -> list[str]:
             value=wrong[0],
             why=f"only finished runs are deleted: {', '.join(sorted(FINAL))}",
         )
-    return sorted({str(status) for status in given})
+    return sorted({str(item) for item in items})

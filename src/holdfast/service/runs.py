@@ -1,7 +1,7 @@
-"""What can be asked of a store by whoever is no worker: start, signal, cancel, look, repair.
+"""Requests about runs: start, signal, cancel, replay and prune them, and read them.
 
-A request is a transition and what its answer means, so that blocking and asynchronous callers share
-it.
+A request is an operation together with the decoder of its answer. It does no I/O, so the blocking
+and the asynchronous engine share it.
 """
 
 from __future__ import annotations
@@ -67,31 +67,41 @@ from holdfast.store.contract.runs import (
 )
 from holdfast.store.contract.waits import MOST_SIGNALS
 
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 PART = 2000
-"""How many runs one transaction starts at most: while it writes, nobody else can."""
+"""Runs that one transaction starts, at most: all other writers wait meanwhile."""
 
 PAGE = 500
-"""How many runs one query reads by their ids."""
+"""Runs that one query reads by their ids."""
 
 Moment = Duration | datetime
+"""A time, or a duration from now."""
+
 Lease = Callable[[Route], str | None]
+"""Returns the session to which a new run is leased at its start; None to queue it."""
+
 StartOptions = Mapping[str, Any]
 
 
 class Request(NamedTuple):
-    """A transition, and what to make of its answer."""
+    """An operation, and the decoder of its answer."""
 
     op: Operation
-    understand: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
 
 
 StartRequest = tuple[list[NewRun], Request]
 
 
+def identity(answer: Any) -> Any:
+    """Return an answer that needs no decoding."""
+    return answer
+
+
 class RunService:
-    """Turns what people ask into transitions, and reads what is stored."""
+    """Builds the operations on runs, and reads runs."""
 
     def __init__(
         self,
@@ -101,12 +111,15 @@ class RunService:
         namespace: str | None = None,
         sealer: PayloadSealer | None = None,
     ) -> None:
-        self.store, self.codec, self.definitions = store, codec, definitions
-        self.namespace, self.only = namespace or DEFAULT_NAMESPACE, namespace
-        """The namespace of what is started here, and the only one that may be touched: None if all
-        may be."""
-        self.max_signals = MOST_SIGNALS
-        self.sealer = sealer or PayloadSealer(store)
+        self.store: Store = store
+        self.codec: Codec = codec
+        self.definitions: Callable[[], Mapping[str, Any]] = definitions
+        self.namespace: str = namespace or DEFAULT_NAMESPACE
+        """The namespace of the runs that are started here."""
+        self.only: str | None = namespace
+        """The only namespace that may be read or changed; None if all may be."""
+        self.max_signals: int = MOST_SIGNALS
+        self.sealer: PayloadSealer = sealer or PayloadSealer(store)
 
     # Starting
 
@@ -118,30 +131,31 @@ class RunService:
         options: StartOptions,
         lease: Lease,
     ) -> StartRequest:
-        """Start one run; the answer is its id."""
+        """Start one run. The answer is its id. Raises BadOption, BadDuration, UnknownWorkflow."""
         if any(options.get(name) is not None for name in DEBOUNCE_OPTIONS):
-            return self._gather(workflow, args, kwargs, options)
+            return self._debounce(workflow, args, kwargs, options)
         runs = [self._new_run(workflow, args, kwargs, options, lease)]
-        return runs, Request(StartRuns(runs), lambda answer: answer)
+        return runs, Request(StartRuns(runs), identity)
 
-    def _gather(
+    def _debounce(
         self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: StartOptions
     ) -> StartRequest:
-        """Start a run into which further starts of its key go until it begins."""
-        how = debounce_options(options)
-        if how.size is not None:
+        """Start a run that absorbs further starts of its key until it begins."""
+        debounce = debounce_options(options)
+        if debounce.size is not None:
             if len(args) != 1 or kwargs:
                 raise BadOption(
                     option="batch",
-                    why="each start gives one item: the workflow is given the list of them",
+                    why="a start with batch has one argument, an item: the workflow receives the"
+                    " list of items",
                 )
             args = ([args[0]],)
         run = self._new_run(workflow, args, kwargs, {**options, "key": None}, lambda route: None)
 
         def add(old: bytes) -> bytes:
-            whole = self.codec.decode(old)
-            whole[0].extend(self.codec.decode(run.input)[0])
-            return self.codec.encode(whole, what="the arguments")
+            arguments = self.codec.decode(old)
+            arguments[0].extend(self.codec.decode(run.input)[0])
+            return self.codec.encode(arguments, what="the arguments")
 
         def merge(run_id: str, old: bytes, fetch: Fetch) -> tuple[bytes, list[Payload]]:
             return self.sealer.remake(
@@ -150,19 +164,19 @@ class RunService:
 
         op = DebounceStart(
             run=run,
-            key=how.key,
-            quiet=how.quiet,
-            longest=how.longest,
-            size=how.size,
-            merge=None if how.size is None else merge,
+            key=debounce.key,
+            quiet=debounce.quiet,
+            longest=debounce.longest,
+            size=debounce.size,
+            merge=None if debounce.size is None else merge,
         )
-        return [run], Request(op, lambda answer: answer)
+        return [run], Request(op, identity)
 
     def start_many(
         self, workflow: Any, items: Iterable[Any], options: StartOptions, lease: Lease
     ) -> list[StartRequest]:
-        """Start one run per item, in parts that are each started as a whole or not at all; the
-        answers are their ids."""
+        """Start one run per item, in parts of at most PART runs. Each part is started as a whole or
+        not at all. The answers are the ids of the runs. Raises BadOption."""
         if any(options.get(name) is not None for name in ("id", "key", *DEBOUNCE_OPTIONS)):
             raise BadOption(
                 option="id", why="many runs cannot share an id or a key: start them one by one"
@@ -175,18 +189,17 @@ class RunService:
             else:
                 runs.append(self._new_run(workflow, (item,), {}, options, lease))
         parts = [runs[first : first + PART] for first in range(0, len(runs), PART)]
-        return [(part, Request(StartRuns(part), lambda answer: answer)) for part in parts]
+        return [(part, Request(StartRuns(part), identity)) for part in parts]
 
     def _like(self, first: NewRun, data: bytes, options: StartOptions) -> NewRun:
-        """Return a run that is started as another one is, with other arguments: the options are
-        read once for all."""
+        """Return a new run with the options of *first* and another input: saves checking the
+        options for every run."""
         run_id = new_id()
-        drawn, limits = (
-            (first.budgets, None)
-            if first.limits is None
-            else budget_rules.drawn_on(options["budget"], run_id)
-        )
-        return msgspec.structs.replace(first, id=run_id, input=data, budgets=drawn, limits=limits)
+        budgets = first.budgets
+        limits = None
+        if first.limits is not None:  # each run has a budget of its own
+            budgets, limits = budget_rules.drawn_on(options["budget"], run_id)
+        return msgspec.structs.replace(first, id=run_id, input=data, budgets=budgets, limits=limits)
 
     def _new_run(
         self,
@@ -196,11 +209,12 @@ class RunService:
         options: StartOptions,
         lease: Lease,
     ) -> NewRun:
-        route, data = self.route(workflow, options), self.input_of(workflow, args, kwargs)
+        route = self.route(workflow, options)
+        data = self.input_of(workflow, args, kwargs)
         now = self.store.now()
         delay = options.get("delay")
         run_id = checked_run_id(options.get("id")) or new_id()
-        drawn, limits = budget_rules.drawn_on(options.get("budget"), run_id)
+        budgets, limits = budget_rules.drawn_on(options.get("budget"), run_id)
         return NewRun(
             id=run_id,
             route=route,
@@ -208,42 +222,43 @@ class RunService:
             priority=priority_of(options.get("priority", 0)),
             key=checked_text("key", options.get("key")),
             tags=checked_tags(options.get("tags")),
-            available_at=None if delay is None else _stored_instant(delay, now),
-            deadline=None
-            if options.get("deadline") is None
-            else _stored_instant(options["deadline"], now),
+            available_at=_stored_instant(delay, now),
+            deadline=_stored_instant(options.get("deadline"), now),
             session_id=None if delay is not None else lease(route),
-            policy=None
-            if options.get("policy") is None
-            else msgspec.json.encode(policy_of(options["policy"])),
-            budgets=drawn,
+            policy=_encoded_policy(options.get("policy")),
+            budgets=budgets,
             limits=limits,
             share=checked_text("share", options.get("share")),
             same=self.sealer.is_same,
         )
 
     def route(self, workflow: Any, options: Mapping[str, Any]) -> Route:
-        """Return what a worker must offer to serve a run of this workflow."""
+        """Return the route of a run of this workflow: what a worker must offer to serve it. Raises
+        BadOption, UnknownWorkflow, NamespaceBound."""
         if isinstance(workflow, str):
             known = self.definitions().get(workflow)
-            name, version, lane, capabilities = workflow, "1", "default", ()
+            name = workflow
+            version = "1"
+            lane = "default"
+            capabilities = ()
             if known is None and (not name.strip() or not checked_text("workflow", name)):
-                raise BadOption(option="workflow", value=name, why="a workflow has a name")
+                raise BadOption(option="workflow", value=name, why="give the name of a workflow")
         else:
-            known, name, version, lane, capabilities = workflow, "", "", "", ()
+            known = workflow
+            name = version = lane = ""
+            capabilities = ()
             if known is None:
-                raise UnknownWorkflow(workflow=None, why="name one")
+                raise UnknownWorkflow(workflow=None, why="give a workflow or its name")
         if known is not None:
             if not hasattr(known, "program"):
                 raise UnknownWorkflow(
-                    workflow=getattr(known, "__name__", shown(known)), why="it is no @workflow"
+                    workflow=getattr(known, "__name__", shown(known)),
+                    why="this is not a workflow: decorate the function with @workflow",
                 )
-            name, version, lane, capabilities = (
-                known.name,
-                known.version,
-                known.lane,
-                known.capabilities,
-            )
+            name = known.name
+            version = known.version
+            lane = known.lane
+            capabilities = known.capabilities
         wanted = options.get("capabilities")
         return Route(
             self.within(checked_text("namespace", options.get("namespace"))) or self.namespace,
@@ -254,11 +269,12 @@ class RunService:
         )
 
     def input_of(self, workflow: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Return arguments as they are stored, checked against the signature if it is known."""
+        """Return the encoded arguments of a run, checked against the signature of the workflow if
+        it is known here."""
         return self._encoded(self.known(workflow), args, kwargs)
 
     def known(self, workflow: Any) -> Any:
-        """Return the definition of a workflow, if it is known here."""
+        """Return the definition of a workflow; None if it is not known here."""
         return self.definitions().get(workflow) if isinstance(workflow, str) else workflow
 
     def _encoded(self, known: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
@@ -271,10 +287,11 @@ class RunService:
         data: bytes = signature.encode_checked(self.codec, tuple(args), dict(kwargs))
         return data
 
-    # Touching a run
+    # Changing a run
 
     def within(self, namespace: str | None) -> str | None:
-        """Return the namespace that is meant, None for all of them. Raises NamespaceBound."""
+        """Return the namespace to which a query is restricted; None for all of them. Raises
+        NamespaceBound if *namespace* is another than the one of the engine."""
         if self.only is None:
             return namespace
         if namespace is not None and namespace != self.only:
@@ -282,23 +299,23 @@ class RunService:
         return self.only
 
     def unbound(self, call: str) -> None:
-        """Refuse a call that concerns the whole installation, unless all namespaces may be touched.
-        Raises NamespaceBound."""
+        """Raise NamespaceBound if the engine is bound to a namespace: *call* concerns the whole
+        installation."""
         if self.only is not None:
             raise NamespaceBound(
-                namespace=self.only, call=call, why="it concerns the whole installation"
+                namespace=self.only, call=call, why="the call concerns the whole installation"
             )
 
     def is_mine(self, run_id: str) -> bool:
-        """Return whether a run may be touched: an engine that is bound to a namespace touches no
-        other."""
+        """Return whether a run may be read and changed: an engine that is bound to a namespace has
+        access to no other."""
         if self.only is None:
             return True
         run = self.store.run(run_id)
         return run is not None and run.namespace == self.only
 
     def mine(self, run_id: Any) -> str:
-        """Return the id of a run that may be touched. Raises RunNotFound."""
+        """Return the id of a run that may be read and changed. Raises RunNotFound."""
         return run_named(run_id) if self.only is None else self.get(run_id).id
 
     def signal(
@@ -310,40 +327,36 @@ class RunService:
         source: str | None = None,
         wait: str | None = None,
     ) -> Request:
-        """Send a signal; the answer is Delivery."""
+        """Send a signal to a run. The answer is Delivery. Raises RunNotFound, BadOption."""
         name = checked_signal(name)
-        run_id, data = self.mine(run_id), self.codec.encode(payload, what=f"signal {name!r}")
-        key, source = checked_text("key", key), checked_text("source", source)
-        return Request(
-            SignalRun(run_id, name, data, key, source, wait, self.max_signals),
-            lambda answer: answer,
-        )
+        run_id = self.mine(run_id)
+        data = self.codec.encode(payload, what=f"signal {name!r}")
+        key = checked_text("key", key)
+        source = checked_text("source", source)
+        return Request(SignalRun(run_id, name, data, key, source, wait, self.max_signals), identity)
 
     def cancel(self, run_id: str, reason: str, *, force: bool) -> Request:
-        """Ask a run to stop; the answer is its status, or PartlyCancelled: then the same request
-        goes on."""
+        """Request the cancellation of a run. The answer is its status, or PartlyCancelled: then the
+        same request continues the cancellation."""
         force = checked_flag("force", force)
-        return Request(
-            RequestCancel(self.mine(run_id), checked_reason(reason), force), lambda answer: answer
-        )
+        return Request(RequestCancel(self.mine(run_id), checked_reason(reason), force), identity)
 
     def resume(self, run_id: str) -> Request:
         """Put a stuck run back to work."""
         return Request(ResumeRun(self.mine(run_id)), Status)
 
     def replay(self, run_id: str, from_step: str | None) -> list[Request]:
-        """Put a finished run and its failed children back to work, in parts; the last answer is the
-        status of the run."""
+        """Put a finished run and its failed children back to work, in parts. The last answer is the
+        status of the run. Raises RunNotFound, RunNotFinished, StepNotFound, HistoryGone."""
         from_step = checked_string("from_step", from_step)
         run = self.get(self.mine(run_id))
         if run.status not in FINAL:
             raise RunNotFinished(run=run_id, status=run.status.value)
         return [
-            Request(part, lambda answer: answer)
-            for part in in_parts(plan_replay(self.store, run_id, from_step))
+            Request(part, identity) for part in in_parts(plan_replay(self.store, run_id, from_step))
         ]
 
-    # Looking
+    # Reading
 
     def get(self, run_id: str) -> RunRecord:
         """Return a run. Raises RunNotFound."""
@@ -353,19 +366,19 @@ class RunService:
         return run
 
     def get_many(self, run_ids: Sequence[str]) -> dict[str, RunRecord | RunNotFound]:
-        """Return runs by their ids; in the place of one that ``get`` would not return there is its
-        error."""
-        found: dict[str, RunRecord | RunNotFound] = {}
-        known = [run_id for run_id in run_ids if isinstance(run_id, str) and is_storable(run_id)]
-        for place in range(0, len(known), PAGE):
-            page = self.store.runs_by_id(known[place : place + PAGE])
-            found.update(
+        """Return runs by their ids; in place of a run for which ``get`` would raise RunNotFound,
+        that error."""
+        runs: dict[str, RunRecord | RunNotFound] = {}
+        storable = [run_id for run_id in run_ids if isinstance(run_id, str) and is_storable(run_id)]
+        for first in range(0, len(storable), PAGE):
+            page = self.store.runs_by_id(storable[first : first + PAGE])
+            runs.update(
                 (run.id, run) for run in page if self.only is None or run.namespace == self.only
             )
-        return {run_id: found.get(run_id) or RunNotFound(run=run_id) for run_id in run_ids}
+        return {run_id: runs.get(run_id) or RunNotFound(run=run_id) for run_id in run_ids}
 
     def record(self, run_id: str) -> RunRecord:
-        """Return a run with all of its values that can be read here. Raises RunNotFound."""
+        """Return a run with all values opened that can be opened here. Raises RunNotFound."""
         return self.sealer.readable(self.get(run_id), large=True)
 
     def history(self, run_id: str) -> list[Event]:
@@ -373,46 +386,39 @@ class RunService:
         return self.sealer.events(run_id, self.store.history(self.get(run_id).id))
 
     def find(self, **filters: Any) -> list[RunRecord]:
-        """Return the runs that match, from new to old; what is kept apart of them is not loaded."""
+        """Return the runs that match, from new to old. Values that are kept apart are not
+        loaded."""
         return [self.sealer.readable(run) for run in self.store.runs(self._filter(filters))]
 
-    def _filter(self, given: dict[str, Any]) -> RunFilter:
-        status = given.pop("status", None)
-        statuses = (
-            [status]
-            if isinstance(status, str)
-            else checked_many("status", () if status is None else status)
-        )
-        unknown = [one for one in statuses if not is_one_of(one, list(Status))]
-        if unknown:
-            raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
+    def _filter(self, filters: dict[str, Any]) -> RunFilter:
+        statuses = _known_statuses(filters.pop("status", None))
         for name in ("since", "until"):
-            if given.get(name) is not None:
-                given[name] = moment(given[name], self.store.now(), sign=-1)
-        given = {name: value for name, value in given.items() if value is not None}
-        for name in {"namespace", "workflow", "worker", "parent_id", "before"} & set(given):
-            if not isinstance(given[name], str):
-                raise BadOption(option=name, value=given[name], why="it is a text")
-            given[name] = plain_text(given[name])
-        given["namespace"] = self.within(given.get("namespace"))
-        if "limit" in given:
-            given["limit"] = checked_count("limit", given["limit"])
-        if "roots" in given:
-            given["roots"] = checked_flag("roots", given["roots"])
-        if "tags" in given:
-            given["tags"] = checked_tags(given["tags"])
+            if filters.get(name) is not None:
+                filters[name] = moment(filters[name], self.store.now(), sign=-1)
+        filters = {name: value for name, value in filters.items() if value is not None}
+        for name in {"namespace", "workflow", "worker", "parent_id", "before"} & set(filters):
+            if not isinstance(filters[name], str):
+                raise BadOption(option=name, value=filters[name], why="the value must be a text")
+            filters[name] = plain_text(filters[name])
+        filters["namespace"] = self.within(filters.get("namespace"))
+        if "limit" in filters:
+            filters["limit"] = checked_count("limit", filters["limit"])
+        if "roots" in filters:
+            filters["roots"] = checked_flag("roots", filters["roots"])
+        if "tags" in filters:
+            filters["tags"] = checked_tags(filters["tags"])
         try:
-            return RunFilter(statuses=statuses, **given)
+            return RunFilter(statuses=statuses, **filters)
         except TypeError as error:
             raise BadOption(option="filter", why=str(error)) from None
 
     def value(self, run: RunRecord) -> Any:
-        """Return the result of a finished run, or raise why there is none. Raises KeyMissing when
-        it cannot be read here."""
+        """Return the result of a finished run. Raises the error with which it ended, and KeyMissing
+        if it cannot be read here."""
         signature = getattr(self.definitions().get(run.workflow), "signature", None)
         return result_value(run, self.sealer, self.codec, signature)
 
-    # Keeping house
+    # Maintenance
 
     def prune(
         self,
@@ -423,22 +429,23 @@ class RunService:
         after: str,
         workflow: str | None = None,
     ) -> Request:
-        """Delete a batch of old finished runs; the answer is Pruned."""
-        final, most = checked_statuses(statuses), checked_count("batch", batch, least=1)
+        """Delete up to *batch* finished runs that ended before *older_than*; *after* is the place
+        where the last batch ended. The answer is Pruned. Raises BadOption."""
+        final = checked_statuses(statuses)
+        limit = checked_count("batch", batch, least=1)
         before = moment(older_than, self.store.now(), sign=-1)
-        named = checked_string("workflow", workflow)
         op = Prune(
             before,
             final or sorted(FINAL),
-            limit=most,
+            limit=limit,
             namespace=self.only,
             after=after,
-            workflow=named,
+            workflow=checked_string("workflow", workflow),
         )
-        return Request(op, lambda answer: answer)
+        return Request(op, identity)
 
     def retention(self, name: str, **options: Any) -> Request:
-        """Make a retention rule, or another one of it."""
+        """Create or replace a retention rule. Raises BadOption, UnknownWorkflow, NamespaceBound."""
         self.unbound("retention")
         known = {route.workflow for route in self.store.routes().values()} | set(self.definitions())
         return Request(
@@ -446,7 +453,7 @@ class RunService:
         )
 
     def remove_retention(self, name: str) -> Request:
-        """Remove a retention rule."""
+        """Remove a retention rule. Raises NamespaceBound."""
         self.unbound("remove_retention")
         return Request(RemoveRetention(checked_string("name", name)), lambda answer: None)
 
@@ -462,41 +469,62 @@ class RunService:
         weights: Mapping[str, Any] | None = None,
         draining: bool = False,
     ) -> Request:
-        """Set the limits of a lane."""
+        """Set the limits of a lane. Raises BadOption, NamespaceBound."""
         self.unbound("lane")
         if checked_text("lane", name) is None:
-            raise BadOption(option="lane", value=name, why="a lane has a name")
-        paused, draining = checked_flag("paused", paused), checked_flag("draining", draining)
-        if per_share is not None and (
-            not isinstance(per_share, int) or isinstance(per_share, bool) or per_share < 0
-        ):
-            raise BadOption(option="per_share", value=per_share, why="it is a number of runs")
-        each = None if rate_per_share is None else parse_rate(rate_per_share, "rate_per_share")
-        if concurrency is not None and (
-            not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 0
-        ):
-            raise BadOption(option="concurrency", value=concurrency, why="it is a number of runs")
-        limits = None if rate is None else parse_rate(rate)
+            raise BadOption(option="lane", value=name, why="give the name of the lane")
+        paused = checked_flag("paused", paused)
+        draining = checked_flag("draining", draining)
+        _check_run_count("per_share", per_share)
+        share_rate_limit, share_rate_per = _parsed_rate(rate_per_share, "rate_per_share")
+        _check_run_count("concurrency", concurrency)
+        rate_limit, rate_per = _parsed_rate(rate, "rate")
         lane = Lane(
             name=name,
             concurrency=concurrency,
-            rate_limit=limits.limit if limits else None,
-            rate_per=limits.per if limits else None,
+            rate_limit=rate_limit,
+            rate_per=rate_per,
             paused=paused,
             per_share=per_share,
-            share_rate_limit=each.limit if each else None,
-            share_rate_per=each.per if each else None,
+            share_rate_limit=share_rate_limit,
+            share_rate_per=share_rate_per,
             weights=checked_weights(weights),
             draining=draining,
         )
         return Request(SetLane(lane), lambda answer: None)
 
 
+def _known_statuses(status: Any) -> list[Any]:
+    """Return one status, or several, as a list. Raises BadOption if one is unknown."""
+    if status is None:
+        return []
+    statuses = [status] if isinstance(status, str) else checked_many("status", status)
+    unknown = [item for item in statuses if not is_one_of(item, list(Status))]
+    if unknown:
+        raise BadOption(option="status", value=unknown[0], known=", ".join(Status))
+    return statuses
+
+
+def _parsed_rate(rate: str | None, option: str) -> tuple[int | None, int | None]:
+    """Return the limit of a rate and its period in microseconds; None for both without a rate."""
+    if rate is None:
+        return None, None
+    parsed = parse_rate(rate, option)
+    return parsed.limit, parsed.per
+
+
+def _check_run_count(option: str, value: int | None) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise BadOption(option=option, value=value, why="give a number of runs, 0 or more")
+
+
 DEBOUNCE_OPTIONS = ("debounce", "max_wait", "batch", "within")
 
 
 class DebounceOptions(NamedTuple):
-    """How starts of a key are gathered: for how long, and how many at most."""
+    """The options of a debounced start. ``quiet`` and ``longest`` are in microseconds: the run
+    begins when no start came for ``quiet``, or ``longest`` after the first one, or when ``size``
+    starts have come."""
 
     key: str
     quiet: int
@@ -505,29 +533,30 @@ class DebounceOptions(NamedTuple):
 
 
 def refuse_debounce(options: StartOptions) -> None:
-    """Starts in a transaction of the caller's own cannot be gathered. Raises BadOption."""
+    """Raise BadOption for options that debounce a start, which is impossible in a transaction of
+    the caller."""
     for name in DEBOUNCE_OPTIONS:
         if options.get(name) is not None:
             raise BadOption(
-                option=name, why="starts within your own transaction cannot be gathered"
+                option=name, why="a start within your own transaction cannot be debounced"
             )
 
 
 def debounce_options(options: StartOptions) -> DebounceOptions:
-    """Read the options by which starts are gathered. Raises BadOption."""
-    key, debounce, size = (
-        checked_text("key", options.get("key")),
-        options.get("debounce"),
-        options.get("batch"),
-    )
+    """Return the checked options of a debounced start. Raises BadOption, BadDuration."""
+    key = checked_text("key", options.get("key"))
+    debounce = options.get("debounce")
+    size = options.get("batch")
     if key is None:
-        raise BadOption(option="key", why="starts are gathered by their key")
-    if (debounce is None) == (size is None):
-        raise BadOption(option="debounce", why="say debounce (with max_wait), or batch with within")
-    if options.get("id") is not None or options.get("delay") is not None:
         raise BadOption(
-            option="delay", why="when a run that gathers starts begins is not said by id or delay"
+            option="key", why="debounced starts need a key: starts of a key share a run"
         )
+    if (debounce is None) == (size is None):
+        raise BadOption(
+            option="debounce", why="give either debounce (with max_wait) or batch (with within)"
+        )
+    if options.get("id") is not None or options.get("delay") is not None:
+        raise BadOption(option="delay", why="a debounced start has neither an id nor a delay")
     if debounce is not None:
         quiet = duration.parse(debounce)
         longest = (
@@ -543,43 +572,53 @@ def debounce_options(options: StartOptions) -> DebounceOptions:
         raise BadOption(
             option="batch",
             value=size,
-            why='it is a number of starts, with within="2s" for how long they are gathered',
+            why='give a number of starts, and within="2s" for the time to collect them',
         )
     within = duration.parse(options["within"])
     return DebounceOptions(key, within, within, size)
 
 
 def run_named(run_id: Any) -> str:
-    """Return the id of a run, which may not be there; what no database could store names none.
-    Raises RunNotFound."""
+    """Return *run_id* as text, without looking for the run. Raises RunNotFound if no database could
+    store it, for then no run has this id."""
     if not isinstance(run_id, str) or not is_storable(run_id):
         raise RunNotFound(run=run_id)
     return plain_text(run_id)
 
 
 def _version(wanted: Any, own: str) -> str:
-    return (
-        own if wanted is None else checked_text("version", checked_version("version", wanted)) or ""
-    )
+    if wanted is None:
+        return own
+    return checked_text("version", checked_version("version", wanted)) or ""
 
 
 def instant(when: Moment, now: int) -> int:
-    """Return the instant that lies *when* after now, or that *when* is. The caller sees to it that
-    it can be stored."""
+    """Return a datetime as an instant, or the instant that lies a duration after *now*, in
+    microseconds since 1970. The caller must check that it can be stored."""
     return _instant(when, now, sign=1)
 
 
-def _stored_instant(when: Moment, now: int) -> int:
-    """Return the instant that *when* means. Raises BadDuration for one that a row cannot hold."""
-    found = instant(when, now)
-    if not 0 <= found <= duration.LAST_INSTANT:
-        raise BadDuration(value=when, why="it lies before 1970 or after the year 9999")
-    return found
+def _encoded_policy(policy: Any) -> bytes | None:
+    return None if policy is None else msgspec.json.encode(policy_of(policy))
+
+
+def _stored_instant(when: Moment | None, now: int) -> int | None:
+    """Return ``instant`` of *when*, or None for None. Raises BadDuration if a row cannot hold
+    it."""
+    if when is None:
+        return None
+    at = instant(when, now)
+    if not 0 <= at <= duration.LAST_INSTANT:
+        raise BadDuration(value=when, why="the time lies before 1970 or after the year 9999")
+    return at
 
 
 def moment(when: Moment, now: int, *, sign: int) -> int:
-    """Return a datetime as an instant, or the instant that lies a duration before or after now.
-    What lies before 1970 or after the year 9999 lies before, or after, whatever is stored."""
+    """Return a datetime as an instant, or the instant that lies a duration before (*sign* -1) or
+    after (1) *now*, in microseconds since 1970.
+
+    Times before 1970 or after the year 9999 become the first or the last instant, which lies before
+    or after everything that is stored."""
     return min(max(_instant(when, now, sign=sign), 0), duration.LAST_INSTANT)
 
 

@@ -1,4 +1,6 @@
-"""What can be asked about schedules: put together and checked here, before anything is written."""
+"""Requests about schedules: set, pause, trigger and backfill them, and read them.
+
+Everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from holdfast.core.validation import checked_many, checked_tags, priority_of
 from holdfast.core.why.workers import offer_of
 from holdfast.engine.runtime.ids import new_id
 from holdfast.errors import BadDuration, BadOption, BadSchedule, ScheduleNotFound, UnknownWorkflow
-from holdfast.service.runs import Moment, Request, RunService, moment
+from holdfast.service.runs import Moment, Request, RunService, identity, moment
 from holdfast.store.contract.schedules import (
     BackfillSchedule,
     PauseSchedule,
@@ -29,8 +31,8 @@ from holdfast.store.contract.schedules import (
 )
 
 LONGEST_NAME = 100
-LOOKED_AT = 10
-"""How many ticks are looked at to see whether they are further apart than the jitter."""
+CHECKED_TICKS = 10
+"""Ticks whose distances are compared with the jitter of a schedule."""
 
 OPTIONS = frozenset(
     {
@@ -56,17 +58,19 @@ OPTIONS = frozenset(
 
 
 class ScheduleService:
-    """Turns what people ask of schedules into transitions, and reads what is stored."""
+    """Builds the operations on schedules, and reads schedules."""
 
     def __init__(self, client: RunService) -> None:
-        self._client, self._store = client, client.store
+        self._client = client
+        self._store = client.store
 
-    # Making
+    # Creating
 
     def set(
         self, name: Any, workflow: Any, options: Mapping[str, Any], *, origin: str = CALL
     ) -> Request:
-        """Create or change a schedule; the answer is the schedule."""
+        """Create or change a schedule. The answer is the schedule. Raises BadSchedule, BadOption,
+        UnknownWorkflow."""
         schedule = self.wanted(name, workflow, options, origin=origin)
         op = SetSchedule(schedule)
         return Request(op, lambda answer: self.get(schedule.name))
@@ -74,7 +78,8 @@ class ScheduleService:
     def wanted(
         self, name: Any, workflow: Any, options: Mapping[str, Any], *, origin: str
     ) -> Schedule:
-        """Return the schedule that is asked for. Raises BadSchedule, UnknownWorkflow."""
+        """Return the checked schedule of these options. Raises BadSchedule, BadOption,
+        UnknownWorkflow."""
         unknown = sorted(set(options) - OPTIONS)
         if unknown:
             raise BadOption(option=unknown[0], known=", ".join(sorted(OPTIONS)))
@@ -82,22 +87,22 @@ class ScheduleService:
         self._check_known(workflow)
         zone = options.get("zone", "UTC")
         if not isinstance(zone, str):
-            raise BadSchedule(schedule=name, zone=zone, why="it is a name such as Europe/Berlin")
+            raise BadSchedule(
+                schedule=name, zone=zone, why="give the name of a zone such as Europe/Berlin"
+            )
         try:
             rule = rules.written(options, zone)
         except BadSchedule as error:
             raise BadSchedule(schedule=name, **error.facts) from None
         route = self._client.route(workflow, options)
-        given = {} if options.get("kwargs") is None else options["kwargs"]
+        kwargs = {} if options.get("kwargs") is None else options["kwargs"]
         args = () if options.get("args") is None else options["args"]
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
             raise BadOption(
-                option="kwargs", value=given, why='give names and values, such as {"limit": 5}'
+                option="kwargs", value=kwargs, why='give names and values, such as {"limit": 5}'
             )
-        data = self._client.input_of(workflow, tuple(checked_many("args", args)), dict(given))
-        paused = options.get("paused")
-        if paused is not None and not isinstance(paused, bool | str):
-            raise BadOption(option="paused", value=paused, why="it is True, False or the reason")
+        data = self._client.input_of(workflow, tuple(checked_many("args", args)), dict(kwargs))
+        paused = _pause_reason(options.get("paused"))
         schedule = Schedule(
             namespace=route.namespace,
             name=name,
@@ -118,9 +123,7 @@ class ScheduleService:
             grace=_length(name, "grace", options.get("grace", "1m")),
             jitter=_length(name, "jitter", options.get("jitter")),
             origin=origin,
-            paused=(
-                (paused if isinstance(paused, str) else "paused from the start") if paused else None
-            ),
+            paused=paused,
         )
         self._check_ticks(schedule)
         return schedule
@@ -138,7 +141,8 @@ class ScheduleService:
             )
 
     def _check_known(self, workflow: Any) -> None:
-        """A workflow that nobody has ever heard of is a mistake in its name."""
+        """Raise UnknownWorkflow if no process, run or worker here knows this name: then it is a
+        misspelling."""
         if not isinstance(workflow, str) or workflow in self._client.definitions():
             return
         if any(route.workflow == workflow for route in self._store.routes().values()):
@@ -150,19 +154,20 @@ class ScheduleService:
         raise UnknownWorkflow(workflow=workflow)
 
     def _check_ticks(self, schedule: Schedule) -> None:
-        """Refuse what never ticks, and a jitter that is longer than the time between ticks."""
+        """Raise BadSchedule if a new schedule never ticks, or if its jitter is longer than the time
+        between ticks."""
         now = self._store.now()
         fresh = msgspec.structs.replace(schedule, anchor=now)
-        ticks = plan.next_ticks(fresh, now, LOOKED_AT)
+        ticks = plan.next_ticks(fresh, now, CHECKED_TICKS)
         if not ticks and self._store.schedule(schedule.namespace, schedule.name) is None:
             raise BadSchedule(
                 schedule=schedule.name,
                 rule=rules.shown(schedule.rule),
-                why="it never ticks from now on",
+                why="the schedule never ticks from now on",
             )
         shortest = min((after - before for before, after in pairwise(ticks)), default=None)
         if shortest is not None and schedule.jitter > shortest:
-            why = f"it is longer than the time between two ticks, {duration.show(shortest)}"
+            why = f"the jitter is longer than the time between two ticks, {duration.show(shortest)}"
             raise BadSchedule(
                 schedule=schedule.name, jitter=duration.show(schedule.jitter), why=why
             )
@@ -170,71 +175,76 @@ class ScheduleService:
     def declared(
         self, definitions: Mapping[str, Any]
     ) -> tuple[list[Schedule], list[Schedule], list[str]]:
-        """Return what the decorators of these workflows say: the schedules, those stored that none
-        of them declares any more, and what is wrong with others, in words."""
+        """Return the schedules that the decorators of these workflows declare, the stored schedules
+        that no decorator declares any more, and a message for each declaration that is wrong."""
         wanted: dict[str, Schedule] = {}
         wrong: list[str] = []
         for definition in definitions.values():
             for name, options in getattr(definition, "schedules", ()):
                 try:
                     if name in wanted:
-                        raise BadSchedule(schedule=name, why="two decorators want this name")
+                        raise BadSchedule(schedule=name, why="two decorators use this name")
                     wanted[name] = self.wanted(name, definition, options, origin=CODE)
                 except (BadSchedule, BadOption) as error:
                     wrong.append(str(error))
         stored = [
-            one
-            for one in self._store.schedules()
-            if one.namespace == self._client.namespace and one.origin == CODE
+            schedule
+            for schedule in self._store.schedules()
+            if schedule.namespace == self._client.namespace and schedule.origin == CODE
         ]
         gone = [
-            one
-            for one in stored
-            if one.workflow in definitions and one.name not in wanted and one.paused is None
+            schedule
+            for schedule in stored
+            if schedule.workflow in definitions
+            and schedule.name not in wanted
+            and schedule.paused is None
         ]
         return list(wanted.values()), gone, wrong
 
     # Changing
 
     def remove(self, name: str) -> Request:
-        """Forget a schedule."""
+        """Delete a schedule. Raises ScheduleNotFound."""
         return Request(
             RemoveSchedule(self._client.namespace, self.get(name).name), lambda answer: None
         )
 
     def pause(self, name: str, reason: str) -> Request:
-        """Let a schedule start nothing."""
+        """Pause a schedule. The answer is the schedule. Raises ScheduleNotFound, BadOption."""
         if not isinstance(reason, str) or not reason or reason == GONE:
-            raise BadOption(option="reason", value=reason, why="it is a text")
+            raise BadOption(option="reason", value=reason, why="give the reason as a text")
         return Request(
             PauseSchedule(self._client.namespace, self.get(name).name, reason),
             lambda answer: self.get(name),
         )
 
     def resume(self, name: str) -> Request:
-        """Let it go on."""
+        """Resume a paused schedule. The answer is the schedule. Raises ScheduleNotFound."""
         return Request(
             ResumeSchedule(self._client.namespace, self.get(name).name),
             lambda answer: self.get(name),
         )
 
     def trigger(self, name: str) -> Request:
-        """Start a run of it now; the answer is a Tick."""
+        """Start a run of a schedule now. The answer is a Tick. Raises ScheduleNotFound."""
         return Request(
-            TriggerSchedule(self._client.namespace, self.get(name).name, new_id()),
-            lambda answer: answer,
+            TriggerSchedule(self._client.namespace, self.get(name).name, new_id()), identity
         )
 
     def backfill(self, name: str, since: Moment, until: Moment) -> tuple[list[Tick], Request]:
-        """Start what was not started in its time. Returns the ticks, each with the run that it has,
-        and the request for those that have none; its answer is a list of Tick."""
-        schedule, now = self.get(name), self._store.now()
-        begin, end = _instant(schedule, since, now), _instant(schedule, until, now)
+        """Start the runs of past ticks that have none.
+
+        Return all ticks of the period, each with its run, and the request for the ticks that have
+        no run; its answer is a list of Tick. Raises ScheduleNotFound, BadSchedule."""
+        schedule = self.get(name)
+        now = self._store.now()
+        begin = _instant(schedule, since, now)
+        end = _instant(schedule, until, now)
         if end > now:
             raise BadSchedule(
                 schedule=name,
                 until=_iso(end),
-                why="it lies in the future: only what has passed can be made up for",
+                why="until lies in the future: only past ticks can be backfilled",
             )
         if begin >= end:
             raise BadSchedule(
@@ -246,37 +256,44 @@ class ScheduleService:
         ticks = plan.ticks_between(schedule, begin, end, MOST_TICKS + 1)
         if len(ticks) > MOST_TICKS:
             why = (
-                f"there are more than {MOST_TICKS} ticks between them: make up for them part by"
-                " part"
+                f"there are more than {MOST_TICKS} ticks between since and until: backfill shorter"
+                " periods"
             )
             raise BadSchedule(schedule=name, since=_iso(begin), until=_iso(end), why=why)
-        found = self._store.runs_of_ticks(schedule, ticks)
-        open_ones = [tick.at for tick in found if tick.run is None]
-        op = BackfillSchedule(schedule.namespace, name, open_ones, [new_id() for _ in open_ones])
-        return found, Request(op, lambda answer: answer)
+        known = self._store.runs_of_ticks(schedule, ticks)
+        missing = [tick.at for tick in known if tick.run is None]
+        op = BackfillSchedule(schedule.namespace, name, missing, [new_id() for _ in missing])
+        return known, Request(op, identity)
 
-    # Looking
+    # Reading
 
     def get(self, name: str) -> Schedule:
         """Return a schedule. Raises ScheduleNotFound."""
-        found = (
-            self._store.schedule(self._client.namespace, name) if isinstance(name, str) else None
-        )
-        if found is None:
+        if not isinstance(name, str):
             raise ScheduleNotFound(schedule=name)
-        return found
+        schedule = self._store.schedule(self._client.namespace, name)
+        if schedule is None:
+            raise ScheduleNotFound(schedule=name)
+        return schedule
 
     def all(self) -> list[Schedule]:
         """Return the schedules of this namespace, by name."""
-        return [one for one in self._store.schedules() if one.namespace == self._client.namespace]
+        return [
+            schedule
+            for schedule in self._store.schedules()
+            if schedule.namespace == self._client.namespace
+        ]
 
     def next_ticks(self, name: str, count: int) -> list[datetime]:
-        """Return the next ticks, by the clock of the schedule's zone."""
+        """Return the next *count* ticks, as times in the schedule's zone. Raises ScheduleNotFound,
+        BadOption."""
         from holdfast.core.schedules.time_zones import zone_of
 
         schedule = self.get(name)
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_TICKS:
-            raise BadOption(option="count", value=count, why=f"it is a number up to {MOST_TICKS}")
+            raise BadOption(
+                option="count", value=count, why=f"give a number from 0 to {MOST_TICKS}"
+            )
         if schedule.next_at is None:
             return []
         after = max(schedule.next_at - 1, self._store.now())
@@ -286,28 +303,36 @@ class ScheduleService:
         ]
 
     def why(self, name: str) -> list[Any]:
-        """Say what keeps a schedule from starting its next run, as blockers."""
+        """Return the blockers that keep a schedule from starting its next run. Raises
+        ScheduleNotFound."""
         from holdfast.core.why.schedules import explain_schedule
 
         schedule = self.get(name)
         return explain_schedule(schedule, self._store.live_runs(schedule), self._store.now())
 
 
-def _instant(schedule: Schedule, given: Moment, now: int) -> int:
-    if isinstance(given, datetime):
-        return rules.moment(given, schedule.zone)
+def _pause_reason(paused: Any) -> str | None:
+    if paused is not None and not isinstance(paused, bool | str):
+        raise BadOption(option="paused", value=paused, why="give True, False or the reason")
+    if not paused:
+        return None
+    return paused if isinstance(paused, str) else "paused from the start"
+
+
+def _instant(schedule: Schedule, when: Moment, now: int) -> int:
+    if isinstance(when, datetime):
+        return rules.moment(when, schedule.zone)
     try:
-        return moment(given, now, sign=-1)
+        return moment(when, now, sign=-1)
     except BadDuration as error:
-        raise BadSchedule(schedule=schedule.name, moment=given, why=str(error)) from None
+        raise BadSchedule(schedule=schedule.name, moment=when, why=str(error)) from None
 
 
 def as_datetime(instant: int) -> datetime:
     """Return an instant as a date and time in UTC."""
-    whole, micros = divmod(
-        instant, 1_000_000
-    )  # not a float: the last second of the year 9999 would be rounded up
-    return datetime.fromtimestamp(whole, UTC).replace(microsecond=micros)
+    # Not a float: the last second of the year 9999 would be rounded up.
+    seconds, microseconds = divmod(instant, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=microseconds)
 
 
 def _iso(instant: int) -> str:
@@ -325,13 +350,13 @@ def _length(name: str, option: str, value: Any) -> int:
 
 def _one_of(name: str, option: str, value: Any, known: Sequence[str]) -> str:
     if not is_one_of(value, known):
-        raise BadSchedule(schedule=name, **{option: value}, why=f"there are {', '.join(known)}")
+        raise BadSchedule(schedule=name, **{option: value}, why=f"choose one of {', '.join(known)}")
     return str(value)
 
 
 def _number(name: str, option: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TICKS:
         raise BadSchedule(
-            schedule=name, **{option: value}, why=f"it is a number from 1 to {MOST_TICKS}"
+            schedule=name, **{option: value}, why=f"give a number from 1 to {MOST_TICKS}"
         )
     return value

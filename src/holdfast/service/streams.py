@@ -1,4 +1,4 @@
-"""Reading the output of runs: by range, or on and on until the run has ended."""
+"""Read the output of runs: a range of frames, or all frames until the run has ended."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from holdfast.payloads.sealer import PayloadSealer
 from holdfast.store.contract import Store, StoredFrame
 
 PAGE = 1000
-"""How many frames are read at once while following."""
+"""Frames that a follower reads at once."""
 
 MOST = 10_000
-"""How many frames one read returns at most."""
+"""Frames that one read returns, at most."""
 
 
 class StreamService:
-    """Reads frames, and says what they hold."""
+    """Reads and decodes the frames, summaries and progress of runs."""
 
     def __init__(self, store: Store, codec: Codec, sealer: PayloadSealer) -> None:
-        self.store, self.codec, self.sealer = store, codec, sealer
+        self.store = store
+        self.codec = codec
+        self.sealer = sealer
 
     def read(
         self,
@@ -38,72 +40,78 @@ class StreamService:
         *,
         best_effort: bool,
     ) -> list[Frame]:
-        """Return the frames of a run in order. Raises KeyMissing; where no key is known at all
-        there are words instead."""
+        """Return the frames of a run, in order, from *after* (exclusive) to *until*. If the engine
+        has no key at all, a text stands in place of each encrypted value. Raises BadOption,
+        KeyMissing."""
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
             raise BadOption(
-                option="limit", value=limit, why=f"it is a number of frames from 1 to {MOST}"
+                option="limit", value=limit, why=f"give a number of frames from 1 to {MOST}"
             )
         if until is not None:
             check_cursor("until", until)
         checked_string("step", step)
         checked_flag("best_effort", best_effort)
-        found = self.store.frames(
+        frames = self.store.frames(
             run_id, after, until=until, limit=limit, step=step, best_effort=best_effort
         )
         by_number = (
-            {stream.number: stream for stream in self.store.streams(run_id)} if found else {}
+            {stream.number: stream for stream in self.store.streams(run_id)} if frames else {}
         )
-        return [self._frame(one, by_number[one.stream]) for one in found if one.stream in by_number]
+        return [
+            self._frame(frame, by_number[frame.stream])
+            for frame in frames
+            if frame.stream in by_number
+        ]
 
     def check(self, run_id: str, after: int) -> None:
-        """Refuse a place that the output of a run has not come to. Raises BadOption, BadCursor."""
+        """Raise BadCursor if the run has not emitted the frame *after* yet. Raises BadOption."""
         check_cursor("after", after)
         if after and after > (last := sum(stream.frames for stream in self.store.streams(run_id))):
             raise BadCursor(
-                cursor=str(after), why=f"the run has put out {last} frames: it is from another run"
+                cursor=str(after),
+                why=f"this run has emitted {last} frames: the cursor is from another run",
             )
 
-    def _frame(self, one: StoredFrame, stream: StreamRecord) -> Frame:
+    def _frame(self, frame: StoredFrame, stream: StreamRecord) -> Frame:
         return Frame(
-            seq=one.seq,
-            stream=one.stream,
+            seq=frame.seq,
+            stream=frame.stream,
             step=stream.step,
             attempt=stream.attempt,
             generation=stream.generation,
-            kind=one.kind,
-            mode=one.mode,
-            at=one.at,
-            value=self._value(one, stream),
-            name=one.name,
-            nulls=self._nulls(one, stream),
-            version=one.version,
+            kind=frame.kind,
+            mode=frame.mode,
+            at=frame.at,
+            value=self._value(frame, stream),
+            name=frame.name,
+            nulls=self._nulls(frame, stream),
+            version=frame.version,
             supersedes=stream.supersedes,
             superseded_by=stream.superseded_by,
         )
 
-    def _value(self, one: StoredFrame, stream: StreamRecord) -> Any:
-        what = f"frame {one.seq} of run {stream.run_id}"
+    def _value(self, frame: StoredFrame, stream: StreamRecord) -> Any:
+        label = f"frame {frame.seq} of run {stream.run_id}"
         plain = self.sealer.values.output(
-            one.data, what, associated_data.frame(stream.run_id, stream.source, one.at)
+            frame.data, label, associated_data.frame(stream.run_id, stream.source, frame.at)
         )
         if plain is None:
-            return self.sealer.hidden(one.data)
+            return self.sealer.hidden(frame.data)
         return self.codec.decode(
-            plain, bytes if one.kind == FrameKind.BLOB else Any, what="a frame"
+            plain, bytes if frame.kind == FrameKind.BLOB else Any, what="a frame"
         )
 
-    def _nulls(self, one: StoredFrame, stream: StreamRecord) -> Any:
-        if one.nulls is None:
+    def _nulls(self, frame: StoredFrame, stream: StreamRecord) -> Any:
+        if frame.nulls is None:
             return None
-        what = f"frame {one.seq} of run {stream.run_id}"
+        label = f"frame {frame.seq} of run {stream.run_id}"
         plain = self.sealer.values.output(
-            one.nulls, what, associated_data.nulls(stream.run_id, stream.source, one.at)
+            frame.nulls, label, associated_data.nulls(stream.run_id, stream.source, frame.at)
         )
-        return None if plain is None else self.codec.decode(plain, what=what)
+        return None if plain is None else self.codec.decode(plain, what=label)
 
     def summary(self, stream: StreamRecord) -> Any:
-        """Return the document that the patches of a stream have come to; None when there were none.
+        """Return the document that results from all patches of a stream; None if there were none.
         Raises KeyMissing."""
         if stream.summary is None:
             return None
@@ -116,38 +124,36 @@ class StreamService:
         return self.codec.decode(plain, what="a summary")
 
     def progress(self, run_id: str) -> Progress | None:
-        """Return how far a run says that it is; None when it never said anything. There are words
-        instead of what cannot be read here."""
-        found = self.store.progress(run_id)
-        if found is None or found.message is None:
-            return found
+        """Return the last progress that a run reported; None if it never reported any. If the
+        message cannot be read here, the reason stands in its place."""
+        progress = self.store.progress(run_id)
+        if progress is None or progress.message is None:
+            return progress
         return Progress(
-            found.percent,
-            self.sealer.text_shown(found.message, associated_data.progress(run_id)),
-            found.at,
+            progress.percent,
+            self.sealer.text_shown(progress.message, associated_data.progress(run_id)),
+            progress.at,
         )
 
 
 class StreamFollower:
-    """One who reads on from a place: page after page, and then whether that was the end."""
+    """Reads the frames of a run page by page, and knows when there can be no more."""
 
     def __init__(
         self, frames: StreamService, run_id: str, after: int, step: str | None, *, best_effort: bool
     ) -> None:
         frames.check(run_id, after)
-        self._frames, self._run_id, self._after, self._step, self._best_effort = (
-            frames,
-            run_id,
-            after,
-            step,
-            best_effort,
-        )
-        self._ended = False
+        self._frames: StreamService = frames
+        self._run_id: str = run_id
+        self._after: int = after
+        self._step: str | None = step
+        self._best_effort: bool = best_effort
+        self._ended: bool = False
 
     def page(self) -> list[Frame]:
-        """Return the next frames, if there are any."""
-        # The run is looked at before its frames: what was put out before it ended is there when it
-        # has ended.
+        """Return the next frames; none if there are none yet. Raises RunNotFound."""
+        # Read the run before its frames, not after: if it has ended by then, all its frames are
+        # there.
         run = self._frames.store.run(self._run_id)
         if run is None:
             raise RunNotFound(run=self._run_id)
@@ -161,22 +167,21 @@ class StreamFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can come any more: the run has ended, and all that it put out was
-        read."""
+        """Whether there can be no more frames: the run has ended, and all its frames were read."""
         return self._ended
 
 
 def check_cursor(option: str, seq: object) -> None:
-    """Refuse what is no place in the output of a run. Raises BadOption."""
+    """Raise BadOption if *seq* is not a place in the output of a run."""
     if isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**62:
         raise BadOption(
             option=option,
             value=seq,
-            why="it is the seq of a frame, such as the last one that was seen",
+            why="give the seq of a frame, such as that of the last frame that was read",
         )
 
 
 def as_json(frame: Frame) -> dict[str, Any]:
-    """Return a frame as plain data; bytes become base64, as everywhere."""
-    found: dict[str, Any] = msgspec.to_builtins(frame)
-    return found
+    """Return a frame as plain data; bytes become base64."""
+    data: dict[str, Any] = msgspec.to_builtins(frame)
+    return data

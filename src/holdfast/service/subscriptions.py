@@ -1,5 +1,7 @@
-"""Reading the events of all runs: on and on, from a cursor or under a name, each at least once and
-those of a run in order."""
+"""Requests about subscriptions: read the events of all runs, and deliver them to webhooks.
+
+A reader starts at a cursor, or at the stored cursor of a named subscription. It receives every
+event at least once, and the events of one run in order."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from holdfast.core.validation import checked_string
 from holdfast.errors import BadOption, SubscriptionExists, SubscriptionNotFound
 from holdfast.errors.base import shown
 from holdfast.payloads.sealer import PayloadSealer
-from holdfast.service.runs import Request, RunService
+from holdfast.service.runs import Request, RunService, identity
 from holdfast.store.contract import Store
 from holdfast.store.contract.subscriptions import (
     AddSubscription,
@@ -43,14 +45,14 @@ from holdfast.store.contract.subscriptions import (
 )
 
 WINDOW = 500
-"""How many events are read at once."""
+"""Events that are read at once."""
 
 Callback = Callable[[list[RunEvent], Any], object]
-"""What is called with events and a connection to write on."""
+"""Called with events and the connection of the transaction in which the cursor moves."""
 
 
 class SubscriptionService:
-    """Turns what subscribers ask into transitions and readers."""
+    """Builds the operations on subscriptions, and their readers."""
 
     def __init__(self, client: RunService) -> None:
         self._client: RunService = client
@@ -60,36 +62,36 @@ class SubscriptionService:
 
     @property
     def installation(self) -> str:
-        """The name of the database in its cursors."""
+        """The id of the installation, which its cursors contain; read once."""
         if not self._installation:
             self._installation = self.store.installation()
         return self._installation
 
     def start(self, after: Any, unless: str) -> EventCursor | str:
-        """Return where to begin: at a cursor, at the beginning, or now. Raises BadCursor."""
+        """Return where to start: at a cursor, at BEGINNING or NOW; *unless* if *after* is None.
+        Raises BadCursor."""
         if after is None:
             return unless
-        return (
-            plain_text(after)
-            if is_one_of(after, (BEGINNING, NOW))
-            else place_of(after, self.installation)
-        )
+        if is_one_of(after, (BEGINNING, NOW)):
+            return plain_text(after)
+        return place_of(after, self.installation)
 
     def _which(self, filters: Mapping[str, Any]) -> EventFilter:
-        """Return the events that are meant; an engine that is bound to a namespace reads no others.
-        Raises NamespaceBound."""
+        """Return the filter of these options; an engine that is bound to a namespace reads no other
+        events. Raises NamespaceBound."""
         which = which_from(filters)
         return msgspec.structs.replace(which, namespace=self._client.within(which.namespace))
 
     def _mine(self, name: Any) -> str:
-        """Return the name of a subscription that may be touched. Raises SubscriptionNotFound."""
-        if self._client.only is not None and name not in {one.name for one in self.all()}:
+        """Return the name of a subscription that may be read and changed. Raises
+        SubscriptionNotFound."""
+        if self._client.only is not None and name not in {stored.name for stored in self.all()}:
             raise SubscriptionNotFound(subscription=name)
         return name if isinstance(name, str) else shown(name)
 
     def _new(self, name: Any) -> str:
-        """Return a name to subscribe under: a subscription of another namespace is neither told of
-        nor read. Raises SubscriptionExists."""
+        """Return the checked name of a new or existing subscription. Raises BadOption, and
+        SubscriptionExists if it belongs to another namespace."""
         checked = checked_name(name)
         only = self._client.only
         old = None if only is None else self.store.subscription(checked)
@@ -98,57 +100,60 @@ class SubscriptionService:
         return checked
 
     def reader(self, after: Any, filters: Mapping[str, Any]) -> EventPages:
-        """Read from a cursor on."""
+        """Return a reader that starts at *after*. Raises BadCursor, NamespaceBound."""
         return EventPages(
             self, self.store.place(self.start(after, BEGINNING)), self._which(filters)
         )
 
     def named(self, name: str, after: Any, filters: Mapping[str, Any]) -> Request:
-        """Read under a name: from where that name has come, or, the first time, from *after* on.
-        The answer is the reader."""
+        """Read from the stored cursor of a subscription, which is created with *after* if there is
+        none. The answer is the reader."""
         which = self._which(filters)
         op = AddSubscription(self._new(name), CURSOR, which, self.start(after, BEGINNING))
-        return Request(op, lambda found: EventPages(self, found.place, which))
+        return Request(op, lambda subscription: EventPages(self, subscription.place, which))
 
     def moved(self, name: str, place: EventCursor) -> Request:
-        """Note how far a name has come."""
+        """Store the cursor of a subscription."""
         return Request(MoveCursor(self._mine(name), place), lambda answer: None)
 
     def consume(
         self, name: str, callback: Callback, after: Any, batch: int, filters: Mapping[str, Any]
     ) -> Request:
-        """Let a function have the next events of a name, in the transaction in which its cursor
-        moves."""
+        """Call a function with the next events of a subscription, in the transaction that moves its
+        cursor. Raises BadOption."""
         if not callable(callback):
             raise BadOption(
-                option="callback", value=callback, why="it is called with events and a connection"
+                option="callback",
+                value=callback,
+                why="give a function that is called with events and a connection",
             )
         if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000:
             raise BadOption(
-                option="batch", value=batch, why="it is a number of events from 1 to 10000"
+                option="batch", value=batch, why="give a number of events from 1 to 10000"
             )
 
-        context = (
-            copy_context()
-        )  # whichever thread commits calls it, and not in a context of its own
+        # The thread that commits calls the callback; it must run in the context of the caller.
+        context = copy_context()
 
         def body(connection: Any, events: list[RunEvent]) -> object:
             try:
                 return context.run(callback, events, connection)
             except Exception:
                 raise
-            except (
-                BaseException
-            ) as raised:  # such as sys.exit(): the others in this transaction are not to blame
+            # Such as sys.exit(): it must not fail the other operations of this transaction.
+            except BaseException as raised:
                 raise as_exception(raised, "callback") from raised
 
         start = self.start(after, BEGINNING)
-        op = Consume(self._new(name), self._which(filters), start, batch, body, self.sealer.told)
-        return Request(op, lambda answer: answer)
+        op = Consume(
+            self._new(name), self._which(filters), start, batch, body, self.sealer.subscriber_event
+        )
+        return Request(op, identity)
 
-    def has_news(self, name: str) -> bool:
-        """Return whether ``consume`` has something to do. Only reads: a commit would wake all who
-        follow, this one among them."""
+    def has_events(self, name: str) -> bool:
+        """Return whether ``consume`` has something to do.
+
+        This only reads: a commit would wake all followers, the caller among them."""
         stored = self.store.subscription(name)
         return stored is None or self.store.events(stored.place, stored.which, 1)[1] != stored.place
 
@@ -161,15 +166,15 @@ class SubscriptionService:
         attempts: int | None,
         filters: Mapping[str, Any],
     ) -> Request:
-        """Deliver events to a URL from now on, or from *after* on; the answer is the secret that
-        signs them."""
+        """Deliver events to a URL, starting now or at *after*. The answer is the secret that signs
+        the deliveries. Raises BadOption, SubscriptionExists."""
         limit = ATTEMPTS if attempts is None else attempts
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-            raise BadOption(option="attempts", value=attempts, why="it is a number from 1 to 1000")
+            raise BadOption(option="attempts", value=attempts, why="give a number from 1 to 1000")
         if secret is not None and (
             not isinstance(secret, str) or len(secret) < 16 or not is_storable(secret)
         ):
-            raise BadOption(option="secret", why="it must be a text of at least 16 characters")
+            raise BadOption(option="secret", why="the secret must have at least 16 characters")
         op = AddSubscription(
             self._new(name),
             WEBHOOK,
@@ -182,17 +187,17 @@ class SubscriptionService:
         return Request(op, self.sealer.secrets.reveal_webhook)
 
     def remove(self, name: str) -> Request:
-        """Forget a subscription."""
+        """Delete a subscription. Raises SubscriptionNotFound."""
         return Request(
             RemoveSubscription(self._mine(checked_string("name", name))), lambda answer: None
         )
 
     def replay(self, name: str) -> Request:
-        """Deliver dead letters once more; the answer is how many."""
+        """Deliver the dead letters of a webhook again. The answer is their number."""
         return Request(RedeliverDeadLetters(self._mine(checked_string("name", name))), int)
 
     def letters(self, name: str) -> list[DeadLetter]:
-        """Return what a webhook could not deliver."""
+        """Return the dead letters of a webhook. Raises SubscriptionNotFound."""
         if self.store.subscription(self._mine(name)) is None:
             raise SubscriptionNotFound(subscription=name)
         return self.store.letters(name)
@@ -200,32 +205,36 @@ class SubscriptionService:
     def all(self) -> list[Subscription]:
         """Return all subscriptions, without their secrets."""
         only = self._client.only
-        found = [
-            one for one in self.store.subscriptions() if only is None or one.which.namespace == only
+        subscriptions = [
+            subscription
+            for subscription in self.store.subscriptions()
+            if only is None or subscription.which.namespace == only
         ]
-        for one in found:
-            one.secret = None
-        return found
+        for subscription in subscriptions:
+            subscription.secret = None
+        return subscriptions
 
 
 class EventPages:
-    """One who reads on, page after page."""
+    """Reads events page by page."""
 
     def __init__(self, subscriptions: SubscriptionService, place: EventCursor, which: Any) -> None:
-        self._subscriptions, self.place, self._which = subscriptions, place, which
+        self._subscriptions = subscriptions
+        self.place = place
+        self._which = which
 
     def page(self) -> tuple[list[RunEvent], EventCursor, bool]:
-        """Return the next events that are meant, the place after them, and whether there may be
-        more right now."""
+        """Return the next events that match, the place after them, and whether there may be more
+        events now."""
         events, edge = self._subscriptions.store.events(self.place, self._which, WINDOW)
         more = edge != self.place
         self.place = edge
         return events, edge, more
 
-    def told(self, event: RunEvent) -> RunEvent:
-        """Return an event with its values opened: one by one, for they may be large. Raises
-        KeyMissing, BadData."""
-        return self._subscriptions.sealer.told(event)
+    def opened(self, event: RunEvent) -> RunEvent:
+        """Return an event with its values opened. Call it event by event: the values may be large.
+        Raises KeyMissing, BadData."""
+        return self._subscriptions.sealer.subscriber_event(event)
 
     def place_after(self, event: RunEvent) -> EventCursor:
         """Return the place right after an event."""
@@ -233,16 +242,16 @@ class EventPages:
 
     @property
     def cursor(self) -> str:
-        """Where it has come, as text."""
+        """The place of this reader, as text."""
         return cursor_of(self.place, self._subscriptions.installation)
 
 
 def checked_name(name: Any) -> str:
-    """Return the name of a subscription; refuse what is none."""
+    """Return the name of a subscription. Raises BadOption."""
     if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
         raise BadOption(
             option="name",
             value=name,
-            why="a subscription has a name of 1 to 200 characters, on one line",
+            why="the name must be a single line of 1 to 200 characters",
         )
     return name

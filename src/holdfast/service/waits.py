@@ -1,5 +1,5 @@
-"""Waits, as whoever is no worker asks about them: deliver a signal, let one go, list them, hand a
-token out again."""
+"""Requests about waits from outside a run: deliver a signal, release a wait, list waits, and return
+a wait's token again."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from holdfast.store.contract.waits import BEFORE, RELEASABLE, DeliverSignal, Rel
 
 
 class DeliveryReceipt(msgspec.Struct, frozen=True):
-    """A signal was delivered: its number among those of the run, and what it came to. Repeated, it
-    is answered the same."""
+    """The receipt of a delivered signal: its number among the signals of the run, and its effect. A
+    repeated delivery has the same receipt."""
 
     signal: int
     effect: SignalEffect
 
 
 class WaitInfo(msgspec.Struct, kw_only=True):
-    """A wait, without its token. One that has no ``id`` was not handed out: it is what the run's
-    code waits for."""
+    """A wait, without its token. A wait with an ``id`` was issued to the outside; a wait without
+    one is a condition for which the run's code waits."""
 
     run_id: str
     step: str
@@ -59,11 +59,10 @@ def deliver(
     source: str | None,
     key: str | None,
 ) -> Request:
-    """Deliver a signal to a wait, from outside; the answer is Delivered."""
+    """Deliver a signal to an issued wait. The answer is DeliveryReceipt. Raises BadOption,
+    TokenRefused."""
     if not isinstance(wait_id, str) or not isinstance(token, str):
-        raise BadOption(
-            option="token", why="a wait is known by its id, and opened by its token: both are texts"
-        )
+        raise BadOption(option="token", why="give the id of the wait and its token, both as texts")
     if client.only is not None and not _is_mine(client, wait_id):
         raise TokenRefused()
     op = DeliverSignal(
@@ -82,21 +81,20 @@ def deliver(
 def release(
     store: Store, codec: Codec, run_id: str, step: str | None, payload: Any, by: str | None
 ) -> Request:
-    """Let what a run waits for go, or let it begin that was to begin later; the answer is the step,
-    empty if it has none."""
+    """Release a wait of a run, or start a delayed run now. Without *step*, the run must have only
+    one wait. The answer is the step, empty for a delayed run. Raises WaitNotFound, BadOption."""
     checked_string("step", step)
-    if step is None:
-        step = _only_step(store, run_id)
+    released = _only_step(store, run_id) if step is None else step
     data = codec.encode(payload, what="the payload")
-    found = step
     return Request(
-        ReleaseWait(run_id=run_id, step=step, payload=data, by=checked_text("by", by)),
-        lambda answer: found,
+        ReleaseWait(run_id=run_id, step=released, payload=data, by=checked_text("by", by)),
+        lambda answer: released,
     )
 
 
 def _only_step(store: Store, run_id: str) -> str:
-    """Return the step of the only thing that the code of a run waits for."""
+    """Return the step of the only wait of a run that an operator can release; BEFORE for a delayed
+    run. Raises WaitNotFound, and BadOption if there are several."""
     steps = [
         wait.step
         for wait in store.waits(run_id, limit=10_000)
@@ -116,8 +114,8 @@ def _only_step(store: Store, run_id: str) -> str:
         return BEFORE
     if not steps:
         why = (
-            "it waits for nothing that a person could let go; a plain wait for a signal ends by"
-            " that signal"
+            "the run has no wait that an operator can release; send the signal to end a plain wait"
+            " for a signal"
         )
         raise WaitNotFound(run=run_id, why=why)
     if len(steps) > 1:
@@ -136,11 +134,13 @@ def _is_mine(client: RunService, wait_id: str) -> bool:
 def listed(
     client: RunService, run_id: str | None, *, escalated: bool, limit: int
 ) -> list[WaitInfo]:
-    """Return waits, with the name of the key and a fingerprint of the token, never the token."""
+    """Return waits, with the id of the key and a fingerprint of the token, never the token."""
     store = client.store
-    escalated, limit = checked_flag("escalated", escalated), checked_count("limit", limit)
-    found = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
-    keys, now = store.keys() if any(wait.id is not None for wait in found) else [], store.now()
+    escalated = checked_flag("escalated", escalated)
+    limit = checked_count("limit", limit)
+    waits = store.waits(run_id, escalated=escalated, limit=limit, namespace=client.only)
+    keys = store.keys() if any(wait.id is not None for wait in waits) else []
+    now = store.now()
     ended = (
         run_id is not None
         and (run := store.run(run_id)) is not None
@@ -150,7 +150,7 @@ def listed(
     reveal = client.sealer.secrets.reveal
     return [
         _info(wait, _fingerprint(good.get(wait.kid or ""), wait, reveal), now, ended=ended)
-        for wait in found
+        for wait in waits
     ]
 
 
@@ -165,8 +165,8 @@ def _info(wait: WaitRecord, fingerprint: str | None, now: int, *, ended: bool) -
 
 
 def _fingerprint(key: SigningKey | None, wait: WaitRecord, reveal: Reveal) -> str | None:
-    """Return the fingerprint of the token that the wait was created with; None when its key is
-    gone, or encrypted with a key that is not known here."""
+    """Return the fingerprint of the token with which the wait was created; None if its signing key
+    is gone, or is encrypted with a key that is not known here."""
     if wait.id is None or key is None:
         return None
     try:
@@ -177,8 +177,8 @@ def _fingerprint(key: SigningKey | None, wait: WaitRecord, reveal: Reveal) -> st
 
 
 def token(client: RunService, wait_id: str, create_key: Callable[[], object]) -> Token:
-    """Return the token of a wait once more. *create_key* is called where there is no key yet, such
-    as in a copy."""
+    """Return the token of a wait again. *create_key* is called if there is no signing key yet, such
+    as in a copied database. Raises WaitNotFound."""
     store = client.store
     wait = store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
     if wait is None or wait.id is None or not client.is_mine(wait.run_id):

@@ -1,4 +1,4 @@
-"""Why a run does not move: the facts are gathered here, what they mean is said by the core."""
+"""Explain why a run makes no progress: collect the facts that ``core.why`` interprets."""
 
 from __future__ import annotations
 
@@ -28,40 +28,39 @@ from holdfast.store.contract import RunFilter, Store
 __all__ = ["Blocker", "UnservedRoute", "Why", "at_work", "look_at_workers", "unserved", "why"]
 
 DEEPEST = 4
-"""How far down a chain of children an explanation follows."""
+"""Levels of children that an explanation follows."""
 
 MOST = 3
-"""How many open children of a map are looked into."""
+"""Open children of a map that are explained."""
 
 PAGE = 200
-"""How many open children are counted."""
+"""Open children that are counted, at most."""
 
 READY = 20_000
-"""How many live runs are looked at, at most, to see whether somebody serves them."""
+"""Live runs that are read, at most, to find routes without a worker."""
 
 ELSEWHERE = "a run of another namespace"
 
 PATIENCE = 5000
-"""How many held runs are looked at, at most, to see who takes the places of a lane."""
+"""Leased runs that are read, at most, to find the runs that occupy a lane."""
 
 
 def why(
     store: Store, run: RunRecord | str, sealer: PayloadSealer | None = None, only: str | None = None
 ) -> Why:
-    """Explain where *run* stands. By its id, it may also be that of a member of a graph that has
-    no run yet. With *only*, nothing outside that namespace is explained or named. Raises
-    RunNotFound."""
-    found = run if isinstance(run, RunRecord) else store.run(run_named(run))
-    if found is None:
-        return _of_member(store, str(run), only)
-    if only is not None and found.namespace != only:
-        raise RunNotFound(run=found.id)
+    """Explain the status of *run*. An id may also be that of a graph member without a run. With
+    *only*, nothing outside that namespace is explained or named. Raises RunNotFound."""
+    record = run if isinstance(run, RunRecord) else store.run(run_named(run))
+    if record is None:
+        return _explain_member(store, str(run), only)
+    if only is not None and record.namespace != only:
+        raise RunNotFound(run=record.id)
     return _explain(
-        store, found, look_at_workers(store, only), DEEPEST, sealer or PayloadSealer(store), only
+        store, record, look_at_workers(store, only), DEEPEST, sealer or PayloadSealer(store), only
     )
 
 
-def _of_member(store: Store, run_id: str, only: str | None) -> Why:
+def _explain_member(store: Store, run_id: str, only: str | None) -> Why:
     member = store.member(run_id) if isinstance(run_id, str) else None
     graph = None if member is None else store.graph(member.graph_id)
     if member is None or graph is None or (only is not None and graph.namespace != only):
@@ -78,7 +77,8 @@ def _of_member(store: Store, run_id: str, only: str | None) -> Why:
 
 
 def _damage_of(store: Store, graph_id: str) -> str | None:
-    """Say what is wrong with a damaged row of a graph: such a graph is not settled."""
+    """Return the damage of a graph's rows, None if there is none: a damaged graph is not
+    resolved."""
     try:
         store.whole_graph(graph_id)
     except RowDamaged as damage:
@@ -87,66 +87,62 @@ def _damage_of(store: Store, graph_id: str) -> str | None:
 
 
 def look_at_workers(store: Store, only: str | None = None) -> list[WorkerView]:
-    """Return all workers, the living and the dead; with *only*, those that serve that namespace."""
+    """Return all workers, alive or dead; with *only*, the workers that serve that namespace."""
     now = store.now()
-    seen = [_seen(store, session, now) for session in store.sessions()]
-    return [one for one in seen if only is None or one.offer.namespace in (None, only)]
+    workers = [_worker(store, session, now) for session in store.sessions()]
+    return [worker for worker in workers if only is None or worker.offer.namespace in (None, only)]
 
 
-def _seen(store: Store, session: Session, now: int) -> WorkerView:
+def _worker(store: Store, session: Session, now: int) -> WorkerView:
     life = life_of(session, process=store.is_alive(session), now=now)
     return WorkerView(session=session, offer=offer_of(session), life=life)
 
 
 def at_work(store: Store, workers: list[WorkerView]) -> dict[str, list[RunRecord]]:
-    """Return the runs that each session holds and that do not wait, by the session's id."""
-    found: dict[str, list[RunRecord]] = {}
+    """Return the runs that are leased to each session and do not wait, by the session's id."""
+    by_session: dict[str, list[RunRecord]] = {}
     left = PATIENCE
-    for seen in workers:
-        held = store.held(seen.session.id)[:left]
+    for worker in workers:
+        held = store.held(worker.session.id)[:left]
         left -= len(held)
         runs = [run for run_id, _, _ in held if (run := store.run(run_id)) is not None]
-        found[seen.session.id] = [run for run in runs if run.status is not Status.WAITING]
-    return found
+        by_session[worker.session.id] = [run for run in runs if run.status is not Status.WAITING]
+    return by_session
 
 
 def unserved(
     store: Store, workers: list[WorkerView] | None = None, only: str | None = None
 ) -> list[UnservedRoute]:
-    """Return the routes on which runs are ready and that no live worker serves; with *only*, those
-    of that namespace."""
-    living = [
-        seen
-        for seen in (look_at_workers(store, only) if workers is None else workers)
-        if seen.life is not Liveness.GONE
-    ]
-    offers = [seen.offer for seen in living if seen.offer.claims]
+    """Return the routes that have ready runs and no live worker; with *only*, the routes of that
+    namespace."""
+    if workers is None:
+        workers = look_at_workers(store, only)
+    living = [worker for worker in workers if worker.life is not Liveness.GONE]
+    offers = [worker.offer for worker in living if worker.offer.claims]
     waiting: dict[Route, list[str]] = {}
-    for run in _ready(store, {seen.session.id for seen in living}, only):
+    for run in _ready(store, {worker.session.id for worker in living}, only):
         waiting.setdefault(
             Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities), []
         ).append(run.id)
-    found = []
+    routes = []
     for route, runs in waiting.items():
         if all(worker_views.lacks(offer, route) for offer in offers):
             named = f"{route.workflow} version {route.version} in lane {route.lane}"
             missing = worker_views.unserved(offers, route) if offers else named
             remedy = worker_views.start_command(offers, route)
-            found.append(
+            routes.append(
                 UnservedRoute(
                     route=route, runs=len(runs), example=runs[-1], missing=missing, remedy=remedy
                 )
             )
-    return found
+    return routes
 
 
 def _ready(store: Store, living: set[str], only: str | None) -> Iterator[RunRecord]:
-    """Yield the runs that could go on now, if somebody served them."""
-    statuses, now, before = (
-        [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING],
-        store.now(),
-        None,
-    )
+    """Yield the runs that could continue now if a worker served them."""
+    statuses = [Status.PENDING, Status.RUNNING, Status.CANCELLING, Status.WAITING]
+    now = store.now()
+    before = None
     for _ in range(READY // PAGE):
         page = store.runs(RunFilter(statuses=statuses, before=before, limit=PAGE, namespace=only))
         for run in page:
@@ -168,7 +164,7 @@ def _explain(
 ) -> Why:
     waits = _decoded(run.waits)
     lane = next((lane for lane in store.lanes() if lane.name == run.lane), None)
-    heard = sealer.signals_shown(run.id, store.signals(run.id))
+    signals = sealer.signals_shown(run.id, store.signals(run.id))
     history = sealer.shown_events(run.id, live_events(store.history(run.id)))
     facts = RunFacts(
         now=store.now(),
@@ -177,9 +173,9 @@ def _explain(
         workers=workers,
         waits=waits,
         lane=lane,
-        heard=heard,
+        heard=signals,
         signals=frozenset(
-            signal.name for signal in heard if signal.wait_id is None and signal.step is None
+            signal.name for signal in signals if signal.wait_id is None and signal.step is None
         ),
         children={
             str(wait.get("step")): _open_children(store, run, wait, workers, depth, sealer, only)
@@ -191,20 +187,22 @@ def _explain(
         else 0,
     )
     if run.status not in FINAL and run.status is not Status.STUCK and _may_be_claimed(run, workers):
-        _count(store, facts, workers, only)
+        _count_usage(store, facts, workers, only)
         facts.leased = _is_leased(store, facts)
     try:
         return explain(facts)
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         if not waits:
             raise
-        why = f"it cannot be followed: {type(error).__name__}: {error}"
+        why = f"the waits cannot be interpreted: {type(error).__name__}: {error}"
         raise RowDamaged(
             table="run", key=run.id, column="waits", why=why, place={"id": run.id}
         ) from error
 
 
 _BY_HOLDERS = (EventKind.ATTEMPT_FAILED, EventKind.RUN_DELAYED)
+"""Kinds of events that only the holder of an explicit lease writes."""
+
 _NOT_BY_CODE_ALONE = {
     EventKind.LEASE_LOST,
     EventKind.LEASE_REVOKED,
@@ -218,11 +216,12 @@ _NOT_BY_CODE_ALONE = {
     EventKind.WAIT_TIMED_OUT,
     EventKind.WAIT_ESCALATED,
 }
+"""Kinds of events that do not prove that a Python worker has executed the run."""
 
 
 def _is_leased(store: Store, facts: RunFacts) -> bool:
-    """Say whether programs that are no Python functions work on a run: they have, or its start has
-    agreed it with them."""
+    """Return whether holders of explicit leases work on a run, not Python workers: a holder has
+    written to it, or it was started with a task policy."""
     kinds = {event.kind for event in facts.history}
     if is_served(facts) or not kinds.isdisjoint(_BY_HOLDERS):
         return not is_served(facts)
@@ -230,23 +229,26 @@ def _is_leased(store: Store, facts: RunFacts) -> bool:
 
 
 def _gates(store: Store, waits: list[dict[str, Any]]) -> dict[str, tuple[Gate, list[GateEntry]]]:
-    """Look at the gates that a run waits for."""
-    found = [store.gate(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
-    return {gate.id: (gate, store.gate_entries(gate.id)) for gate in found if gate is not None}
+    """Return the gates for which a run waits, with their entries, by id."""
+    gates = [store.gate(str(wait.get("gate"))) for wait in waits if wait.get("kind") == "gate"]
+    return {gate.id: (gate, store.gate_entries(gate.id)) for gate in gates if gate is not None}
 
 
 def _may_be_claimed(run: RunRecord, workers: list[WorkerView]) -> bool:
-    holder = next((seen for seen in workers if seen.session.id == run.session_id), None)
+    holder = next((worker for worker in workers if worker.session.id == run.session_id), None)
     return holder is None or holder.life is Liveness.GONE
 
 
-def _count(store: Store, facts: RunFacts, workers: list[WorkerView], only: str | None) -> None:
-    """See who takes the places of the lane, and how busy the workers are. Lanes are shared by all
-    namespaces: with *only*, what others hold is counted and not named."""
+def _count_usage(
+    store: Store, facts: RunFacts, workers: list[WorkerView], only: str | None
+) -> None:
+    """Add to *facts* the runs that occupy the lane, and to *workers* the number of their runs.
+    Lanes are shared by all namespaces: with *only*, runs of other namespaces are counted but not
+    named."""
     held = at_work(store, workers if only is None else look_at_workers(store))
-    for seen in workers:
-        seen.at_work = len(held[seen.session.id])
-    names = {seen.session.id: seen.name for seen in workers}
+    for worker in workers:
+        worker.at_work = len(held[worker.session.id])
+    names = {worker.session.id: worker.name for worker in workers}
     lane = facts.run.lane
     slots = [
         LanePlace(
@@ -271,19 +273,20 @@ def _open_children(
     sealer: PayloadSealer,
     only: str | None,
 ) -> list[Why]:
-    """Explain the open children that a wait waits for; deep down only say how they stand."""
+    """Return explanations of the open children for which a run waits; at depth 0 only their
+    statuses. Set the number of open children in *wait*."""
     if wait.get("kind") == "child":
         child = store.run(str(wait.get("run")))
-        found = [] if child is None or child.status in FINAL else [child]
+        children = [] if child is None or child.status in FINAL else [child]
     elif wait.get("kind") == "children":
         page = store.runs(RunFilter(parent_id=run.id, statuses=sorted(LIVE), limit=PAGE))
-        found = [child for child in page if child.parent_step == wait.get("step")]
-        wait["open"] = len(found) if len(page) < PAGE else f"{len(found)} or more"
-        found = found[:MOST]
+        children = [child for child in page if child.parent_step == wait.get("step")]
+        wait["open"] = len(children) if len(page) < PAGE else f"{len(children)} or more"
+        children = children[:MOST]
     elif wait.get("kind") == CHILDREN_END:
         left = store.open_children(run.id, PAGE)
         wait["open"] = len(left) if len(left) < PAGE else f"{PAGE} or more"
-        found = [child for child_id in left[:MOST] if (child := store.run(child_id)) is not None]
+        children = [child for child_id in left[:MOST] if (child := store.run(child_id)) is not None]
     else:
         return []
     if depth == 0:
@@ -291,14 +294,14 @@ def _open_children(
             Why(
                 run=child.id, workflow=child.workflow, status=child.status.value, reason="and so on"
             )
-            for child in found
+            for child in children
         ]
-    return [_explain(store, child, workers, depth - 1, sealer, only) for child in found]
+    return [_explain(store, child, workers, depth - 1, sealer, only) for child in children]
 
 
 def _decoded(waits: bytes | None) -> list[dict[str, Any]]:
     try:
-        found = msgspec.json.decode(waits or b"[]")
+        decoded = msgspec.json.decode(waits or b"[]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return [wait for wait in found if isinstance(wait, dict)] if isinstance(found, list) else []
+    return [wait for wait in decoded if isinstance(wait, dict)] if isinstance(decoded, list) else []

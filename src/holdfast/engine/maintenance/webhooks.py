@@ -213,7 +213,9 @@ class WebhookDispatcher:
         opened = event
         try:
             if is_sealed(event.data) or is_sealed(event.error):
-                opened = await self._office.threads.run(partial(self._office.sealer.told, event))
+                opened = await self._office.threads.run(
+                    partial(self._office.sealer.subscriber_event, event)
+                )
         except (KeyMissing, BadData) as error:
             return str(error), bare_body_of(event)
         body = body_of(opened)

@@ -1,5 +1,4 @@
-"""Completing many leases at once: those that are plain travel as one transition, the others as what
-they are."""
+"""Complete many leases at once: plain completions are one operation, the others one each."""
 
 from __future__ import annotations
 
@@ -23,16 +22,21 @@ DONE = RunEnded(Status.COMPLETED)
 
 
 class _PlainCompletion(NamedTuple):
+    """A completion that is part of the common operation, and its index in the call."""
+
     place: int
     held: LeaseState
 
 
 class CompleteMany:
-    """Leases to be completed, each with its result. ``requests`` are committed together;
-    ``answers`` says what each came to."""
+    """Leases to be completed, each with its result. The caller commits ``requests`` together and
+    passes the answers to ``answers``, which returns the outcome of each lease.
 
-    def __init__(self, desk: TaskService, done: Iterable[tuple[LeaseState, Any]]) -> None:
-        self._desk = desk
+    A completion is plain if no parent, schedule or graph must be notified of the end of the run and
+    its result is stored unchanged."""
+
+    def __init__(self, tasks: TaskService, done: Iterable[tuple[LeaseState, Any]]) -> None:
+        self._tasks = tasks
         self._done = list(done)
         self._plain: list[_PlainCompletion] = []
         self._others: list[int] = []
@@ -40,88 +44,92 @@ class CompleteMany:
         self._foreign: list[int] = []
         together, others = self._sorted()
         self.requests = (
-            [Request(CompleteLeases(together), self._understand), *others] if together else others
+            [Request(CompleteLeases(together), self._decode), *others] if together else others
         )
-        """What is to be committed."""
+        """The requests to commit."""
 
     def _sorted(self) -> tuple[list[TaskCompletion], list[Request]]:
         together: list[TaskCompletion] = []
         others: list[Request] = []
         known: set[str] = set()
-        encode, is_small = self._desk.codec.encode, self._desk.is_small
-        over = {term: self._desk.is_over(session_id, term) for term, session_id in self._terms()}
+        encode = self._tasks.codec.encode
+        is_small = self._tasks.is_small
+        over = {term: self._tasks.is_over(session_id, term) for term, session_id in self._terms()}
         for place, (held, result) in enumerate(self._done):
             data = encode(result, "the result")
-            if held.run.namespace != self._desk.namespace:
+            if held.run.namespace != self._tasks.namespace:
                 self._foreign.append(place)
             elif over[held.term]:
                 self._late.append(place)
-            elif held.run.id not in known and _nobody_must_hear_of(held) and is_small(data):
+            elif held.run.id not in known and _ends_unnoticed(held) and is_small(data):
                 known.add(held.run.id)
                 self._plain.append(_PlainCompletion(place, held))
                 together.append(TaskCompletion(held.run.id, held.proof.generation, held.seq, data))
             else:
                 self._others.append(place)
-                others.append(self._desk.complete(held, result))
+                others.append(self._tasks.complete(held, result))
         return together, others
 
     def _terms(self) -> set[tuple[LeaseTerm, str]]:
         return {(held.term, held.proof.session_id) for held, _ in self._done}
 
-    def _understand(self, answer: list[bool]) -> list[bool]:
-        for (_, held), stood in zip(self._plain, answer, strict=True):
-            held.seq += stood
+    def _decode(self, answer: list[bool]) -> list[bool]:
+        for (_, held), completed in zip(self._plain, answer, strict=True):
+            held.seq += completed
         return answer
 
     def answers(self, answers: Sequence[Any]) -> list[Answer]:
-        """Return what each lease came to, from the answers to the requests, refusals among them.
-        What was refused for what another of them did, and not for itself, is answered with that
-        error: try it alone."""
-        found: list[Answer] = [DONE] * len(self._done)
+        """Return the outcome of each lease, from the answers to the requests, which may be errors.
+
+        If the common operation failed as a whole, all its leases have that error, although the
+        cause may be only one of them: complete each of them alone."""
+        outcomes: list[Answer] = [DONE] * len(self._done)
         rest = list(answers)
         if self._plain:
-            self._answer_plain(rest.pop(0), found)
+            self._answer_plain(rest.pop(0), outcomes)
         for place, answer in zip(self._others, rest, strict=True):
-            found[place] = (
+            outcomes[place] = (
                 self._explained(place, answer) if isinstance(answer, LeaseLost) else answer
             )
         for place in self._late:
-            found[place] = self._explained(place, LeaseLost(run=self._done[place][0].run.id))
+            outcomes[place] = self._explained(place, LeaseLost(run=self._done[place][0].run.id))
         for place in self._foreign:
             proof = self._done[place][0].proof
-            found[place] = LeaseLost(
+            outcomes[place] = LeaseLost(
                 run=proof.run_id, generation=proof.generation, why="there is no such lease"
             )
-        return found
+        return outcomes
 
-    def _answer_plain(self, answer: Any, found: list[Answer]) -> None:
+    def _answer_plain(self, answer: Any, outcomes: list[Answer]) -> None:
         if isinstance(answer, BaseException):
-            found[:] = [
-                answer if place in {one.place for one in self._plain} else one
-                for place, one in enumerate(found)
-            ]
+            for place, _ in self._plain:
+                outcomes[place] = answer
             return
-        for (place, held), stood in zip(self._plain, answer, strict=True):
-            if not stood:
-                found[place] = self._explained(
+        for (place, held), completed in zip(self._plain, answer, strict=True):
+            if not completed:
+                outcomes[place] = self._explained(
                     place, LeaseLost(run=held.run.id, generation=held.proof.generation)
                 )
 
     def _explained(self, place: int, refused: LeaseLost) -> Answer:
+        """Return the first answer if the completion was made before, else the error with its
+        reason."""
         held, result = self._done[place]
         try:
-            ended: RunEnded = self._desk.explain(held, self._desk.complete(held, result), refused)
+            ended: RunEnded = self._tasks.explain(held, self._tasks.complete(held, result), refused)
         except LeaseLost as lost:
             return lost
         return ended
 
 
-def is_trouble(answer: Answer) -> bool:
-    """Say whether something went wrong that says nothing about the lease: it may go well alone."""
+def is_unrelated(answer: Answer) -> bool:
+    """Return whether an answer is an error that says nothing about its lease: the completion may
+    succeed alone."""
     return isinstance(answer, Exception) and not isinstance(answer, HoldfastError)
 
 
-def _nobody_must_hear_of(held: LeaseState) -> bool:
+def _ends_unnoticed(held: LeaseState) -> bool:
+    """Return whether the run can end without notifying a parent, graph or schedule."""
     run = held.run
     return (
         run.parent_id is None

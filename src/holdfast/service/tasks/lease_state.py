@@ -1,5 +1,4 @@
-"""A run that is held by an explicit lease, as far as its holder knows, and what the calls of a
-holder come to."""
+"""The state of an explicit lease, as its holder knows it, and the outcomes of a holder's calls."""
 
 from __future__ import annotations
 
@@ -16,27 +15,28 @@ from holdfast.errors import HoldfastError
 
 
 class Retried(msgspec.Struct, frozen=True):
-    """The attempt is made again, at ``at`` (microseconds since 1970)."""
+    """The run is attempted again, at ``at`` (microseconds since 1970)."""
 
     at: int
 
 
 class RunEnded(msgspec.Struct, frozen=True):
-    """The run is over."""
+    """The run has ended, with this status."""
 
     status: Status
 
 
 class Deferred(msgspec.Struct, frozen=True):
-    """The run is put off, or waits; somebody will claim it again."""
+    """The run is delayed or waits, until ``until`` if that is given; then it can be claimed
+    again."""
 
     status: Status
     until: int | None
 
 
 class WaitResult(msgspec.Struct):
-    """What the last wait of a run came to: ``how`` is "signals", "timeout" or "release"; ``by`` is
-    who let it go."""
+    """The outcome of the last wait of a run: ``how`` is "signals", "timeout" or "release"; ``by``
+    is the person who released it."""
 
     how: str
     signals: list[Signal] = []
@@ -45,44 +45,51 @@ class WaitResult(msgspec.Struct):
 
 
 class LeaseTerm:
-    """Until when the leases of a session last, as far as its holder knows: somebody else may have
-    renewed them."""
+    """The expiry of the leases of a session, as their holder knows it: another process with the
+    same session may have renewed them."""
 
     def __init__(self, until: int) -> None:
         self.until = until
 
 
 class LeaseState:
-    """A run that is held by an explicit lease, as far as its holder knows."""
+    """A run with an explicit lease, as its holder knows it."""
 
     def __init__(
         self, proof: LeaseProof, run: RunRecord, seq: int, policy: TaskPolicy, term: LeaseTerm
     ) -> None:
-        self.proof, self.run, self.seq, self.policy, self.term = proof, run, seq, policy, term
+        self.proof: LeaseProof = proof
+        self.run: RunRecord = run
+        self.seq: int = seq
+        """The number of the last event that the holder knows."""
+        self.policy: TaskPolicy = policy
+        self.term: LeaseTerm = term
         self.open: Suspension | None = None
-        """What it was suspended for, if nobody has judged yet whether that has come."""
+        """The last suspension of the run, if it is not yet recorded that it is over."""
         self.resumed: WaitResult | None = None
-        self.failures = task_policy.AttemptFailures()
-        self.life = 0
-        """How often the run was put back to work after it had completed."""
-        self.trouble: HoldfastError | None = None
-        """Why what it waited for cannot be told."""
+        self.failures: task_policy.AttemptFailures = task_policy.AttemptFailures()
+        self.life: int = 0
+        """How often the run was replayed after it had completed."""
+        self.resume_error: HoldfastError | None = None
+        """Why the outcome of the last wait cannot be read; None if it can."""
         self._rate: stream_rules.FrameRate | None = None
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is; the first is 1."""
+        """The number of this attempt; the first is 1."""
         return self.failures.retried + 1
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every holder and attempt, until the run is done again after it had
-        completed."""
+        """A key that all holders and attempts of the run share, until the run is replayed after it
+        had completed."""
         return self.proof.run_id if self.life == 0 else f"{self.proof.run_id}~{self.life + 1}"
 
-    def came(self, count: int, now: int, ttl: int) -> int:
-        """Frames of best effort came, one after another since the last call: return how many are to
-        be kept."""
+    def frames_to_keep(self, count: int, now: int, ttl: int) -> int:
+        """Return how many best-effort frames to keep, after *count* more were emitted.
+
+        The frames are counted as if they had been emitted evenly since the last call. *now* and
+        *ttl* are in microseconds."""
         if self._rate is None:
             self._rate = stream_rules.FrameRate()
             return self._rate.came(now, ttl)

@@ -1,5 +1,5 @@
-"""What the holder of an explicit lease has to show: how far it is, and frames. Each call is durable
-when it returns."""
+"""Requests for the output of an explicit lease: progress and frames. Each is durable when its call
+returns."""
 
 from __future__ import annotations
 
@@ -26,36 +26,34 @@ from holdfast.store.contract.streams import AppendFrames
 
 
 class TaskOutput:
-    """Turns what a holder shows into transitions."""
+    """Builds the operations that write a holder's output."""
 
     def __init__(self, client: RunService) -> None:
-        self._store, self._codec, self._sealer = client.store, client.codec, client.sealer
+        self._store = client.store
+        self._codec = client.codec
+        self._sealer = client.sealer
 
     def progress(self, held: LeaseState, percent: float | None, message: str | None) -> Request:
-        """Say how far the run is; what is not said stays as it was."""
+        """Report the progress of a run. A value that is None stays as it was. Raises BadOption."""
         if percent is None and message is None:
-            raise BadOption(
-                option="percent", why="say how far it is: a percentage, a message, or both"
-            )
+            raise BadOption(option="percent", why="give a percentage, a message, or both")
         if percent is not None and (
             isinstance(percent, bool)
             or not isinstance(percent, int | float)
             or not 0 <= percent <= 100
         ):
-            raise BadOption(option="percent", value=percent, why="it is a number from 0 to 100")
+            raise BadOption(option="percent", value=percent, why="give a number from 0 to 100")
         if message is not None and (
             not isinstance(message, str) or len(message) > 1000 or not is_storable(message)
         ):
             raise BadOption(
-                option="message", value=message, why="it must be a text of at most 1000 characters"
+                option="message", value=message, why="give a text of at most 1000 characters"
             )
-        words = (
-            None
-            if message is None
-            else self._sealer.values.text(message, associated_data.progress(held.run.id))
-        )
-        told = Progress(None if percent is None else float(percent), words, self._store.now())
-        return self._request(held, Output([], [], told))
+        sealed = None
+        if message is not None:
+            sealed = self._sealer.values.text(message, associated_data.progress(held.run.id))
+        progress = Progress(None if percent is None else float(percent), sealed, self._store.now())
+        return self._request(held, Output([], [], progress))
 
     def append(
         self,
@@ -69,7 +67,9 @@ class TaskOutput:
         ttl: Duration | None,
         place: int | None,
     ) -> Request:
-        """Append frames, all of them or none; the answer is the number of the last one."""
+        """Append frames, all of them or none. *place* is the number of frames that the attempt has
+        appended before: a repeated call with the same place appends nothing. The answer is the
+        number of the last frame. Raises BadOption, FrameTooBig."""
         _check(values, kind, mode, keep, place)
         checked_text("name", name)
         part = StreamPart("", held.attempt, held.proof.generation, place=place)
@@ -79,24 +79,20 @@ class TaskOutput:
             part.keep = {mode: keep or stream_rules.KEEP_SUMMARY}
         else:
             frames = [self._frame(held, part, kind, mode, value, now, name) for value in values]
-            lasts = duration.parse(ttl) if ttl is not None else stream_rules.TTL
-            part.keep = {
-                mode: keep
-                or (
-                    held.came(len(values), now, lasts)
-                    if mode == StreamMode.BEST_EFFORT
-                    else stream_rules.KEEP_DURABLE
-                )
-            }
+            lifetime = duration.parse(ttl) if ttl is not None else stream_rules.TTL
+            if keep is None and mode == StreamMode.BEST_EFFORT:
+                keep = held.frames_to_keep(len(values), now, lifetime)
+            part.keep = {mode: stream_rules.KEEP_DURABLE if keep is None else keep}
         return self._request(held, Output([part], frames))
 
     def _patches(
         self, held: LeaseState, part: StreamPart, values: Sequence[Any], now: int
     ) -> list[NewFrame]:
+        """Return a frame for each patch, and set the summary and version of *part* after them."""
         stored = [
-            one
-            for one in self._store.streams(held.run.id)
-            if one.generation == part.generation and one.step == part.step
+            stream
+            for stream in self._store.streams(held.run.id)
+            if stream.generation == part.generation and stream.step == part.step
         ]
         document: Any = {}
         version = 0
@@ -157,7 +153,7 @@ def _check(
     values: Sequence[Any], kind: str, mode: str, keep: int | None, place: int | None
 ) -> None:
     if not values:
-        raise BadOption(option="values", why="there is nothing to append")
+        raise BadOption(option="values", why="give at least one value to append")
     if not is_one_of(kind, list(FrameKind)):
         raise BadOption(option="kind", value=kind, known=", ".join(FrameKind))
     if not is_one_of(mode, list(StreamMode)):
@@ -165,13 +161,13 @@ def _check(
     if kind in (FrameKind.STDOUT, FrameKind.STDERR) and not all(
         isinstance(value, str) for value in values
     ):
-        raise BadOption(option="kind", value=kind, why="it is text")
+        raise BadOption(option="kind", value=kind, why="values of this kind must be texts")
     if kind == FrameKind.BLOB and not all(isinstance(value, bytes) for value in values):
-        raise BadOption(option="kind", value=kind, why="it is bytes")
+        raise BadOption(option="kind", value=kind, why="values of this kind must be bytes")
     for option, number, least in (("keep", keep, 1), ("place", place, 0)):
         if number is not None and (
             isinstance(number, bool) or not isinstance(number, int) or number < least
         ):
             raise BadOption(
-                option=option, value=number, why=f"it is a number of frames, from {least} on"
+                option=option, value=number, why=f"give a number of frames, {least} or more"
             )

@@ -1,9 +1,8 @@
-"""Explicit leases: what a program that is no Python function does with a run, as transitions, and
-what their answers mean.
+"""Requests of holders of explicit leases: claim runs, complete, fail, delay or suspend them.
 
-The holder's writes are plain advances, as quick as those of any worker. Only when one is refused
-does anybody look why: a call that was made before, by the same holder and with the same outcome, is
-answered the same.
+A holder is a program that works on runs without being a Python workflow. Its writes are plain
+``Advance`` operations, as fast as those of a worker. Only if a write is refused is the reason
+looked up: a call that the same holder made before, with the same outcome, gets the same answer.
 """
 
 from __future__ import annotations
@@ -68,34 +67,34 @@ from holdfast.store.contract.leases import (
 from holdfast.store.contract.runs import Advance, EndSession, ExpireRuns, RevisionChanged
 from holdfast.store.liveness import heartbeat_is_overdue
 
-NOBODY = TaskPolicy()
+DEFAULT_POLICY = TaskPolicy()
 
 PLENTY = 1000
-"""How many runs a holder may have at work, as far as others can tell."""
+"""The concurrency that a holder offers, which has no limit of its own."""
 
 STALE = 0.05
-"""Seconds for which routes are known: there are new ones when something of a new kind is started,
-not more often."""
+"""Seconds for which cached routes are used. Routes change rarely: only when a run with a new
+combination of workflow, version, lane and capabilities is started."""
 
-OFTEN = 200_000
-"""Microseconds between two looks at what nobody else may look after."""
+MAINTENANCE_INTERVAL = 200_000
+"""Microseconds between two checks for maintenance that no worker may be there to do."""
 
 
 class RecentReads:
-    """What all holders of an engine have seen of the database, and when."""
+    """A cache of reads that all holders of an engine share."""
 
     def __init__(self) -> None:
         self.routes: dict[int, Route] = {}
         self.routes_at = -STALE
-        self.looked: int | None = None
-        """When somebody last looked after others."""
+        self.maintained_at: int | None = None
+        """The time of the last check for maintenance; None if there was none."""
 
 
-_SEEN: WeakKeyDictionary[RunService, RecentReads] = WeakKeyDictionary()
+_RECENT_READS: WeakKeyDictionary[RunService, RecentReads] = WeakKeyDictionary()
 
 
 class TaskService(Suspensions, LeaseTerms):
-    """Turns what holders and operators ask into transitions."""
+    """Builds the operations of holders and operators on leased runs."""
 
     def __init__(
         self, client: RunService, horizon: Duration | None = None, *, crash_limit: int = CRASH_LIMIT
@@ -105,10 +104,11 @@ class TaskService(Suspensions, LeaseTerms):
         if horizon is not None:
             self.horizon = duration.parse(horizon)
         self.frames = TaskOutput(client)
-        self._seen = _SEEN.setdefault(client, RecentReads())
+        self._reads = _RECENT_READS.setdefault(client, RecentReads())
 
     @property
     def namespace(self) -> str:
+        """The namespace of all runs that can be leased here."""
         return self._client.namespace
 
     # Sessions and claims
@@ -123,21 +123,19 @@ class TaskService(Suspensions, LeaseTerms):
         *,
         claims: bool = True,
     ) -> Session:
-        """Return a session for a holder. It has no process that could be looked at: it lives while
-        it is renewed. One that does not claim again only holds what it has claimed."""
+        """Return a new session for a holder. Liveness of its process cannot be checked: it lives
+        while it is renewed. Without *claims* it only keeps the leases that it has. Raises
+        BadOption."""
         lifetime = lifetime_of(ttl)
         if not workflows and not lanes:
             raise BadOption(
-                option="workflows", why="say which workflows, or which lanes, these leases are for"
+                option="workflows", why="give the workflows or the lanes from which to lease runs"
             )
-        now, name = (
-            self.store.now(),
-            checked_text("worker", None if is_one_of(worker, ("",)) else worker)
-            or socket.gethostname(),
-        )
+        now = self.store.now()
+        name = checked_text("worker", None if is_one_of(worker, ("",)) else worker)
         return Session(
             id=new_id(),
-            worker=name,
+            worker=name or socket.gethostname(),
             host=socket.gethostname(),
             pid=0,
             slot=-1,
@@ -155,7 +153,7 @@ class TaskService(Suspensions, LeaseTerms):
         *,
         claims: bool,
     ) -> bytes:
-        """Return what a holder offers, as those are told who ask why a run does not move."""
+        """Return the offer of a holder as JSON, which explanations of blocked runs read."""
         offer = {
             "workflows": dict.fromkeys(workflows) if workflows else None,
             "lanes": list(lanes) if lanes else None,
@@ -176,13 +174,14 @@ class TaskService(Suspensions, LeaseTerms):
         *,
         fresh: bool = True,
     ) -> list[tuple[int, str]]:
-        """Return the routes that a holder can serve, in this namespace. It says what it serves, so
-        that it does not take what Python workers do. They are as they were a moment ago, unless
-        they must be *fresh*."""
-        known = self._seen.routes
-        if fresh or time.monotonic() - self._seen.routes_at > STALE:
-            self._seen.routes_at = time.monotonic()
-            known = self._seen.routes = self.store.routes()
+        """Return the routes of this namespace that a holder with this offer serves, each with its
+        lane. An explicit offer keeps holders from claiming the runs of Python workers. Unless
+        *fresh*, routes may come from a cache that is at most STALE seconds old."""
+        known = self._reads.routes
+        if fresh or time.monotonic() - self._reads.routes_at > STALE:
+            self._reads.routes_at = time.monotonic()
+            known = self.store.routes()
+            self._reads.routes = known
 
         def fits(route: Route) -> bool:
             return (
@@ -194,37 +193,39 @@ class TaskService(Suspensions, LeaseTerms):
 
         return [(number, route.lane) for number, route in known.items() if fits(route)]
 
-    def duties(self, own: str, *, now: bool = False) -> list[Operation] | None:
-        """Return what a holder does for others, since there may be no worker: it frees the runs of
-        those who are gone, and sees to what has taken, or waited, too long. None when that was
-        looked at a moment ago, unless it must be *now*."""
+    def maintenance(self, own: str, *, now: bool = False) -> list[Operation] | None:
+        """Return the maintenance operations that are due, except on the session *own*: end dead
+        sessions, and expire attempts and runs past their time.
+
+        Holders do this because there may be no worker. Return None if the last check was less than
+        MAINTENANCE_INTERVAL ago, unless *now*."""
         instant = self.store.now()
-        if not now and self._seen.looked is not None and 0 <= instant - self._seen.looked < OFTEN:
+        last = self._reads.maintained_at
+        if not now and last is not None and 0 <= instant - last < MAINTENANCE_INTERVAL:
             return None
-        self._seen.looked = instant
-        gone = [
-            one
-            for one in self.store.sessions()
-            if one.id != own and heartbeat_is_overdue(self.store, one, instant)
+        self._reads.maintained_at = instant
+        operations: list[Operation] = [
+            EndSession(session.id, crashed=True)
+            for session in self.store.sessions()
+            if session.id != own and heartbeat_is_overdue(self.store, session, instant)
         ]
-        look = self.store.next_look()
-        late: list[Operation] = (
-            []
-            if look.attempt is None or look.attempt > instant
-            else [ExpireAttempts(random.random())]
-        )
-        late += [] if look.deadline is None or look.deadline > instant else [ExpireRuns()]
-        return [*(EndSession(one.id, crashed=True) for one in gone), *late]
+        due = self.store.next_look()
+        if due.attempt is not None and due.attempt <= instant:
+            operations.append(ExpireAttempts(random.random()))
+        if due.deadline is not None and due.deadline <= instant:
+            operations.append(ExpireRuns())
+        return operations
 
     def gone_holder(self, run_id: str) -> list[EndSession]:
-        """Return what ends the session of the holder of a run, if that is gone."""
-        run, now = self._mine(run_id), self.store.now()
-        found = [
-            one
-            for one in self.store.sessions()
-            if one.id == run.session_id and heartbeat_is_overdue(self.store, one, now)
+        """Return the operation that ends the session of a run's holder if that is dead, else
+        nothing. Raises RunNotFound."""
+        run = self._mine(run_id)
+        now = self.store.now()
+        return [
+            EndSession(session.id, crashed=True)
+            for session in self.store.sessions()
+            if session.id == run.session_id and heartbeat_is_overdue(self.store, session, now)
         ]
-        return [EndSession(one.id, crashed=True) for one in found]
 
     def reclaim(
         self,
@@ -234,9 +235,11 @@ class TaskService(Suspensions, LeaseTerms):
         capabilities: Sequence[str],
         term: LeaseTerm,
     ) -> Request:
-        """Lease this very run; the answer is as for ``claim``. Raises NotReclaimable,
-        RunFinished."""
-        run, known = self._mine(run_id), self.store.routes()
+        """Lease one given run. The answer is that of ``claim``. Raises RunNotFound, RunFinished,
+        NotReclaimable; decoding the answer raises NotReclaimable if the run could not be
+        leased."""
+        run = self._mine(run_id)
+        known = self.store.routes()
         if run.status in FINAL:
             raise RunFinished(run=run_id, status=run.status.value)
         mine = Route(run.namespace, run.workflow, run.version, run.lane, run.capabilities)
@@ -244,29 +247,31 @@ class TaskService(Suspensions, LeaseTerms):
         if not offered:
             lacks = ", ".join(sorted(set(run.capabilities) - set(capabilities)))
             why = (
-                f"of its capabilities this holder lacks {lacks}"
+                f"this holder lacks {lacks} of the capabilities that the run requires"
                 if lacks
-                else "this holder does not offer its workflow or its lane"
+                else "this holder does not offer the workflow or the lane of the run"
             )
             raise NotReclaimable(run=run_id, why=why)
 
         request = self.claim(session_id, offered, 1, term, run_id)
 
-        def understand(answer: list[LeasedTask]) -> list[LeaseState]:
+        def decode(answer: list[LeasedTask]) -> list[LeaseState]:
             if answer:
-                held: list[LeaseState] = request.understand(answer)
+                held: list[LeaseState] = request.decode(answer)
                 return held
-            now = self._mine(run_id)
-            if now.session_id is not None:
-                raise NotReclaimable(run=run_id, why="somebody holds it", session=now.session_id)
+            current = self._mine(run_id)
+            if current.session_id is not None:
+                raise NotReclaimable(
+                    run=run_id, why="another holder has the lease", session=current.session_id
+                )
             raise NotReclaimable(
-                run=run_id, why=f"it is {now.status.value}, and not ready to be worked on"
+                run=run_id, why=f"the run is {current.status.value}, and cannot be claimed now"
             )
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
     def status(self, run_id: str) -> Status:
-        """Say where a run stands."""
+        """Return the status of a run. Raises RunNotFound."""
         return self._mine(run_id).status
 
     def _mine(self, run_id: str) -> RunRecord:
@@ -283,79 +288,86 @@ class TaskService(Suspensions, LeaseTerms):
         term: LeaseTerm,
         run_id: str | None = None,
     ) -> Request:
-        """Lease runs; the answer is what is handed to the holder: not what waits on, nor what was
-        lost too often."""
+        """Lease up to *limit* runs. The answer is the leases that the holder receives: runs whose
+        wait is not over are parked again, and runs whose lease was lost too often are failed."""
         begun: dict[str, tuple[LeaseState, Request | None]] = {}
 
         def judge(
             leased: LeasedTask, history: list[Event], signals: Callable[[], list[Signal]]
         ) -> Advance | None:
-            held, request = _holding(session_id, leased, term), None
+            held = _lease_state(session_id, leased, term)
+            request = None
             try:
                 held.failures = task_policy.failures_in(history)
                 held.life = task_policy.lives_in(history)
-                self.look_back(held, history)
+                self.load_last_wait(held, history)
                 request = self._begin(held, signals)
-            except (
-                HoldfastError
-            ) as error:  # such as a key that is missing here: its holder is told when it asks
-                held.trouble = error
+            # Such as a key that is missing here: raised when the holder asks for the outcome.
+            except HoldfastError as error:
+                held.resume_error = error
             begun[leased.run.id] = (held, request)
             return None if request is None else self._client.sealer.seal(request.op)  # type: ignore[return-value]
 
-        def understand(answer: list[LeasedTask]) -> list[LeaseState]:
-            found = [
-                begun.get(one.run.id) or (_holding(session_id, one, term), None) for one in answer
+        def decode(answer: list[LeasedTask]) -> list[LeaseState]:
+            leases = [
+                begun.get(leased.run.id) or (_lease_state(session_id, leased, term), None)
+                for leased in answer
             ]
-            return [held for held, request in found if request is None or request.understand(None)]
+            return [held for held, request in leases if request is None or request.decode(None)]
 
-        return Request(ClaimLeases(session_id, routes, limit, run_id, judge), understand)
+        return Request(ClaimLeases(session_id, routes, limit, run_id, judge), decode)
 
     def _begin(self, held: LeaseState, signals: Callable[[], list[Signal]]) -> Request | None:
-        """Return what is written before a lease is handed to its holder: what its wait came to, or
-        that it was lost too often. The answer says whether it is handed out."""
+        """Return the request that is written before the holder receives a lease, None if there is
+        none: it records the outcome of the run's wait, or fails a run whose lease was lost too
+        often. The answer is whether the holder receives the lease."""
         if held.failures.lost > held.policy.reclaims:
             return self._give_up(held)
         if held.open is None or held.run.status is Status.CANCELLING:
             return None
         request = self.judge(held, signals())
 
-        def understand(answer: Any) -> bool:
-            found = request.understand(answer)
-            if isinstance(found, WaitResult):
-                held.open, held.resumed = None, found
+        def decode(answer: Any) -> bool:
+            outcome = request.decode(answer)
+            if isinstance(outcome, WaitResult):
+                held.open = None
+                held.resumed = outcome
             return held.open is None
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
     def _give_up(self, held: LeaseState) -> Request:
-        told = {
-            "type": "TooManyReclaims",
-            "message": (
-                f"its holders have lost it {held.failures.lost} times, and {held.policy.reclaims}"
-                " is the limit"
-            ),
-        }
-        error = msgspec.json.encode({**told, "facts": {"reclaims": held.policy.reclaims}})
-        over = Event(EventKind.RUN_FAILED, error=error)
+        """Return the request that fails a run whose lease was lost too often. The answer is False:
+        the holder does not receive the lease."""
+        message = (
+            f"the lease of the run was lost {held.failures.lost} times, and"
+            f" {held.policy.reclaims} is the limit"
+        )
+        error = msgspec.json.encode(
+            {
+                "type": "TooManyReclaims",
+                "message": message,
+                "facts": {"reclaims": held.policy.reclaims},
+            }
+        )
         request = self._write(
             held,
-            [over],
+            [Event(EventKind.RUN_FAILED, error=error)],
             RunEnded(Status.FAILED),
             status=Status.FAILED,
             error=error,
             closes=CloseReason.FAILED,
         )
 
-        def understand(answer: Any) -> bool:
-            request.understand(answer)
+        def decode(answer: Any) -> bool:
+            request.decode(answer)
             return False
 
-        return Request(request.op, understand)
+        return Request(request.op, decode)
 
-    def again(self, text: object) -> LeaseState:
-        """Return the lease that a proof shows, or has shown. Raises BadLease; LeaseLost when there
-        never was such a lease."""
+    def from_proof(self, text: object) -> LeaseState:
+        """Return the lease of a proof, also if it is no longer valid. Raises BadLease, and
+        LeaseLost if there never was such a lease."""
         proof = task_policy.read_proof(text)
         run = self._run(proof)
         if proof.generation > run.generation:
@@ -371,12 +383,14 @@ class TaskService(Suspensions, LeaseTerms):
         )
         held.failures = task_policy.failures_in(history)
         held.life = task_policy.lives_in(history)
-        self.look_back(held, history)
+        self.load_last_wait(held, history)
         return held
 
     def _policy(self, run_id: str) -> TaskPolicy:
         rows = self.store.belongings(run_id).get("task", [])
-        return decoded(rows[0][0], f"the policy of run {run_id}", TaskPolicy) if rows else NOBODY  # type: ignore
+        if not rows:
+            return DEFAULT_POLICY
+        return decoded(rows[0][0], f"the policy of run {run_id}", TaskPolicy)  # type: ignore
 
     def _run(self, proof: LeaseProof) -> RunRecord:
         run = self.store.run(proof.run_id) if is_storable(proof.run_id) else None
@@ -386,10 +400,10 @@ class TaskService(Suspensions, LeaseTerms):
             )
         return run
 
-    # What a holder does
+    # Requests of holders
 
     def complete(self, held: LeaseState, result: Any) -> Request:
-        """End the run well."""
+        """Complete the run with a result. The answer is RunEnded."""
         data = self.codec.encode(result, what="the result")
         ended = RunEnded(Status.COMPLETED)
         return self._write(
@@ -402,16 +416,17 @@ class TaskService(Suspensions, LeaseTerms):
         )
 
     def is_small(self, data: bytes) -> bool:
-        """Say whether a value is stored as it is."""
+        """Return whether a value is stored unchanged."""
         return self._client.sealer.values.passes(data)
 
     def fail(
         self, held: LeaseState, kind: str, message: str, details: Mapping[str, Any] | None
     ) -> Request:
-        """Say that the attempt failed; what follows is as the kind and the policy say."""
+        """Record that the attempt failed. The kind of the failure and the policy decide whether the
+        run is retried: the answer is Retried or RunEnded. Raises BadOption, NotEncodable."""
         if not is_one_of(kind, list(FailureKind)):
             raise BadOption(option="kind", value=kind, known=", ".join(FailureKind))
-        error = self._told(kind, message, details)
+        error = self._failure(kind, message, details)
         wait = task_policy.decide(held.policy, FailureKind(kind), held.failures, random.random())
         until = None if wait is None else self.store.now() + wait
         failed = Event(
@@ -428,22 +443,23 @@ class TaskService(Suspensions, LeaseTerms):
                 "closes": CloseReason.RETRIED,
             }
             return self._write(held, [failed], Retried(until), **place)
-        status, over = Status.FAILED, Event(EventKind.RUN_FAILED, error=error)
+        status = Status.FAILED
+        end = Event(EventKind.RUN_FAILED, error=error)
         if kind == FailureKind.CANCELLED:
             late = (
                 held.run.status is Status.CANCELLING
                 and held.run.cancel_reason == run_history.DEADLINE
             )
             status = Status.EXPIRED if late else Status.CANCELLED
-            over = Event(EventKind.RUN_EXPIRED if late else EventKind.RUN_CANCELLED, error=error)
+            end = Event(EventKind.RUN_EXPIRED if late else EventKind.RUN_CANCELLED, error=error)
         closes = CloseReason.FAILED if status is Status.FAILED else status.value
         return self._write(
-            held, [failed, over], RunEnded(status), status=status, error=error, closes=closes
+            held, [failed, end], RunEnded(status), status=status, error=error, closes=closes
         )
 
-    def _told(self, kind: str, message: str, details: Mapping[str, Any] | None) -> bytes:
+    def _failure(self, kind: str, message: str, details: Mapping[str, Any] | None) -> bytes:
         if not isinstance(message, str):
-            raise BadOption(option="message", value=message, why="it is a text")
+            raise BadOption(option="message", value=message, why="give the message as a text")
         if details is not None and not isinstance(details, Mapping):
             raise BadOption(option="details", value=details, why="give names and values")
         try:
@@ -454,7 +470,8 @@ class TaskService(Suspensions, LeaseTerms):
             raise NotEncodable(value="the failure", why=str(error)) from None
 
     def delay(self, held: LeaseState, until: Moment) -> Request:
-        """Put the run off; it is no failed attempt."""
+        """Delay the run until a time, or for a duration; the attempt does not count as failed. The
+        answer is Deferred. Raises BadWait."""
         now = self.store.now()
         at = checked_instant("delay", instant(until, now), now, self.horizon)
         event = Event(EventKind.RUN_DELAYED, None, msgspec.json.encode({"until": at}))
@@ -467,6 +484,8 @@ class TaskService(Suspensions, LeaseTerms):
         return self._write(held, [event], Deferred(Status.PENDING, at), **place)
 
     def _write(self, held: LeaseState, events: list[Event], outcome: Any, **place: Any) -> Request:
+        """Return the request that writes *events* as the holder; its answer is *outcome*, or
+        RevisionChanged if *place* names a revision that is no longer current."""
         for number, event in enumerate(events, start=held.seq + 1):
             event.seq = number
         run = held.run
@@ -476,27 +495,27 @@ class TaskService(Suspensions, LeaseTerms):
                 place["parent"] = (run.parent_id, run.parent_step or "", run.parent_index)
         op = Advance(run_id=run.id, generation=held.proof.generation, events=events, **place)
 
-        def understand(answer: Any) -> Any:
+        def decode(answer: Any) -> Any:
             if isinstance(answer, RevisionChanged):
                 return answer
             held.seq += len(events)
             return outcome
 
-        return Request(op, understand)
+        return Request(op, decode)
 
     def explain(self, held: LeaseState, request: Request, refused: LeaseLost) -> Any:
-        """A write was refused: answer as before if it is the same one again, else raise LeaseLost
-        with what has happened."""
+        """Return the first answer if a refused write repeats one that was committed; else raise
+        LeaseLost with the reason."""
         op = request.op
         assert isinstance(op, Advance)
         run = self._run(held.proof)
-        if self._is_the_same(op, run):
-            return self._first_answer(op, run) or request.understand(None)
+        if self._is_repeated(op, run):
+            return self._first_answer(op, run) or request.decode(None)
         raise self.lost(held) from refused
 
     def caught_up(self, held: LeaseState) -> bool:
-        """See whether somebody else has written to the run with the same proof; then this lease
-        goes on from there."""
+        """Return whether another process has written to the run with the same proof; if so, this
+        lease continues after its events."""
         history = self.store.history(held.run.id)
         seq = history[-1].seq if history else 0
         changed = seq != held.seq
@@ -504,24 +523,22 @@ class TaskService(Suspensions, LeaseTerms):
         return changed
 
     def _first_answer(self, op: Advance, run: RunRecord) -> Any:
-        """Return what the first of two equal calls was answered, where it depends on when it was
-        made."""
+        """Return the answer to the first of two equal calls, if it depends on the time of the call,
+        else None."""
         if op.status in FINAL:
             return None
         last = self._by_holders(run)[-1]
         until: Any = object_of(last.data, f"the history of run {run.id}").get("until")
-        return (
-            Retried(until)
-            if last.kind == EventKind.ATTEMPT_FAILED
-            else Deferred(op.status or run.status, until)
-        )
+        if last.kind == EventKind.ATTEMPT_FAILED:
+            return Retried(until)
+        return Deferred(op.status or run.status, until)
 
     def _by_holders(self, run: RunRecord) -> list[Event]:
-        """Return what holders have written: what an operator did since takes nothing from what they
-        were answered."""
+        """Return the events that holders have written. Events of operators are left out: they do
+        not change the answers that holders got."""
         return [event for event in self.store.history(run.id) if event.kind not in _BY_OPERATORS]
 
-    def _is_the_same(self, op: Advance, run: RunRecord) -> bool:
+    def _is_repeated(self, op: Advance, run: RunRecord) -> bool:
         if run.generation != op.generation or run.session_id is not None:
             return False
         if op.status in FINAL:
@@ -530,10 +547,11 @@ class TaskService(Suspensions, LeaseTerms):
         history = self._client.sealer.events(run.id, self._by_holders(run)[-len(op.events) :])
         return [_essence(event) for event in history] == [_essence(event) for event in op.events]
 
-    # What operators do
+    # Requests of operators
 
     def revoke(self, run_id: str, reason: str, session_id: str | None) -> Request:
-        """Take a run from its holder; the answer is whether anybody held it."""
+        """Revoke the lease of a run. The answer is whether the run had a holder. Raises
+        BadOption."""
         op = RevokeLease(
             run_id=run_named(run_id),
             namespace=self.namespace,
@@ -543,15 +561,17 @@ class TaskService(Suspensions, LeaseTerms):
         return Request(op, bool)
 
     def priority(self, run_id: str, priority: int) -> Request:
-        """Change the priority of a run; the answer is the old one."""
+        """Change the priority of a run. The answer is the old priority. Raises BadOption."""
         op = SetPriority(
             run_id=run_named(run_id), namespace=self.namespace, priority=priority_of(priority)
         )
         return Request(op, int)
 
     def override(self, run_id: str, reason: str, *, result: Any, failed: bool) -> Request:
-        """End a run as an operator says."""
-        reason, failed = _reason(reason), checked_flag("failed", failed)
+        """End a run by an operator's decision: completed with *result*, or failed. The answer is
+        its status. Raises BadOption."""
+        reason = _reason(reason)
+        failed = checked_flag("failed", failed)
         error = msgspec.json.encode({"type": "Overridden", "message": reason}) if failed else None
         data = None if failed else self.codec.encode(result, what="the result")
         status = Status.FAILED if failed else Status.COMPLETED
@@ -566,12 +586,13 @@ class TaskService(Suspensions, LeaseTerms):
         return Request(op, Status)
 
     def cancel_reason(self, held: LeaseState) -> str | None:
-        """Say why somebody has asked the run to stop; None when nobody has."""
+        """Return the reason of a requested cancellation; None if there is no request. Raises
+        LeaseLost."""
         run = self._run(held.proof)
         return (run.cancel_reason or "") if run.status is Status.CANCELLING else None
 
     def input(self, run: RunRecord) -> Any:
-        """Return the arguments of a run as plain data."""
+        """Return the arguments of a run as plain data. Raises KeyMissing, BadData."""
         return self.codec.decode(self._client.sealer.input(run))
 
 
@@ -580,21 +601,21 @@ _BY_OPERATORS = (EventKind.PRIORITY_CHANGED, EventKind.RUN_RELEASED)
 
 def _reason(reason: str) -> str:
     if not isinstance(reason, str) or not reason.strip() or not is_storable(reason):
-        raise BadOption(option="reason", value=reason, why="say why: it is kept in the history")
+        raise BadOption(
+            option="reason", value=reason, why="give a reason: it is recorded in the history"
+        )
     return reason
 
 
-def _holding(session_id: str, leased: LeasedTask, term: LeaseTerm) -> LeaseState:
+def _lease_state(session_id: str, leased: LeasedTask, term: LeaseTerm) -> LeaseState:
     run = leased.run
-    policy = (
-        NOBODY
-        if leased.policy is None
-        else decoded(leased.policy, f"the policy of run {run.id}", TaskPolicy)
-    )
+    policy = DEFAULT_POLICY
+    if leased.policy is not None:
+        policy = decoded(leased.policy, f"the policy of run {run.id}", TaskPolicy)
     return LeaseState(LeaseProof(run.id, run.generation, session_id), run, leased.seq, policy, term)
 
 
 def _essence(event: Event) -> tuple[object, ...]:
-    """Return what makes two events the same but for the time at which they were written."""
-    told = object_of(event.data, "a wait of the run") if event.kind == EventKind.WAIT_OPENED else {}
-    return event.kind, event.step, event.error, told.get("condition"), told.get("on_timeout")
+    """Return the fields that are equal in two events of repeated calls: all but the times."""
+    wait = object_of(event.data, "a wait of the run") if event.kind == EventKind.WAIT_OPENED else {}
+    return event.kind, event.step, event.error, wait.get("condition"), wait.get("on_timeout")

@@ -1,9 +1,10 @@
-"""Suspending a leased run on signals, and what whoever claims it next is told of them.
+"""Suspend a leased run until signals arrive, and pass the outcome to its next holder.
 
-The run waits as any other does: whoever delivers a signal judges the condition. When the run is
-claimed again, its condition is judged once more, from the same signals, and what it came to is
-recorded before anybody hears of it: it is told to every holder from then on, until the run is
-suspended again.
+The run waits like any other run: the delivery of a signal evaluates the condition. When the run is
+claimed again, the condition is evaluated once more, from the same signals.
+
+Invariant: the outcome is recorded before a holder receives it. Every later holder receives the same
+outcome, until the run is suspended again.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ from holdfast.service.tasks.lease_state import Deferred, LeaseState, WaitResult
 
 
 class LeaseWait:
-    """A wait that the holder of a lease has opened: whoever gets its id and its token may deliver
+    """A wait that the holder of a lease has issued: a program with its id and its token may deliver
     signals to it."""
 
     def __init__(self, wait: WaitRecord, token: tokens.Token) -> None:
         assert wait.id is not None
-        self.id, self.name, self.until = wait.id, wait.name, wait.until
+        self.id = wait.id
+        self.name = wait.name
+        self.until = wait.until
         self.token = token
         self.condition = SignalToWait(wait.id, wait.step, wait.name, wait.until)
 
@@ -55,41 +58,41 @@ class LeaseWait:
 
 
 class Suspensions:
-    """What a desk for leases knows of waits."""
+    """The part of TaskService that suspends and resumes runs."""
 
     horizon = suspension.HORIZON
+    """Microseconds for which a run may be suspended or delayed, at most."""
 
     def __init__(self, client: RunService) -> None:
-        self._client, self.store, self.codec = client, client.store, client.codec
+        self._client = client
+        self.store = client.store
+        self.codec = client.codec
         self.sealer = client.sealer
 
     def _write(self, held: LeaseState, events: list[Event], outcome: Any, **place: Any) -> Request:
         raise NotImplementedError
 
-    # Waits that are handed out
+    # Issued waits
 
     def known_wait(self, held: LeaseState, name: str) -> LeaseWait | None:
-        """Return the open wait of that name, if the run has one: to open it again is answered the
-        same."""
-        found = [
+        """Return the open issued wait of that name, None if the run has none: a repeated call to
+        create it has the same answer."""
+        open_waits = (
             wait
             for wait in self.store.waits(held.run.id, limit=10_000)
-            if wait.id is not None and wait.name == name
-        ]
-        mine = next((wait for wait in found if wait.closed_at is None), None)
-        return None if mine is None else self._told_wait(mine)
+            if wait.id is not None and wait.name == name and wait.closed_at is None
+        )
+        wait = next(open_waits, None)
+        return None if wait is None else self._issued(wait)
 
     def create_wait(self, held: LeaseState, name: str, expires: Moment | None) -> Request:
-        """Open a wait that can be handed out; the answer is LeaseWait. There must be a key."""
+        """Issue a wait. The answer is LeaseWait. The caller must have created a signing key.
+        Raises BadOption, BadWait."""
         name = checked_name("name", name)
         now = self.store.now()
-        until = (
-            None
-            if expires is None
-            else suspension.checked_instant("expires", instant(expires, now), now, self.horizon)
-        )
+        until = self._until("expires", expires, now)
         key = tokens.current(self.store.keys())
-        assert key is not None, "whoever asks sees to it that there is one"
+        assert key is not None, "the caller creates a signing key before"
         step = f"create {name} {held.proof.generation}.{held.seq + 1}"
         wait = WaitRecord(
             run_id=held.run.id,
@@ -100,60 +103,61 @@ class Suspensions:
             opened_at=now,
             until=until,
         )
-        told = {"id": wait.id, "name": name, "kid": key.kid, "until": until}
-        event = Event(EventKind.WAIT_CREATED, step, msgspec.json.encode(told))
-        return self._write(held, [event], self._told_wait(wait), opened=[wait])
+        data = {"id": wait.id, "name": name, "kid": key.kid, "until": until}
+        event = Event(EventKind.WAIT_CREATED, step, msgspec.json.encode(data))
+        return self._write(held, [event], self._issued(wait), opened=[wait])
 
-    def _told_wait(self, wait: WaitRecord) -> LeaseWait:
+    def _until(self, option: str, when: Moment | None, now: int) -> int | None:
+        if when is None:
+            return None
+        return suspension.checked_instant(option, instant(when, now), now, self.horizon)
+
+    def _issued(self, wait: WaitRecord) -> LeaseWait:
         assert wait.id is not None
         return LeaseWait(wait, wait_token(self.store.keys(), wait.id, self.sealer.secrets.reveal))
 
-    def _handed(self, held: LeaseState, wait_id: str) -> SignalToWait:
+    def _open_wait(self, held: LeaseState, wait_id: str) -> SignalToWait:
         wait = (
             self.store.wait(wait_id) if isinstance(wait_id, str) and is_storable(wait_id) else None
         )
         if wait is None or wait.id is None or wait.run_id != held.run.id:
             raise WaitNotFound(run=held.run.id, wait=wait_id)
         if wait.closed_at is not None:
-            raise WaitClosed(wait=wait_id, why=f"by {wait.closed_by}")
+            raise WaitClosed(wait=wait_id, why=f"the wait was closed by {wait.closed_by}")
         return SignalToWait(wait.id, wait.step, wait.name, wait.until)
 
     # Suspending
 
     def suspension(
-        self, held: LeaseState, what: Sequence[Any], timeout: Moment | None, on_timeout: str
+        self, held: LeaseState, members: Sequence[Any], timeout: Moment | None, on_timeout: str
     ) -> Suspension:
-        """Return what a holder wants to wait for, checked. Raises BadOption, BadCondition, BadWait,
-        BadDuration."""
-        if not what:
+        """Return the checked suspension of a run until one of these signals, waits or conditions.
+        Raises BadOption, BadCondition, BadWait, BadDuration, WaitNotFound, WaitClosed."""
+        if not members:
             raise BadOption(
                 option="signals", why="name the signals that end the wait, or a condition"
             )
-        members = [
-            suspension.condition_of(one, lambda wait_id: self._handed(held, wait_id))
-            for one in what
+        parts = [
+            suspension.condition_of(member, lambda wait_id: self._open_wait(held, wait_id))
+            for member in members
         ]
         condition: Condition = (
-            members[0] if len(members) == 1 else condition_validation.checked(AnyOf(tuple(members)))
+            parts[0] if len(parts) == 1 else condition_validation.checked(AnyOf(tuple(parts)))
         )
         now = self.store.now()
-        until = (
-            None
-            if timeout is None
-            else suspension.checked_instant("timeout", instant(timeout, now), now, self.horizon)
-        )
-        gone = [
+        until = self._until("timeout", timeout, now)
+        expired = [
             wait.label
             for wait in conditions.issued_waits(condition).values()
             if wait.until is not None and wait.until <= now
         ]
-        tally = conditions.ConditionProgress(condition, self._read(held)).offer_all(
+        progress = conditions.ConditionProgress(condition, self._read(held)).offer_all(
             self._addressed(held)
         )
-        if gone and tally.is_hopeless(now):
+        if expired and progress.is_hopeless(now):
             raise BadCondition(
-                condition=gone[0],
-                why="this wait has expired, so that the condition can no longer be met",
+                condition=expired[0],
+                why="this wait has expired, so the condition can no longer be met",
             )
         ends = suspension.checked_end(on_timeout, until, condition)
         return Suspension(
@@ -161,9 +165,11 @@ class Suspensions:
         )
 
     def suspend(self, held: LeaseState, wanted: Suspension) -> Request:
-        """Let the run wait; whoever claims it next is told what came."""
+        """Suspend the run. Its next holder receives the outcome of the wait. The answer is
+        Deferred, or RevisionChanged if something reached the run meanwhile."""
         event = Event(EventKind.WAIT_OPENED, wanted.step, wanted.told())
-        run, now = self.store.run(held.run.id), self.store.now()
+        run = self.store.run(held.run.id)
+        now = self.store.now()
         label = conditions.show(wanted.condition)[:500]
         row = WaitRecord(
             run_id=held.run.id,
@@ -185,11 +191,12 @@ class Suspensions:
         events: list[Event],
         **more: Any,
     ) -> Request:
+        """Park the run on its suspension, or leave it claimable if its condition is met already."""
         now = self.store.now()
-        tally = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
+        progress = conditions.ConditionProgress(wanted.condition, self._read(held)).offer_all(
             addressed
         )
-        if tally.met:  # it came before the wait
+        if progress.met:  # the signals came before the wait
             ready = Deferred(Status.PENDING, wanted.until)
             return self._write(
                 held, events, ready, status=Status.PENDING, keep=False, **{**more, "revision": None}
@@ -206,56 +213,61 @@ class Suspensions:
             **more,
         )
 
-    # Going on
+    # Resuming
 
-    def look_back(self, held: LeaseState, history: Sequence[Event]) -> None:
-        """See what a run waited for last, and what that came to."""
+    def load_last_wait(self, held: LeaseState, history: Sequence[Event]) -> None:
+        """Set in *held* the last suspension of the run, if it is not over, or its outcome. Raises
+        KeyMissing, BadData."""
         held.open, outcome = suspension.last_wait(run_history.live_events(history))
         if outcome is not None:
             (opened,) = self._client.sealer.events(held.run.id, [outcome])
             held.resumed = _resumed(opened)
 
     def judge(self, held: LeaseState, signals: Sequence[Signal]) -> Request:
-        """Return what records that a wait is over, before its holder hears of it; or, if it is not,
-        what lets the run wait on."""
+        """Return the request that records the outcome of a wait, before the holder receives it; if
+        the wait is not over, the request that parks the run again."""
         wait = held.open
         assert wait is not None
         addressed = [signal for signal in signals if signal.step is None]
-        tally = conditions.ConditionProgress(wait.condition, self._read(held)).offer_all(addressed)
+        progress = conditions.ConditionProgress(wait.condition, self._read(held)).offer_all(
+            addressed
+        )
         now = self.store.now()
-        if tally.met:
-            spent = [addressed[place] for place in tally.spent()]
-            return self._over(
+        if progress.met:
+            consumed = [addressed[place] for place in progress.spent()]
+            return self._end_wait(
                 held,
                 wait,
                 EventKind.WAIT_SATISFIED,
-                [addressed[place] for place in tally.satisfiers()],
-                spent,
+                [addressed[place] for place in progress.satisfiers()],
+                consumed,
             )
         release = next((signal for signal in signals if signal.step == wait.step), None)
         if release is not None:
-            return self._over(held, wait, EventKind.WAIT_RELEASED, [release], [release])
+            return self._end_wait(held, wait, EventKind.WAIT_RELEASED, [release], [release])
         late = wait.escalated_at is None and (
-            (wait.until is not None and wait.until <= now) or tally.is_hopeless(now)
+            (wait.until is not None and wait.until <= now) or progress.is_hopeless(now)
         )
         if late and wait.on_timeout == "continue":
-            heard = [addressed[place] for place in tally.spent()]
-            return self._over(
-                held, wait, EventKind.WAIT_TIMED_OUT, heard, heard, missing=tally.missing()
+            received = [addressed[place] for place in progress.spent()]
+            return self._end_wait(
+                held, wait, EventKind.WAIT_TIMED_OUT, received, received, missing=progress.missing()
             )
-        if late:  # what then happens is not for a holder to do
+        if late:  # other policies are applied when the parked run is due, not by a holder
             wait.until = now
         return self._park(held, wait, addressed, [])
 
-    def _over(
+    def _end_wait(
         self,
         held: LeaseState,
         wait: Suspension,
         kind: str,
-        told: Sequence[Signal],
-        spent: Sequence[Signal],
+        signals: Sequence[Signal],
+        consumed: Sequence[Signal],
         **more: Any,
     ) -> Request:
+        """Return the request that ends a wait: it records the outcome with *signals*, consumes the
+        signals *consumed*, and closes the wait and its issued waits."""
         by = {
             EventKind.WAIT_SATISFIED: BY_SIGNALS,
             EventKind.WAIT_RELEASED: BY_RELEASE,
@@ -263,20 +275,23 @@ class Suspensions:
         }[kind]
         steps = (
             wait.step,
-            *(handed.step for handed in conditions.issued_waits(wait.condition).values()),
+            *(issued.step for issued in conditions.issued_waits(wait.condition).values()),
         )
         event = Event(
-            kind, wait.step, signals_as_data(self._client.sealer.signals(held.run.id, told), **more)
+            kind,
+            wait.step,
+            signals_as_data(self._client.sealer.signals(held.run.id, signals), **more),
         )
         return self._write(
             held,
             [event],
             _resumed(event),
-            taken=[signal.id for signal in spent],
+            taken=[signal.id for signal in consumed],
             closed=[(step, by) for step in steps],
         )
 
     def _addressed(self, held: LeaseState) -> list[Signal]:
+        """Return the signals of a run, without releases, which are addressed to a step."""
         return [signal for signal in self.store.signals(held.run.id) if signal.step is None]
 
     def _read(self, held: LeaseState) -> conditions.Read:
@@ -287,6 +302,8 @@ class Suspensions:
 
 
 class _Line(msgspec.Struct):
+    """A signal, in the data of an event that ends a wait."""
+
     id: int
     name: str
     payload: msgspec.Raw
@@ -296,6 +313,8 @@ class _Line(msgspec.Struct):
 
 
 class _Told(msgspec.Struct):
+    """The data of an event that ends a wait."""
+
     signals: list[_Line] = []
 
 
@@ -307,11 +326,13 @@ _HOW = {
 
 
 def _resumed(event: Event) -> WaitResult:
-    told = msgspec.json.decode(event.data or b"{}", type=_Told)
-    found = [
-        Signal(0, one.name, bytes(one.payload), one.at, None, True, one.id, one.wait, one.source)
-        for one in told.signals
+    data = msgspec.json.decode(event.data or b"{}", type=_Told)
+    signals = [
+        Signal(
+            0, line.name, bytes(line.payload), line.at, None, True, line.id, line.wait, line.source
+        )
+        for line in data.signals
     ]
     if event.kind == EventKind.WAIT_RELEASED:
-        return WaitResult("release", [], found[0].source, found[0].payload)
-    return WaitResult(_HOW[event.kind], found)
+        return WaitResult("release", [], signals[0].source, signals[0].payload)
+    return WaitResult(_HOW[event.kind], signals)

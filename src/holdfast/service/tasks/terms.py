@@ -1,5 +1,6 @@
-"""How long explicit leases last: they are renewed, or run out at their time, whoever has looked
-after them since."""
+"""Renew explicit leases, and refuse writes under leases that have expired.
+
+A lease ends at its time, even if no process has processed its expiry yet."""
 
 from __future__ import annotations
 
@@ -14,19 +15,19 @@ from holdfast.service.tasks.lease_state import LeaseState, LeaseTerm
 from holdfast.store.contract import Store
 from holdfast.store.contract.leases import RenewLeases
 
-LATE = "it was not renewed in time"
+LATE = "the lease was not renewed in time"
 
 
 def lifetime_of(ttl: Duration) -> int:
-    """Return how long a lease lasts. Raises BadDuration, BadOption."""
+    """Return the lifetime of a lease in microseconds. Raises BadDuration, BadOption."""
     lifetime = duration.parse(ttl)
     if lifetime <= 0:
-        raise BadOption(option="ttl", value=ttl, why="a lease lasts longer than nothing")
+        raise BadOption(option="ttl", value=ttl, why="the lifetime of a lease must be positive")
     return lifetime
 
 
 class LeaseTerms:
-    """What a desk for leases knows of their terms."""
+    """The part of TaskService that knows how long leases last."""
 
     store: Store
 
@@ -36,53 +37,60 @@ class LeaseTerms:
     def renew(
         self, session_id: str, ttl: Duration, term: LeaseTerm, held: LeaseState | None = None
     ) -> Request:
-        """Keep the leases of a session; the answer is until when. With a lease only if that stands.
-        Raises LeaseLost."""
+        """Renew all leases of a session; with *held*, only if that lease is still valid. The answer
+        is their new expiry, in microseconds since 1970. Decoding it raises LeaseLost."""
         op = RenewLeases(session_id=session_id, lifetime=lifetime_of(ttl))
         if held is not None:
-            op.run_id, op.generation = held.run.id, held.proof.generation
+            op.run_id = held.run.id
+            op.generation = held.proof.generation
 
-        def understand(until: int | None) -> int:
+        def decode(until: int | None) -> int:
+            if until is None and held is not None:
+                raise self.lost(held)
             if until is None:
-                raise (
-                    self.lost(held) if held is not None else LeaseLost(session=session_id, why=LATE)
-                )
+                raise LeaseLost(session=session_id, why=LATE)
             term.until = until
             return until
 
-        return Request(op, understand)
+        return Request(op, decode)
 
     def is_over(self, session_id: str, term: LeaseTerm) -> bool:
-        """Say whether the leases of a session have run out, whoever has looked after them since."""
+        """Return whether the leases of a session have expired, even if no process has processed
+        that yet."""
         now = self.store.now()
+        # The stored expiry is read only now: saves a query per write while the lease is valid.
         if term.until < now:
             term.until = self._expiry(session_id)
         return term.until < now
 
     def _expiry(self, session_id: str) -> int:
-        return next((one.expires_at for one in self.store.sessions() if one.id == session_id), 0)
-
-    def late(self, held: LeaseState) -> LeaseLost | None:
-        """Return the refusal of whatever the holder wants to write, if its lease has run out."""
-        return (
-            LeaseLost(run=held.run.id) if self.is_over(held.proof.session_id, held.term) else None
+        return next(
+            (session.expires_at for session in self.store.sessions() if session.id == session_id), 0
         )
 
+    def late(self, held: LeaseState) -> LeaseLost | None:
+        """Return the error that refuses a write of the holder if its lease has expired; None if it
+        has not."""
+        if not self.is_over(held.proof.session_id, held.term):
+            return None
+        return LeaseLost(run=held.run.id)
+
     def lost(self, held: LeaseState) -> LeaseLost:
-        """Say why a lease does not stand."""
-        run, proof = self._run(held.proof), held.proof
-        why = "the lease was taken back, or ran out"
+        """Return the error that says why a lease is no longer valid."""
+        proof = held.proof
+        run = self._run(proof)
+        why = "the lease was revoked, or expired"
         if run.status in FINAL:
             why = "the run has ended"
         elif (run.generation, run.session_id) == (proof.generation, proof.session_id):
             why = LATE
         elif run.generation == proof.generation:
-            why = "its holder has let it go"
+            why = "the holder has released the lease"
         return LeaseLost(run=run.id, generation=proof.generation, why=why, status=run.status.value)
 
     def check_stands(self, held: LeaseState) -> None:
-        """Refuse whoever holds the run no more; one who let it go itself, and whom nobody followed,
-        may be told what he was told before. Raises LeaseLost."""
+        """Raise LeaseLost if the lease is no longer valid. A lease that its holder has released,
+        with no later holder, passes: a repeated call gets the answer of the first."""
         run = self._run(held.proof)
         mine = run.generation == held.proof.generation and run.session_id in (
             None,
