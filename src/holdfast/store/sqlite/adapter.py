@@ -211,7 +211,7 @@ class SqliteStore(SqliteReader):
         process_fork.watch(self)
 
     def _start_clock(self) -> None:
-        """Let the clock start after the newest instant that the file holds."""
+        """Start the clock after the newest instant that the file holds."""
         try:
             self._db.guard()
             self._version = self._data_version()
@@ -428,7 +428,8 @@ class SqliteStore(SqliteReader):
         if not self._has_hints:
             return NO_HINTS
         with self._hints_guard:
-            hints, self._hints = self._hints, Hints()
+            hints = self._hints
+            self._hints = Hints()
             self._has_hints = False
         return hints
 

@@ -62,8 +62,18 @@ class WriteLockBusy(Exception):
     """Another connection has the write lock."""
 
 
-_ERROR, _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT = 1, 3, 5, 6, 8, 10, 11
-_FULL, _CANTOPEN, _PROTOCOL, _NOTADB = 13, 14, 15, 26
+# Result codes of SQLite.
+_ERROR = 1
+_PERM = 3
+_BUSY = 5
+_LOCKED = 6
+_READONLY = 8
+_IOERR = 10
+_CORRUPT = 11
+_FULL = 13
+_CANTOPEN = 14
+_PROTOCOL = 15
+_NOTADB = 26
 _UNIQUE = frozenset({1555, 2067})
 """The extended codes for a violated primary key and a violated unique index."""
 

@@ -54,8 +54,13 @@ _ROLL_BACK = frozenset({7, 10, 13})
 """Errors upon which SQLite itself may roll back the transaction: out of memory, I/O error, disk
 full."""
 
-_PRAGMA, _TRANSACTION, _ATTACH, _DETACH, _SAVEPOINT = 19, 22, 24, 25, 32
-"""Action codes of SQLite's authorizer."""
+# Action codes of SQLite's authorizer.
+_PRAGMA = 19
+_TRANSACTION = 22
+_ATTACH = 24
+_DETACH = 25
+_SAVEPOINT = 32
+
 _DEFINITIONS = frozenset({*range(1, 9), *range(10, 18), 26, 29, 30})
 """Actions that create, drop or alter tables, indexes, views and triggers, temporary ones
 included."""
