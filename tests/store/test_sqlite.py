@@ -34,8 +34,7 @@ from holdfast.errors import (
     StoreUnavailable,
 )
 from holdfast.store import clock as clocks
-from holdfast.store import sql_files
-from holdfast.store.contract import __file__
+from holdfast.store import contract, sql_files
 from holdfast.store.contract.reading import RunFilter
 from holdfast.store.contract.runs import Advance, Advanced, OpenSession, SignalRun, StartRuns
 from holdfast.store.contract.waits import WaitDelivery
@@ -652,7 +651,7 @@ def processes(name, path, driver, count, *arguments, waits=True):
     """Run something of processes.py several times at once; ``said`` is the first line of each."""
     script = str(Path(__file__).with_name("processes.py"))
     command = [sys.executable, "-W", "error", script, name, str(path), driver, *arguments]
-    source = str(Path(__file__).parents[3])
+    source = str(Path(contract.__file__).parents[3])
     started = [
         subprocess.Popen(
             command,

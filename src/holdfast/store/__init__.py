@@ -1,1 +1,1 @@
-"""The store: a contract, the transitions written once, and two databases that keep the contract."""
+"""The store: its contract, the operations written once for both databases, and two adapters."""

@@ -1,19 +1,19 @@
-"""Refusing values in clear in a database that is encrypted.
+"""Refuse unencrypted values in an encrypted database.
 
-An engine without keys that was open before the database became encrypted does not know that it is.
-Triggers of the database refuse its values, so it cannot go on, and neither can an older Holdfast.
-Each trigger judges the first bytes of the row that is written: a database that is not encrypted
+An engine without keys that was opened before the database was encrypted does not know that it is.
+Triggers of the database refuse its values, so it cannot continue, and neither can an older version
+of Holdfast. Each trigger checks the first bytes of the row that is written: an unencrypted database
 pays nothing for it.
 
 Invariants:
 - The triggers exist if the setting ``encryption`` is ``GUARDED``: one transaction writes both. A
   copy is only marked as encrypted; the first engine with keys that opens it adds the triggers.
   Without the setting they refuse nothing.
-- Values in clear that are legitimate are written while the setting ``CLEAR_VALUES`` exists, which
-  no other transaction ever sees: inputs of runs of schedules, whose arguments are not encrypted,
-  and runs from elsewhere that were never encrypted.
-- Errors are judged where only an engine writes them. What the store itself says of a run, such as a
-  deadline, holds no values.
+- Legitimate unencrypted values are written while the setting ``CLEAR_VALUES`` exists, which no
+  other transaction ever sees: inputs of scheduled runs, whose arguments are not encrypted, and runs
+  of another store that were never encrypted.
+- Errors are checked only where an engine writes them. Errors that the store itself writes, such as
+  a missed deadline, contain no user values.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from holdfast.core.events import EventKind
 from holdfast.errors import CodecMismatch
 
 GUARDED = "guarded"
-"""The value of the setting ``encryption`` in a database that refuses values in clear."""
+"""The value of the setting ``encryption`` in a database that refuses unencrypted values."""
 
 CLEAR_VALUES = "clear_values"
+"""The setting that lets the transaction that writes it store unencrypted values."""
 REFUSAL = "this holdfast database is encrypted and refuses a value in clear"
 TRACEBACK = '"traceback":"'
-"""Part of each error that an engine made of an exception."""
+"""A part of each error that an engine made from an exception."""
 
 
 class Guard(NamedTuple):
-    """A column whose new values must be encrypted; of events, those of some kinds; of errors, those
-    with a traceback."""
+    """A column whose new values must be encrypted. ``kinds`` restricts it to events of these kinds,
+    ``traced`` to errors with a traceback; ``updates`` checks updates instead of inserts."""
 
     table: str
     column: str
@@ -61,11 +62,12 @@ GUARDS = (
 
 
 def refused(text: str, database: str) -> CodecMismatch | None:
-    """Return our error for what a database said, if a value in clear is the reason."""
+    """Return CodecMismatch if *text*, the message of a driver's error, comes from a guard; else
+    None."""
     if REFUSAL not in text:
         return None
     why = (
-        "the database was encrypted while it was open here: close this engine, and open it again"
+        "the database was encrypted while it was open here: close this engine and open it again"
         " with the keys"
     )
     return CodecMismatch(

@@ -1,7 +1,7 @@
-"""The store's clock: the wall clock that never goes back.
+"""The clock of a store: the wall clock, but it never goes back.
 
-When the wall clock is set back, time goes on from where it was; when it is set forward, time
-follows.
+If the wall clock is set back, the time continues from its last value; if it is set forward, the
+time follows.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ uptime: Callable[[], float] = (
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
 )
-"""Return seconds that pass also while the machine sleeps, and that nothing sets: the life of a
-session is measured in them."""
+"""Return seconds that also pass while the machine sleeps, and that cannot be set: session lifetimes
+are measured in them."""
 
 
 class Clock(Protocol):
-    """Tells the time in microseconds since 1970."""
+    """A clock that returns microseconds since 1970."""
 
     flows: bool
-    """Whether time passes by itself, or only when it is moved by hand."""
+    """Whether time passes by itself, or only when the clock is moved by hand."""
 
     def now(self) -> int:
         """Return the time; never less than the last answer."""
 
     def not_before(self, instant: int) -> None:
-        """Never answer less than *instant*."""
+        """Never return less than *instant* from now on."""
 
     def listen(self, moved: Callable[[], None]) -> None:
         """Call *moved* whenever the clock is moved by hand."""
 
     def unlisten(self, moved: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Do not call *moved* any more."""
 
 
 class WallClock:
@@ -55,19 +55,21 @@ class WallClock:
         with self._guard:
             wall = time.time_ns() // 1000
             tick = time.monotonic_ns()
-            if wall < self._last:  # the wall clock was set back: go on by the time that passed
+            if wall < self._last:  # the wall clock was set back: add the time that has passed
                 wall = self._last + (tick - self._ticked) // 1000
-            self._last, self._ticked = wall, tick
+            self._last = wall
+            self._ticked = tick
             return wall
 
     def not_before(self, instant: int) -> None:
-        """Never answer less than *instant*."""
+        """Never return less than *instant* from now on."""
         with self._guard:
             if instant > self._last:
-                self._last, self._ticked = instant, time.monotonic_ns()
+                self._last = instant
+                self._ticked = time.monotonic_ns()
 
     def listen(self, moved: Callable[[], None]) -> None:
-        """Nobody moves this clock."""
+        """Do nothing: this clock cannot be moved by hand."""
 
     def unlisten(self, moved: Callable[[], None]) -> None:
-        """Nobody moves this clock."""
+        """Do nothing: this clock cannot be moved by hand."""

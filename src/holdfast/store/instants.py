@@ -1,9 +1,9 @@
-"""Which instants a row may hold, judged by the clock: when it was written lies in the past, and
-what is due again is due within the time that its own row, or the engine, allows.
+"""Check the instants of a row against the clock, for `db check`.
 
-An instant of the year 9000 is a sound number, and yet a row that holds it stalls silently: a lane
-lets nothing begin, a session never expires, a schedule never ticks. `db check` names such rows;
-nothing else judges by this, for a clock may be wrong as well.
+The time of a write lies in the past, and a due time lies within the span that its own row, or the
+engine, allows. An instant in the year 9000 is a valid number, and yet a row with it stalls
+silently: a lane admits nothing, a session never expires, a schedule never ticks. `db check` reports
+such rows. Nothing else relies on these checks, because the clock may be wrong as well.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ WRITTEN_AT: Mapping[str, tuple[str, ...]] = {
     "run": ("created_at",),
     "session": ("beat_at",),
 }
-"""The instants that the clock of a store begins after: they lie in the past when they are
-written."""
+"""The columns after whose newest instant the clock of a store starts: they are written with the
+current time."""
 
 CENTURY = 100 * 365 * 86_400_000_000
-"""How far ahead of the clock an instant of the past can lie, in microseconds: the clock of a
-machine without a battery begins in 1970, and is still behind what the machine has written
-before."""
+"""How far ahead of the clock a past instant can be, in microseconds: the clock of a machine without
+a battery starts in 1970, and is then behind everything that the machine has written before."""
 
 DECADE = 3650 * 86_400_000_000
 
 SLACK = 86_400_000_000
-"""By how much the clocks of processes may differ: a day."""
+"""By how much the clocks of processes may differ: a day, in microseconds."""
 
 
 def newest(values: Iterable[object], now: int) -> int:
-    """Return the latest instant among values that were written in the past, or 0. One that lies
-    a century ahead is damaged: a clock that followed it would make every timer of the database
-    due."""
+    """Return the latest instant among values that were written in the past, or 0. An instant a
+    century ahead is damaged and ignored: a clock that followed it would make every timer of the
+    database due."""
     return max(
         (value for value in values if isinstance(value, int) and 0 <= value <= now + CENTURY),
         default=0,
@@ -52,15 +51,14 @@ def newest(values: Iterable[object], now: int) -> int:
 
 
 def wrong_instants(table: str, row: Mapping[str, Any], now: int) -> Iterator[RowDamaged]:
-    """Yield what is wrong with the instants of a row, if they are numbers that an instant can
-    be."""
+    """Yield RowDamaged for each instant of a row that is a valid number, but cannot be right."""
     for name in WRITTEN_AT.get(table, ()):
         if _is_instant(row[name]) and row[name] > now + CENTURY:
             yield damaged(
                 table,
                 place_of(schema()[table], row),
                 name,
-                f"{row[name]} lies more than a century ahead",
+                f"{row[name]} is more than a century ahead",
             )
     rule = _DUE.get(table)
     if rule is not None:
@@ -79,23 +77,21 @@ Wrong = Iterator[tuple[str, str]]
 def _within(
     name: str, reach: Callable[[Mapping[str, Any]], object]
 ) -> Callable[[Mapping[str, Any], int], Wrong]:
-    """Return a rule: the instant of a column lies no farther ahead than *reach* says of its row."""
+    """Return a rule: the instant of column *name* is at most ``reach(row)`` microseconds ahead."""
 
     def judge(row: Mapping[str, Any], now: int) -> Wrong:
-        value, most = row[name], reach(row)
-        most = most if isinstance(most, int) else 0
+        value = row[name]
+        limit = reach(row)
+        most = limit if isinstance(limit, int) else 0
         if _is_instant(value) and value > now + most + SLACK:
-            yield (
-                name,
-                f"{value} lies farther ahead than {duration.show(most)}, the longest that it can",
-            )
+            yield name, f"{value} is more than {duration.show(most)} ahead, which is the maximum"
 
     return judge
 
 
 def _lifetime(row: Mapping[str, Any]) -> object:
-    """Return how long a session lives after a heartbeat: its worker says so. What a remote worker
-    asks for is not recorded."""
+    """Return for how long a session lives after a heartbeat: its worker records it. The lifetime of
+    a remote worker is not recorded."""
     try:
         return msgspec.json.decode(row["serves"]).get("lifetime", CENTURY)
     except UNREADABLE:
@@ -103,8 +99,8 @@ def _lifetime(row: Mapping[str, Any]) -> object:
 
 
 def _resets(row: Mapping[str, Any], now: int) -> Wrong:
-    """Judge when a budget is reset: at the first instant of its rhythm, or before, if that has
-    passed unnoticed."""
+    """Check when a budget is reset: at the first instant of its calendar, or earlier if the reset
+    is overdue."""
     if not _is_instant(row["reset_at"]) or row["reset_at"] <= now + SLACK:
         return
     try:
@@ -112,29 +108,28 @@ def _resets(row: Mapping[str, Any], now: int) -> Wrong:
     except (*UNREADABLE, HoldfastError):
         return
     if due is None or row["reset_at"] > due + SLACK:
-        yield "reset_at", f"{row['reset_at']} is not when it is reset next"
+        yield "reset_at", f"{row['reset_at']} is later than the next reset, which is due at {due}"
 
 
 def _ticks(row: Mapping[str, Any], now: int) -> Wrong:
-    """Judge when a schedule ticks: it must not pass over a tick of its rule."""
-    next_at, wake_at = row["next_at"], row["wake_at"]
+    """Check when a schedule ticks: the next tick must not skip a tick of its rule."""
+    next_at = row["next_at"]
+    wake_at = row["wake_at"]
     is_near = _is_instant(next_at) and next_at <= now + SLACK
     due = None if is_near or row["paused"] is not None else _tick_after(row, now + SLACK)
     if due is not None and next_at is None:
-        yield "next_at", f"there is none, although it ticks at {due}"
+        yield "next_at", f"the value is missing, although the schedule ticks at {due}"
     elif due is not None and _is_instant(next_at) and next_at > due:
-        yield "next_at", f"{next_at} is not its next tick: it ticks at {due}"
+        yield "next_at", f"{next_at} is not the next tick: the schedule ticks at {due}"
     jitter = row["jitter"] if isinstance(row["jitter"], int) else 0
-    if (
-        _is_instant(wake_at)
-        and wake_at > max(now, next_at if _is_instant(next_at) else 0) + jitter + SLACK
-    ):
-        yield "wake_at", f"{wake_at} is later than its next tick"
+    tick = next_at if _is_instant(next_at) else 0
+    if _is_instant(wake_at) and wake_at > max(now, tick) + jitter + SLACK:
+        yield "wake_at", f"{wake_at} is later than the next tick"
 
 
 def _tick_after(row: Mapping[str, Any], instant: int) -> int | None:
-    """Return the first tick of a schedule after an instant; None if there is none, or its row is
-    damaged in another way."""
+    """Return the first tick of a schedule after an instant; None if there is none, or its row has
+    other damage."""
     try:
         return rules.read(row["rule"], row["zone"], row["anchor"]).after(instant)
     except (*UNREADABLE, HoldfastError):
@@ -151,5 +146,5 @@ _DUE: Mapping[str, Callable[[Mapping[str, Any], int], Wrong]] = {
     "budget": _resets,
     "schedule": _ticks,
 }
-"""How the instants of a table are judged that lie ahead. Each is late by a day at most when it is
-not damaged."""
+"""The rules for instants that lie ahead, by table. An undamaged instant is late by a day
+at most."""

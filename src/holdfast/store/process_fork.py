@@ -1,9 +1,9 @@
-"""What happens to open databases when the process forks.
+"""Close open databases in a forked child process.
 
-A connection must not be used in a forked child, nor stay open there. SQLite remembers which locks
-its process holds, the child inherits that memory but not the locks, and whatever it opens on the
-same file would run without them. A socket to PostgreSQL would be shared by two who both talk. So,
-in the child, each store lets go of its connections at once, and says so when it is used; the child
+A connection must neither be used nor stay open in a forked child. SQLite remembers which locks its
+process holds; the child inherits that memory but not the locks, so connections that it opens to the
+same file would run without them. Two processes would share a socket to PostgreSQL. Therefore each
+store closes its connections in the child at once and raises an error when it is used; the child
 opens a store of its own.
 """
 
@@ -16,37 +16,37 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """Something that holds connections."""
+    """An object that holds connections."""
 
     def before_fork(self) -> None:
-        """Let no thread be in the middle of anything."""
+        """Wait until no thread is in the middle of a transaction."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Go on, or, in the child, let go of everything."""
+        """Continue in the parent; close all connections in the child."""
 
 
 _open: weakref.WeakSet[Forkable] = weakref.WeakSet()
-_held: list[Forkable] = []
-_turn = threading.Lock()
+_forking: list[Forkable] = []
+_fork_lock = threading.Lock()
 
 
 def watch(store: Forkable) -> None:
-    """Tell *store* about forks from now on."""
+    """Call *store* before and after each fork from now on."""
     _open.add(store)
 
 
 def _before() -> None:
-    _turn.acquire()  # one fork at a time; released on both sides
-    _held[:] = list(_open)
-    for store in _held:
+    _fork_lock.acquire()  # one fork at a time; released on both sides
+    _forking[:] = list(_open)
+    for store in _forking:
         store.before_fork()
 
 
 def _after(in_child: bool) -> None:
-    for store in _held:
+    for store in _forking:
         store.after_fork(in_child=in_child)
-    _held.clear()
-    _turn.release()
+    _forking.clear()
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):

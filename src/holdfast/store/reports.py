@@ -1,4 +1,4 @@
-"""Lists for people: the one place where SQL is put together from parts."""
+"""Build the query that lists runs: one of the few places where SQL is composed from parts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _WHERE = {
     "parent_id": "parent_id = :parent_id",
     "before": "run.id < :before",
 }
-"""What a field of the filter asks for, if it is given."""
+"""The condition for each field of the filter that is given."""
 
 
 def list_runs(which: RunFilter) -> tuple[str, dict[str, object]]:
     """Return the query, with its values, that lists the runs of *which* from new to old."""
-    given = {name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None}
-    clauses = [_WHERE[name] for name in given]
-    values: dict[str, object] = {"limit": which.limit, **given}
+    fields = {name: getattr(which, name) for name in _WHERE if getattr(which, name) is not None}
+    clauses = [_WHERE[name] for name in fields]
+    values: dict[str, object] = {"limit": which.limit, **fields}
     if which.roots:
         clauses.append("parent_id IS NULL")
     if which.statuses:
-        names = {f"status{place}": str(status) for place, status in enumerate(which.statuses)}
+        names = {f"status{index}": str(status) for index, status in enumerate(which.statuses)}
         clauses.append(f"status IN ({', '.join(':' + name for name in names)})")
         values |= names
-    for place, (name, value) in enumerate(which.tags.items()):
+    for index, (name, value) in enumerate(which.tags.items()):
         tagged = (
-            f"SELECT run_id FROM holdfast.tag WHERE name = :tag{place} AND value = :value{place}"
+            f"SELECT run_id FROM holdfast.tag WHERE name = :tag{index} AND value = :value{index}"
         )
         clauses.append(f"run.id IN ({tagged})")
-        values |= {f"tag{place}": name, f"value{place}": value}
+        values |= {f"tag{index}": name, f"value{index}": value}
     where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
     return f"{_COLUMNS}{where} ORDER BY run.id DESC LIMIT :limit", values

@@ -21,14 +21,16 @@ RUNS = "runs"
 
 
 PAGE = 200
-"""How many trees are looked at at once."""
+"""How many trees one query reads."""
 
 
 EVER = 1 << 62
+"""An instant after all others."""
 
 
 class RetentionPortion(NamedTuple):
-    """What a rule says of one workflow, or of all: whatever ended before that goes."""
+    """The part of the store that a rule selects: trees of one workflow, or of all, whose roots
+    ended before an instant."""
 
     workflow: str | None
     before: int
@@ -45,13 +47,14 @@ class RetentionPreview(msgspec.Struct):
 
 
 def statuses_of(rule: RetentionRule) -> list[str]:
-    """Return the statuses that a rule is about."""
+    """Return the statuses that a rule selects; all final ones if it names none."""
     return list(rule.statuses) or sorted(status.value for status in FINAL)
 
 
 def portions(store: Store, rule: RetentionRule) -> list[RetentionPortion]:
-    """Say what of the store goes by a rule now."""
-    now, bounds = store.now(), []
+    """Return the parts of the store that a rule selects now."""
+    now = store.now()
+    bounds = []
     if rule.older_than is not None:
         bounds.append(now - rule.older_than)
     if rule.max_bytes is not None and (cut := _size_cut(store, rule, now)) is not None:
@@ -61,12 +64,12 @@ def portions(store: Store, rule: RetentionRule) -> list[RetentionPortion]:
     alone = rule.older_than is None and rule.max_bytes is None
     if not bounds and not alone:
         return []
-    found = []
+    selected = []
     for workflow in _workflows(store, rule):
         newest = store.nth_newest(workflow, statuses_of(rule), rule.keep_last)
         if newest is not None:
-            found.append(RetentionPortion(workflow, min(max(bounds, default=EVER), newest)))
-    return found
+            selected.append(RetentionPortion(workflow, min(max(bounds, default=EVER), newest)))
+    return selected
 
 
 def _workflows(store: Store, rule: RetentionRule) -> list[str]:
@@ -76,16 +79,17 @@ def _workflows(store: Store, rule: RetentionRule) -> list[str]:
 
 
 def _size_cut(store: Store, rule: RetentionRule, now: int) -> int | None:
-    """Return the instant before which all that is finished must go for the data to fit; None when
-    it fits."""
-    over = store.used_bytes() - (rule.max_bytes or 0)
-    if over <= 0:
+    """Return the instant before which all finished trees must be deleted for the data to fit into
+    ``max_bytes``; None if the data fit."""
+    excess = store.used_bytes() - (rule.max_bytes or 0)
+    if excess <= 0:
         return None
     cut = None
     for tree in _trees(store, RetentionPortion(rule.workflow, now + 1), statuses_of(rule)):
         if tree.runs:
-            over, cut = over - tree.bytes, tree.finished_at + 1
-        if over <= 0:
+            excess -= tree.bytes
+            cut = tree.finished_at + 1
+        if excess <= 0:
             break
     return cut
 
@@ -93,9 +97,10 @@ def _size_cut(store: Store, rule: RetentionRule, now: int) -> int | None:
 def _trees(
     store: Store, portion: RetentionPortion, statuses: Sequence[str]
 ) -> Iterator[PrunableRun]:
-    """Yield the finished trees of a portion, the oldest first; one that cannot go, because a part
-    of it lives, has no runs."""
-    since, seen = 0, set[str]()
+    """Yield the finished trees of a portion, oldest first. A tree that cannot be deleted, because a
+    part of it has not ended, has 0 runs."""
+    since = 0
+    seen: set[str] = set()  # the trees of the last page that ended at *since*
     while page := store.oldest_finished(portion.workflow, statuses, since, portion.before, PAGE):
         fresh = [tree for tree in page if tree.id not in seen]
         yield from fresh
@@ -107,23 +112,21 @@ def _trees(
 
 
 def preview(store: Store, rule: RetentionRule) -> RetentionPreview:
-    """Say how much a rule would delete now."""
-    found = RetentionPreview(rule.name, rule.what, 0, 0, 0)
+    """Return how much a rule would delete now."""
+    totals = RetentionPreview(rule.name, rule.what, 0, 0, 0)
     for portion in portions(store, rule):
         for tree in _trees(store, portion, statuses_of(rule)):
             if tree.runs:
-                found.trees, found.runs, found.bytes = (
-                    found.trees + 1,
-                    found.runs + tree.runs,
-                    found.bytes + tree.bytes,
-                )
-    return found
+                totals.trees += 1
+                totals.runs += tree.runs
+                totals.bytes += tree.bytes
+    return totals
 
 
 def batch_of(
     rule: RetentionRule, portion: RetentionPortion, after: str, limit: int
 ) -> Prune | Forget:
-    """Return the transition that deletes the next batch."""
+    """Return the operation that deletes the next batch."""
     which: dict[str, Any] = {
         "before": portion.before,
         "statuses": statuses_of(rule),

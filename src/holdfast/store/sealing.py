@@ -1,7 +1,8 @@
-"""Sealing a database: it refuses every write, whichever process makes it.
+"""Seal a database: it refuses every write of every process.
 
-Triggers of the database itself refuse. So a database that is not sealed pays nothing for it, and
-neither an engine that was open before nor an older Holdfast can write by mistake.
+The refusal comes from triggers in the database itself. An unsealed database therefore pays nothing
+for it, and neither an engine that was opened before nor an older version of Holdfast can write by
+mistake.
 
 Invariants:
 - The triggers exist exactly while the setting ``sealed`` exists: one transaction writes both.
@@ -19,18 +20,19 @@ from holdfast.core.payload import Seal
 from holdfast.errors import StoreSealed
 
 WRITABLE = ("setting", "migration", "commit_marker")
-_SAID = "this holdfast database is sealed: "
+_MESSAGE = "this holdfast database is sealed: "
 
 
 def refusal(seal: Seal) -> str:
-    """Return what the triggers of a sealed database say."""
-    return _SAID + msgspec.json.encode(seal).decode()
+    """Return the message of the triggers of a sealed database."""
+    return _MESSAGE + msgspec.json.encode(seal).decode()
 
 
 def refused(text: str, database: str) -> StoreSealed | None:
-    """Return our error for what a database said, if a seal is the reason."""
-    _, said, rest = text.partition(_SAID)
-    if not said:
+    """Return StoreSealed if *text*, the message of a driver's error, comes from a seal;
+    else None."""
+    _, message, rest = text.partition(_MESSAGE)
+    if not message:
         return None
     line = rest.split("\n", 1)[0]
     seal = msgspec.json.decode(line[: line.rindex("}") + 1], type=Seal)
@@ -38,7 +40,7 @@ def refused(text: str, database: str) -> StoreSealed | None:
 
 
 def store_sealed(seal: Seal, database: str) -> StoreSealed:
-    """Return the error that says where the runs of a sealed database continue."""
+    """Return the error that tells where the runs of a sealed database continue."""
     facts: dict[str, object] = {"database": database}
     if seal.moved_to is not None:
         facts["moved_to"] = seal.moved_to

@@ -1,9 +1,9 @@
-"""Which values each column may hold, and what is wrong with a row that holds others.
+"""Detect damaged rows: the values that each column may hold, and the error for a row with others.
 
-A file can be damaged by a failing disk, a bad restore or a careless `UPDATE`; SQLite accepts a text
-in a column of numbers. Every row that a store reads passes through here, before any other code sees
-it: a row that cannot be right becomes `RowDamaged`, which names the table, the row and the column.
-Lists leave such rows out, single reads raise the error, transitions set the row aside.
+A file can be damaged by a failing disk, a bad restore or a careless `UPDATE`; SQLite accepts text
+in a column of numbers. Every row that a store reads is checked here before any other code sees it.
+A row that cannot be right becomes `RowDamaged`, which names the table, the row and the column.
+Lists leave such rows out, single reads raise the error, operations set the row aside.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from holdfast.store import sql_files
 from holdfast.store.tables import FORGETTABLE
 
 LARGEST = 2**62
-"""No number is larger: arithmetic in the database must not overflow."""
+"""The largest number that a column may hold: arithmetic in the database must not overflow."""
 
 MISSING = "the value is missing"
 
@@ -91,14 +91,14 @@ _COUNTS = frozenset(
         "written",
     }
 )
-"""The columns that count something, or measure it: they hold no number below 0."""
+"""The columns that count or measure something: they hold no number below 0."""
 
 _RULES = frozenset({"older_than", "keep_last", "max_bytes"})
-"""The columns of a retention rule that say what is deleted."""
+"""The columns of a retention rule that determine the rows to delete."""
 
 _GROWING = frozenset({"generation", "revision"})
-"""The columns that grow with every write: one that has no room to grow would fail the transaction
-that writes it with others."""
+"""The columns that grow with every write. A number without room to grow would fail the transaction,
+and with it the other operations of the batch."""
 
 _SECRET = frozenset({"secret"})
 
@@ -126,8 +126,7 @@ WORDS: Mapping[tuple[str, str], frozenset[str]] = {
 
 
 class Parked(msgspec.Struct):
-    """What a run waits for, as far as every kind of wait has it: the rest is for those who explain
-    it."""
+    """The fields that every kind of wait of a parked run has; other code reads the rest."""
 
     kind: str
     step: str | None = None
@@ -156,8 +155,8 @@ JSON: Mapping[str, Mapping[str, Any]] = {
     "graph_member": {"spec": MemberSpec},
     "subscription": {"which": EventFilter},
 }
-"""The columns that hold JSON of the engine itself. The values of users may be sealed, and are
-checked where they are opened."""
+"""The columns that hold JSON of the engine itself, with their types. Values of users may be sealed,
+and are checked where they are opened."""
 
 
 VALUES: Mapping[str, tuple[str, ...]] = {
@@ -168,24 +167,24 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "schedule": ("input",),
     "graph_member": ("input",),
 }
-"""The columns that hold values: JSON, or sealed, unless a codec of the user's writes something
-else."""
+"""The columns that hold values of users: JSON or sealed, unless a codec of the user writes another
+format."""
 
 
 class ColumnShape(msgspec.Struct, frozen=True):
-    """A column: its declared type, whether it holds instants, and the words that it may hold, if
-    these are few."""
+    """A column: its declared types, whether it holds instants, and the words that it may hold, if
+    they are few."""
 
     name: str
     types: frozenset[type]
     is_time: bool
     words: frozenset[str] | None = None
     required: bool = False
-    """Whether it is declared NOT NULL, or is the key. The answer of a query may hold NULL all the
-    same, as of a join; a row may not."""
+    """Whether the column is declared NOT NULL or is the key. The answer of a query, such as of a
+    join, may hold NULL all the same; a row of the table may not."""
 
     def wrong(self, value: object) -> str | None:
-        """Say what is wrong with *value*; None when it may be there."""
+        """Return why the column must not hold *value*; None if it may."""
         if value is None:
             return None
         if type(value) not in self.types:
@@ -202,14 +201,14 @@ class ColumnShape(msgspec.Struct, frozen=True):
 
     @property
     def is_judged_each_time(self) -> bool:
-        """Whether every number is judged, and not only its type: rows are deleted by a rule, and
-        none may be by a damaged one; and a number that cannot grow fails the transaction that lets
-        it grow."""
+        """Whether every number is checked, not only its type: no row may be deleted because of a
+        damaged retention rule, and a number that cannot grow fails the transaction that increases
+        it."""
         return self.is_time or self.name in _RULES or self.name in _GROWING
 
     @property
     def span(self) -> tuple[int, int]:
-        """The least and the largest number that it may hold."""
+        """The least and the largest number that the column may hold."""
         if self.is_judged_each_time:
             return 0, duration.LAST_INSTANT
         if self.name in _COUNTS:
@@ -218,7 +217,7 @@ class ColumnShape(msgspec.Struct, frozen=True):
 
 
 class TableShape(msgspec.Struct, frozen=True):
-    """A table of the schema: its columns by name, and those that its rows are known by."""
+    """A table of the schema: its columns by name, and the columns of its key."""
 
     name: str
     columns: dict[str, ColumnShape]
@@ -234,22 +233,22 @@ _NAMED = re.compile(r"\bholdfast[._](\w+)")
 
 @cache
 def schema(dialect: str = "sqlite") -> dict[str, TableShape]:
-    """Return every table of the schema, as the migrations declare it."""
-    found: dict[str, dict[str, ColumnShape]] = {}
+    """Return every table of the schema by name, as the migrations declare it."""
+    tables: dict[str, dict[str, ColumnShape]] = {}
     keys: dict[str, tuple[str, ...]] = {}
     for _, _, text in sql_files.migrations(dialect):
         bare = re.sub(r"--[^\n]*", "", text)
         for name, body in _TABLE.findall(bare):
             declared = _COLUMN.findall(body)
-            found[name] = {
+            tables[name] = {
                 column: _column(name, column, kind, rest) for column, kind, rest in declared
             }
-            several = _KEY.search(body)
+            composite = _KEY.search(body)
             inline = tuple(column for column, _, rest in declared if "PRIMARY KEY" in rest)
-            keys[name] = tuple(several[1].split(", ")) if several else inline
+            keys[name] = tuple(composite[1].split(", ")) if composite else inline
         for name, column, kind, rest in _ADDED.findall(bare):
-            found[name][column] = _column(name, column, kind, rest)
-    return {name: TableShape(name, columns, keys[name]) for name, columns in found.items()}
+            tables[name][column] = _column(name, column, kind, rest)
+    return {name: TableShape(name, columns, keys[name]) for name, columns in tables.items()}
 
 
 def _column(table: str, name: str, kind: str, rest: str) -> ColumnShape:
@@ -259,9 +258,11 @@ def _column(table: str, name: str, kind: str, rest: str) -> ColumnShape:
 
 
 class QueryShape:
-    """What the rows of one query look like. A row is judged by the types of its values, and by the
-    words among them, which are looked up in those that were sound before: that costs about a
-    microsecond."""
+    """The columns of one query's rows, and the check of a row.
+
+    A row is checked by the types of its values and by its words. The combinations that passed
+    before are cached, so that the check costs about a microsecond.
+    """
 
     __slots__ = ("_columns", "_known", "_times", "_words", "json", "names", "table")
 
@@ -271,29 +272,29 @@ class QueryShape:
         self.names = tuple(names)
         kinds = JSON.get(self.table.name, {}) if self.table is not None else {}
         self.json = tuple((name, kind) for name, kind in kinds.items() if name in self.names)
-        """The columns of the table that hold JSON of ours, each with the type that it must have."""
+        """The columns of the main table that hold JSON of the engine, each with its type."""
         self._columns = [
             _merged(name, [table.columns[name] for table in tables if name in table.columns])
             for name in names
         ]
         self._words = tuple(
-            place
-            for place, one in enumerate(self._columns)
-            if one is not None and one.words is not None
+            index
+            for index, column in enumerate(self._columns)
+            if column is not None and column.words is not None
         )
         self._times = tuple(
-            place
-            for place, one in enumerate(self._columns)
-            if one is not None and one.is_judged_each_time
+            index
+            for index, column in enumerate(self._columns)
+            if column is not None and column.is_judged_each_time
         )
         self._known: set[tuple[object, ...]] = set()
 
     def is_sound(self, cells: Sequence[Any]) -> bool:
-        """Say whether each value may be where it is."""
-        signature = (*map(type, cells), *[cells[place] for place in self._words])
+        """Return whether the columns may hold these values."""
+        signature = (*map(type, cells), *[cells[index] for index in self._words])
         if signature in self._known:
-            for place in self._times:
-                value = cells[place]
+            for index in self._times:
+                value = cells[index]
                 if value is not None and not 0 <= value <= duration.LAST_INSTANT:
                     return False
             return True
@@ -303,7 +304,8 @@ class QueryShape:
         return True
 
     def wrong(self, cells: Sequence[Any]) -> tuple[str, str] | None:
-        """Return the first column whose value cannot be right, and what is wrong with it."""
+        """Return the first column whose value cannot be right, and the reason; None if
+        all may be."""
         for name, column, value in zip(self.names, self._columns, cells, strict=True):
             why = None if column is None else column.wrong(value)
             if why is not None:
@@ -311,35 +313,34 @@ class QueryShape:
         return None
 
     def damage(self, cells: Sequence[Any], values: Mapping[str, object]) -> RowDamaged:
-        """Return the error for a row that is not sound, read with these values."""
-        column, why = self.wrong(cells) or ("?", "it cannot be read")
+        """Return the error for a damaged row that a query with these values has returned."""
+        column, why = self.wrong(cells) or ("?", "the row cannot be read")
         place = place_of(self.table, {**values, **dict(zip(self.names, cells, strict=True))})
         return damaged(self.table.name if self.table else "?", place, column, why)
 
 
 def _main_table(sql: str, tables: list[TableShape]) -> TableShape | None:
-    """Return the table that a query is about: the one after its outermost FROM, or the first that
-    is named."""
-    found = re.search(
-        r"\bFROM holdfast[._](\w+)", re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", sql))
-    )
-    named = schema().get(found[1]) if found else None
+    """Return the table after the outermost FROM of a query, or the first one that it names."""
+    # Two levels of parentheses are removed: subqueries, and calls within them.
+    outer = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", sql))
+    match = re.search(r"\bFROM holdfast[._](\w+)", outer)
+    named = schema().get(match[1]) if match else None
     return named or (tables[0] if tables else None)
 
 
 def _merged(name: str, columns: Sequence[ColumnShape]) -> ColumnShape | None:
-    """Return what a column of an answer may hold, when several tables have one of that name."""
+    """Return the shape of a result column that several tables of the query have."""
     if len(columns) < 2:
         return columns[0] if columns else None
     words = (
         None
-        if any(one.words is None for one in columns)
-        else frozenset().union(*(one.words or () for one in columns))
+        if any(column.words is None for column in columns)
+        else frozenset().union(*(column.words or () for column in columns))
     )
     return ColumnShape(
         name,
-        frozenset().union(*(one.types for one in columns)),
-        all(one.is_time for one in columns),
+        frozenset().union(*(column.types for column in columns)),
+        all(column.is_time for column in columns),
         words,
     )
 
@@ -352,40 +353,40 @@ _ALIASES = {
 
 
 def place_of(table: TableShape | None, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that a row is known by, as far as they were read."""
-    found: dict[str, Any] = {}
-    for name in table.key if table is not None else ():
-        known = next((one for one in (name, *_ALIASES.get(name, ())) if one in row), None)
-        if known is not None:
-            found[name] = row[known]
-    if table is not None and "run_id" in table.columns and "run_id" in row:
-        found.setdefault("run_id", row["run_id"])
-    return found
+    """Return the columns of the key of a row, as far as the query has returned them."""
+    if table is None:
+        return {}
+    place: dict[str, Any] = {}
+    for name in table.key:
+        column = next((alias for alias in (name, *_ALIASES.get(name, ())) if alias in row), None)
+        if column is not None:
+            place[name] = row[column]
+    if "run_id" in table.columns and "run_id" in row:
+        place.setdefault("run_id", row["run_id"])
+    return place
 
 
 def damaged(table: str, place: dict[str, Any], column: str, why: str) -> RowDamaged:
-    """Return the error for a row of which one column cannot be right."""
+    """Return the error for a row with a column that cannot be right."""
     return RowDamaged(
         table=table, key=" ".join(map(_plain, place.values())), column=column, why=why, place=place
     )
 
 
 def without_route(run_id: str, route_id: int) -> RowDamaged:
-    """Return the error for a run whose route was deleted: nobody knows any more of which workflow
-    it is."""
-    return damaged("run", {"id": run_id}, "route_id", f"there is no route {route_id}")
+    """Return the error for a run whose route was deleted, so that its workflow is unknown."""
+    return damaged("run", {"id": run_id}, "route_id", f"the route {route_id} does not exist")
 
 
 def _plain(value: object) -> str:
-    """Show a part of a key as it is, so that it can be searched for; one that is no name but
-    megabytes of text is cut."""
+    """Return a part of a key in full, so that it can be searched for; a very long text is cut."""
     if not isinstance(value, str):
         return _shown("", value)
     return value if len(value) <= LONGEST_KEY else f"{value[:LONGEST_KEY]}..."
 
 
 def _shown(name: str, value: object) -> str:
-    """Show a value in an error: shortened, and never what is secret or may be a user's."""
+    """Return a value for an error: shortened, and never a secret or bytes that may be a user's."""
     if isinstance(value, bytes | memoryview):
         return f"{len(value)} bytes"
     text = "..." if name in _SECRET else repr(value)
@@ -396,12 +397,12 @@ _shapes: dict[str, QueryShape] = {}
 
 
 def cells_of(row: Any) -> tuple[Any, ...]:
-    """Return the values of a row, of whatever kind it is."""
+    """Return the values of a row of either driver."""
     return tuple(row.values()) if type(row) is dict else tuple(row)
 
 
 def shape_of(sql: str, row: Any) -> QueryShape:
-    """Return what the rows of *sql* look like, of which *row* is one."""
+    """Return the cached shape of the rows of *sql*; *row* is one of them."""
     shape = _shapes.get(sql)
     if shape is None:
         shape = _shapes[sql] = QueryShape(sql, list(row.keys()))
@@ -409,29 +410,32 @@ def shape_of(sql: str, row: Any) -> QueryShape:
 
 
 def checked(sql: str, rows: list[Any], values: Any = ()) -> list[Any]:
-    """Return the rows that answer *sql*. Raises RowDamaged when one of them is not sound."""
+    """Return the rows of *sql*. Raises RowDamaged if one of them is damaged."""
     if not rows:
         return rows
     shape = shape_of(sql, rows[0])
     for row in rows:
         cells = cells_of(row)
         if not shape.is_sound(cells):
-            raise shape.damage(cells, values if isinstance(values, dict) else {})
+            raise shape.damage(cells, _parameters(values))
     return rows
 
 
 def sifted(sql: str, rows: list[Any], values: Any = ()) -> tuple[list[Any], list[RowDamaged]]:
-    """Return the rows that are sound, and what is wrong with the others."""
+    """Return the sound rows of *sql*, and the errors for the damaged ones."""
     if not rows:
         return rows, []
     shape = shape_of(sql, rows[0])
-    damaged = [cells for row in rows if not shape.is_sound(cells := cells_of(row))]
-    if not damaged:
+    damaged_cells = [cells for row in rows if not shape.is_sound(cells := cells_of(row))]
+    if not damaged_cells:
         return rows, []
-    given = values if isinstance(values, dict) else {}
-    return [row for row in rows if shape.is_sound(cells_of(row))], [
-        shape.damage(cells, given) for cells in damaged
-    ]
+    sound = [row for row in rows if shape.is_sound(cells_of(row))]
+    return sound, [shape.damage(cells, _parameters(values)) for cells in damaged_cells]
+
+
+def _parameters(values: Any) -> Mapping[str, object]:
+    """Return the named parameters of a query; none if they were given by position."""
+    return values if isinstance(values, dict) else {}
 
 
 def as_dict(row: Any) -> dict[str, Any]:
@@ -440,7 +444,7 @@ def as_dict(row: Any) -> dict[str, Any]:
 
 
 def described(damage: RowDamaged) -> str:
-    """Say where a damaged row is and what is wrong, in a line."""
+    """Return a line with the place of a damaged row and the reason."""
     facts = damage.facts
     return (
         f"damaged row in {facts['table']}: {facts['key']}, column {facts['column']}: {facts['why']}"
@@ -448,18 +452,24 @@ def described(damage: RowDamaged) -> str:
 
 
 def wrongs(table: TableShape, row: dict[str, Any]) -> Iterator[RowDamaged]:
-    """Yield what is wrong with a whole row of a table, but for the values of users in it."""
-    found = [
-        (name, why)
+    """Yield an error for each column of a table's row that cannot be right, except values
+    of users."""
+    reasons = {
+        name: why
         for name, value in row.items()
         if (why := table.columns[name].wrong(value)) is not None
-    ]
-    found += [(name, MISSING) for name in _missing(table, row)]
-    found += [one for one in wrong_json(table.name, row) if one[0] not in dict(found)]
+    }
+    reasons |= dict.fromkeys(_missing(table, row), MISSING)
+    for name, why in wrong_json(table.name, row):
+        reasons.setdefault(name, why)
     if "zone" in row or table.name in _MEANT:
-        meant = (*_unknown_zones(row), *_bad_addresses(table, row), *_bad_numbers(table, row))
-        found += [one for one in meant if one[0] not in dict(found)]
-    for column, why in found:
+        for name, why in (
+            *_unknown_zones(row),
+            *_bad_addresses(table, row),
+            *_bad_numbers(table, row),
+        ):
+            reasons.setdefault(name, why)
+    for column, why in reasons.items():
         yield damaged(table.name, place_of(table, row), column, why)
 
 
@@ -473,7 +483,7 @@ def _missing(table: TableShape, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def whole(table_name: str, rows: list[Any]) -> list[Any]:
-    """Return rows of a table. Raises RowDamaged when a value is missing: a file that is damaged can
+    """Return rows of a table. Raises RowDamaged if a required value is missing: a damaged file can
     hold NULL where its own schema forbids it."""
     table = schema()[table_name]
     for row in rows:
@@ -484,7 +494,7 @@ def whole(table_name: str, rows: list[Any]) -> list[Any]:
 
 
 def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the column of a row that names a time zone which is not known here."""
+    """Yield the column of a row that names a time zone which this machine does not know."""
     try:
         time_zones.zone_of(row.get("zone", "UTC"))
     except BadSchedule as error:
@@ -492,26 +502,25 @@ def _unknown_zones(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 _MEANT = frozenset({"budget", "key", "subscription"})
-"""The tables with columns whose values must also mean something."""
+"""The tables with columns whose values must also have a meaning, such as a URL."""
 
 
 def _bad_numbers(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns whose text is no number that can be followed, and secrets that are too
-    short to be one."""
+    """Yield the reset interval of a budget if it is not usable, and a secret that is too short."""
     resets = row.get("resets") if table.name == "budget" else None
     if (
         isinstance(resets, str)
         and resets not in CALENDAR
         and not (resets.isascii() and resets.isdigit() and int(resets) >= UNIT)
     ):
-        yield "resets", f"it is none of {', '.join(CALENDAR)}, and no number of microseconds"
+        yield "resets", f"the value is neither {', '.join(CALENDAR)} nor a number of microseconds"
     secret = row.get("secret") if table.name == "key" else None
     if isinstance(secret, bytes | memoryview) and len(secret) < SHORTEST_SECRET:
-        yield "secret", "it is too short to be a secret"
+        yield "secret", "the secret is too short"
 
 
 def _bad_addresses(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the column of a webhook whose address is none: nothing can be delivered there."""
+    """Yield the column of a webhook whose URL is not usable for a delivery."""
     if table.name != "subscription" or not isinstance(row.get("url"), str):
         return
     try:
@@ -521,11 +530,11 @@ def _bad_addresses(table: TableShape, row: Mapping[str, Any]) -> Iterator[tuple[
 
 
 _KEPT_ELSEWHERE = frozenset({("run", "input"), ("graph_member", "input")})
-"""Where an empty value says that it is kept in another table."""
+"""The columns in which an empty value means that it is stored in another table."""
 
 
 def wrong_values(table: TableShape, row: Mapping[str, Any]) -> Iterator[RowDamaged]:
-    """Yield what is wrong with the values of users in a row, which are to be JSON or sealed."""
+    """Yield an error for each user value of a row that is neither JSON nor sealed."""
     for name in VALUES.get(table.name, ()):
         value = row[name]
         if not isinstance(value, bytes) or (value == b"" and (table.name, name) in _KEPT_ELSEWHERE):
@@ -540,12 +549,12 @@ def wrong_values(table: TableShape, row: Mapping[str, Any]) -> Iterator[RowDamag
                 table.name,
                 place_of(table, row),
                 name,
-                f"it can be neither opened nor read: {error}",
+                f"the value can be neither opened nor read: {error}",
             )
 
 
 def unsound_json(sql: str, row: Any, values: Any) -> RowDamaged | None:
-    """Return the error for a row whose JSON cannot be read; None when it can."""
+    """Return the error for a row whose JSON cannot be read; None if it can."""
     shape = shape_of(sql, row)
     table = shape.table
     if table is None:
@@ -556,19 +565,19 @@ def unsound_json(sql: str, row: Any, values: Any) -> RowDamaged | None:
             continue
         why = unreadable_json(table.name, name, value, kind)
         if why is not None:
-            read_with = values if isinstance(values, dict) else {}
-            return damaged(table.name, place_of(table, {**read_with, **as_dict(row)}), name, why)
+            place = place_of(table, {**_parameters(values), **as_dict(row)})
+            return damaged(table.name, place, name, why)
     return None
 
 
 def unreadable(sql: str, row: Any, values: Any, error: Exception) -> RowDamaged:
     """Return the error for a row whose values cannot be turned into a record."""
-    shape, cells = shape_of(sql, row), cells_of(row)
-    names = dict(zip(shape.names, cells, strict=True))
+    shape = shape_of(sql, row)
+    cells = dict(zip(shape.names, cells_of(row), strict=True))
     table = shape.table
-    place = place_of(table, {**(values if isinstance(values, dict) else {}), **names})
+    place = place_of(table, {**_parameters(values), **cells})
     column, why = next(
-        iter(wrong_json(table.name if table else "", names)),
+        iter(wrong_json(table.name if table else "", cells)),
         ("?", f"{type(error).__name__}: {error}"),
     )
     return damaged(table.name if table else "?", place, column, why)
@@ -584,11 +593,11 @@ UNREADABLE = (
     msgspec.MsgspecError,
     RecursionError,
 )
-"""What code raises that is given values which cannot be."""
+"""The exceptions of code that receives impossible values."""
 
 
 def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a row whose JSON cannot be read or followed, each with the reason."""
+    """Yield the columns of a row whose JSON cannot be read or used, each with the reason."""
     for name, kind in JSON.get(table, {}).items():
         why = unreadable_json(table, name, row.get(name), kind)
         if why is not None:
@@ -596,8 +605,8 @@ def wrong_json(table: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def unreadable_json(table: str, name: str, value: object, kind: Any) -> str | None:
-    """Return why a value of a column that holds JSON cannot be read or followed; None if it can, or
-    is sealed."""
+    """Return why a JSON value of a column cannot be read or used; None if it can, or if it is
+    sealed."""
     if not isinstance(value, str | bytes) or (isinstance(value, bytes) and is_sealed(value)):
         return None
     try:

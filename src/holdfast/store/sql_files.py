@@ -1,9 +1,12 @@
-"""Named queries from the .sql files, in one dialect.
+"""Load named queries from the .sql files, in one dialect.
 
-In the files the schema is written ``holdfast.table``, parameters are ``:name``, and the input of a
-run, wherever it is kept, is ``holdfast.input_of(run)``, what the last event of a completed run says
-about its steps is ``holdfast.steps_of(event)``, and whether a subscription has read beyond every
-event that was ever written is ``holdfast.is_beyond(subscription)``.
+In the files, the schema is written ``holdfast.table`` and parameters ``:name``. Three macros stand
+for expressions that differ by dialect:
+
+- ``holdfast.input_of(run)``: the input of a run, wherever it is stored;
+- ``holdfast.steps_of(event)``: the number of steps in the last event of a completed run;
+- ``holdfast.is_beyond(subscription)``: whether a subscription has read beyond every event that was
+  ever written.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ _STEPS = {
         """ FROM '^[{]"steps":([0-9]{1,9})[}]$') AS BIGINT)"""
     ),
 }
-"""The number in ``{"steps":5}``. What is none, because the row is damaged, is NULL or 0: another
-law finds that."""
+"""The number in ``{"steps":5}``. If the row is damaged and has no number, this is NULL or 0:
+another law reports that."""
 
 _BEYOND = {
     "sqlite": (
@@ -48,10 +51,10 @@ _BEYOND = {
         " regclass)), 0))"
     ),
 }
-"""PostgreSQL asks for the last transaction and the last number that were given out: the events
+"""PostgreSQL compares with the last transaction and the last number that were assigned: the events
 themselves may be deleted."""
 
-_SPELLED = {
+_MACROS = {
     "holdfast.input_of(run)": _INPUT,
     "holdfast.steps_of(event)": _STEPS,
     "holdfast.is_beyond(subscription)": _BEYOND,
@@ -60,50 +63,47 @@ _SPELLED = {
 
 @cache
 def common() -> dict[str, str]:
-    """Return every query that both databases are asked in the same words."""
+    """Return the queries that both dialects accept, by name."""
     return _named("common")
 
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Return every query of *dialect* by name: the common ones, unless it has to say them in its
-    own way, and its own."""
-    found = common() | tables.queries(dialect) | _named(dialect)
-    return {
-        name: in_dialect(text, dialect)
-        for name, text in (
-            found | tables.forgettable(found["prunable"], found["tree_sizes"])
-        ).items()
-    }
+    """Return every query of *dialect* by name: the common ones, unless the dialect has a version of
+    its own, and the generated ones of ``tables``."""
+    queries = common() | tables.queries(dialect) | _named(dialect)
+    queries |= tables.forgettable(queries["prunable"], queries["tree_sizes"])
+    return {name: in_dialect(text, dialect) for name, text in queries.items()}
 
 
 def in_dialect(sql: str, dialect: str) -> str:
-    """Spell out what each database says in its own way in the middle of a query."""
-    for said, spelled in _SPELLED.items():
-        sql = sql.replace(said, spelled[dialect])
+    """Return *sql* with its macros replaced by the expressions of *dialect*."""
+    for macro, expressions in _MACROS.items():
+        sql = sql.replace(macro, expressions[dialect])
     return sql
 
 
 @cache
 def laws() -> dict[str, str]:
-    """Return every law as a query for what breaks it."""
+    """Return every law by name, as a query for the rows that break it."""
     return _named("laws")
 
 
 def _named(folder: str) -> dict[str, str]:
-    """Return the queries of all files of a folder."""
-    found: dict[str, str] = {}
+    """Return the queries of all files of a folder, by name. Raises ValueError for a
+    repeated name."""
+    queries: dict[str, str] = {}
     for file in sorted(os.listdir(os.path.join(_HERE, "sql", folder))):
         parts = _NAME.split(read(f"sql/{folder}/{file}"))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
-            if name in found:
-                raise ValueError(f"a query is there twice in sql/{folder}: {name}")
-            found[name] = " ".join(_COMMENT.sub("", text).split()).rstrip(";")
-    return found
+            if name in queries:
+                raise ValueError(f"sql/{folder} defines the query {name} twice")
+            queries[name] = " ".join(_COMMENT.sub("", text).split()).rstrip(";")
+    return queries
 
 
 def parameters(query: str) -> list[str]:
-    """Return the names of the parameters of *query*, each once."""
+    """Return the names of the parameters of *query*, sorted, each once."""
     return sorted(set(_PARAMETER.findall(query)))
 
 

@@ -1,8 +1,7 @@
-"""Which tables hold what besides runs, and the queries that moving, exporting and pruning need of
-each.
+"""The tables that move or are deleted with a run, or with the whole installation, and their
+queries.
 
-A capability that brings a table names it here, once; then whatever moves with a run, or with the
-whole installation, moves.
+A feature that adds a table lists it here once; copying, exporting and pruning then include it.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import msgspec
 
 
 class StoredTable(msgspec.Struct, frozen=True):
-    """A table and the columns that are the same wherever it is kept: not the numbers that a
-    database gives out itself."""
+    """A table, and the columns that have the same values in every store: not the numbers that a
+    database assigns itself."""
 
     name: str
     columns: tuple[str, ...]
     order: str
-    """By which columns its rows are told one after another."""
+    """The columns by which its rows are ordered."""
     of: str = ""
-    """The table itself, when only some of its rows are meant: those with no run."""
+    """The table itself, if *name* stands for only some of its rows: the rows without a run."""
 
     @property
     def table(self) -> str:
-        """The name of the table."""
+        """The name of the table in the database."""
         return self.of or self.name
 
 
@@ -127,7 +126,8 @@ BELOW_RUNS: tuple[StoredTable, ...] = (
     ),
     StoredTable("payload_use", ("digest",), "digest"),
 )
-"""What belongs to a run, by the column ``run_id``: it moves with it, and goes when it goes."""
+"""The tables whose rows belong to a run, by the column ``run_id``: they move and are deleted with
+it."""
 
 _SCHEDULE = (
     "namespace",
@@ -284,13 +284,13 @@ STANDING: tuple[StoredTable, ...] = (
         "name",
     ),
 )
-"""What belongs to the installation."""
+"""The tables whose rows belong to the installation."""
 
 
 class Forgettable(msgspec.Struct, frozen=True):
-    """Something of a finished run that can be deleted while the run stays: its table, the queries
-    that delete it by ``run_id`` and see to what counts it, and, if a line of it stays to say so,
-    which lines count."""
+    """A part of a finished run that can be deleted while the run stays: its table, the queries that
+    delete it by ``run_id`` and correct its counters, and, if one row stays as a mark, the condition
+    for the rows that count as not yet deleted."""
 
     table: str
     deletes: tuple[str, ...]
@@ -301,46 +301,46 @@ FORGETTABLE: dict[str, Forgettable] = {
     "events": Forgettable("event", ("delete_events",), "part.kind <> 'history_deleted'"),
     "frames": Forgettable("frame", ("delete_frame", "forget_frames")),
 }
-"""What a retention rule can name besides runs. A capability that brings a table below runs names it
-here if it can go alone."""
+"""The parts that a retention rule can name besides runs. A feature with a table below runs lists it
+here if its rows can be deleted alone."""
 
 
 def queries(dialect: str) -> dict[str, str]:
-    """Return the queries for all of them, by name."""
-    found: dict[str, str] = {}
+    """Return the generated queries of all these tables, by name."""
+    named: dict[str, str] = {}
     for table in BELOW_RUNS:
-        found |= _both(table, ("run_id", *table.columns)) | _below(table, dialect)
+        named |= _copy_and_empty(table, ("run_id", *table.columns)) | _by_run(table, dialect)
     for table in STANDING:
-        found |= _both(table, table.columns)
-        which = " WHERE run_id IS NULL" if table.of else ""
+        named |= _copy_and_empty(table, table.columns)
+        where = " WHERE run_id IS NULL" if table.of else ""
         select = f"SELECT {', '.join(table.columns)} FROM holdfast.{table.table}"
-        found[f"all_{table.name}"] = f"{select}{which} ORDER BY {table.order}"
-    return found
+        named[f"all_{table.name}"] = f"{select}{where} ORDER BY {table.order}"
+    return named
 
 
 def forgettable(prunable: str, tree_sizes: str) -> dict[str, str]:
-    """Return, for each part of a history, the queries *prunable* and *tree_sizes* with those only
-    that still have it, and one that finds them below a root."""
-    found = {}
+    """Return, for each part of a history, the queries *prunable* and *tree_sizes* restricted to
+    runs that still have this part, and a query that finds such runs below a root."""
+    named = {}
     for what, part in FORGETTABLE.items():
         counted = f" AND {part.counted}" if part.counted else ""
         has = (
             f"EXISTS (SELECT 1 FROM holdfast.{part.table} AS part WHERE part.run_id ="
             f" run.id{counted})"
         )
-        found[f"prunable_{what}"] = prunable.replace(
+        named[f"prunable_{what}"] = prunable.replace(
             "parent_id IS NULL", f"parent_id IS NULL AND {has}", 1
         )
-        found[f"tree_sizes_{what}"] = tree_sizes.replace(
+        named[f"tree_sizes_{what}"] = tree_sizes.replace(
             "COUNT(*)", f"COUNT(CASE WHEN {has} THEN 1 END)", 1
         )
-        found[f"descendants_{what}"] = (
+        named[f"descendants_{what}"] = (
             f"SELECT id FROM holdfast.run AS run WHERE root_id = :run_id AND {has} LIMIT :limit"
         )
-    return found
+    return named
 
 
-def _both(table: StoredTable, columns: tuple[str, ...]) -> dict[str, str]:
+def _copy_and_empty(table: StoredTable, columns: tuple[str, ...]) -> dict[str, str]:
     places = ", ".join(f":{column}" for column in columns)
     return {
         f"copy_{table.name}": (
@@ -350,9 +350,9 @@ def _both(table: StoredTable, columns: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _below(table: StoredTable, dialect: str) -> dict[str, str]:
+def _by_run(table: StoredTable, dialect: str) -> dict[str, str]:
     select = f"SELECT run_id, {', '.join(table.columns)} FROM holdfast.{table.name}"
-    found = {
+    named = {
         f"whole_{table.name}": (
             f"{select} WHERE run_id > :after AND run_id <= :last ORDER BY run_id, {table.order}"
         ),
@@ -360,7 +360,7 @@ def _below(table: StoredTable, dialect: str) -> dict[str, str]:
         f"delete_{table.name}": f"DELETE FROM holdfast.{table.name} WHERE run_id = :run_id",
     }
     if dialect == "postgres":
-        found[f"delete_{table.name}_of"] = (
+        named[f"delete_{table.name}_of"] = (
             f"DELETE FROM holdfast.{table.name} WHERE run_id = ANY(CAST(:run_ids AS TEXT[]))"
         )
-    return found
+    return named

@@ -1,4 +1,4 @@
-"""What a database cannot store, in our words, whichever it is."""
+"""Translate driver errors about values that a database cannot store, for both databases."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ _UNBINDABLE = (
     "cannot adapt type",
     "datatype mismatch",
 )
-"""What drivers say of a value whose type no database knows."""
+"""Parts of the messages of drivers about a value of a type that no database knows."""
 
 
 def translate_error(answer: Any, op: object = None) -> Any:
-    """Return an answer, or the named error for a value that cannot even be sent to a database. What
-    the user's own function raises inside of *op* stays what it is."""
+    """Return BadOption for an error about a value that cannot even be sent to a database; any other
+    answer is returned unchanged. So are all errors of an operation with a user function, because
+    they may be the user's own."""
     if getattr(op, "body", None) is not None:
         return answer
     if isinstance(answer, UnicodeEncodeError):
         return BadOption(
             option="text",
-            why="ids, names, keys and tags are Unicode, and this holds half of a character",
+            why="ids, names, keys and tags must be Unicode, and this one has a lone surrogate",
         )
     if isinstance(answer, Exception) and any(words in str(answer) for words in _UNBINDABLE):
-        return BadOption(option="value", why=f"a database cannot hold it: {answer}")
+        return BadOption(option="value", why=f"a database cannot store the value: {answer}")
     if isinstance(answer, OverflowError):
-        return BadOption(option="number", why="it is larger than a database can hold")
+        return BadOption(option="number", why="the number is larger than a database can store")
     return answer

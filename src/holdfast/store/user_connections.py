@@ -1,5 +1,5 @@
-"""A connection that belongs to the user: what it is, whoever wrapped it, and how a thread uses one
-that lives on a loop."""
+"""Connections of the user: find the driver's connection behind a wrapper, and use an asynchronous
+one from a thread."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ T = TypeVar("T")
 
 
 class LoopBoundConnection:
-    """A user's asynchronous connection. It is used by one thread while its loop, in another, runs
-    what that thread asks for."""
+    """A user's asynchronous connection. One thread uses it, while the loop of the connection runs
+    in another thread and executes what the first one asks for."""
 
     def __init__(self, connection: Any, loop: asyncio.AbstractEventLoop) -> None:
-        self.connection, self._loop = connection, loop
+        self.connection = connection
+        self._loop = loop
 
     def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Let the loop run this, and return what it returns."""
+        """Run a coroutine on the loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 def unwrapped(connection: Any) -> Any:
-    """Return the driver's own connection: the user may hold it, or a connection or session of
-    SQLAlchemy over it."""
+    """Return the driver's connection behind a connection or session of SQLAlchemy; any other object
+    is returned as it is. Raises BadOption for an asynchronous one."""
     if _is(
         connection,
         "sqlalchemy.ext.asyncio",
@@ -39,34 +40,34 @@ def unwrapped(connection: Any) -> Any:
     if _is(connection, "sqlalchemy.orm", "Session", "scoped_session"):
         connection = connection.connection()
     if _is(connection, "sqlalchemy.engine", "Connection") and not connection.in_transaction():
-        # as its first statement would: else it would not know that there is something to commit
+        # As its first statement would do. Otherwise SQLAlchemy would not know that there is
+        # something to commit.
         connection.begin()
     return getattr(getattr(connection, "connection", None), "driver_connection", connection)
 
 
 ASYNCHRONOUS = (
-    "it is asynchronous: start the run with `await AsyncEngine(...).start(..., connection=...)`, or"
-    " on a blocking one"
+    "the connection is asynchronous: start the run with `await AsyncEngine(...).start(...,"
+    " connection=...)`, or use a blocking connection"
 )
 
 
 async def unwrapped_async(connection: Any) -> Any:
-    """The same for an asynchronous connection of a driver, or an asynchronous connection or session
-    of SQLAlchemy."""
+    """Return the driver's connection behind an asynchronous connection or session of SQLAlchemy;
+    any other object is returned as it is."""
     if _is(connection, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
         connection = await connection.connection()
     if not _is(connection, "sqlalchemy.ext.asyncio", "AsyncConnection"):
         return connection
     if not connection.in_transaction():
         await connection.begin()
-    await connection.exec_driver_sql(
-        "SELECT 1"
-    )  # SQLAlchemy begins over asyncpg with the first statement, and not before
+    # Over asyncpg, SQLAlchemy begins the transaction with the first statement, not before.
+    await connection.exec_driver_sql("SELECT 1")
     return (await connection.get_raw_connection()).driver_connection
 
 
 def is_asynchronous(connection: Any) -> bool:
-    """Say whether this is a connection that only its loop may use, as far as we know such."""
+    """Return whether this is a known kind of connection that only its loop may use."""
     return (
         _is(connection, "psycopg", "AsyncConnection")
         or _is(connection, "asyncpg.connection", "Connection")
@@ -83,10 +84,11 @@ def is_asynchronous(connection: Any) -> bool:
 
 
 def _is(thing: Any, module: str, *names: str) -> bool:
-    """Say whether this is one of those classes, without importing what the user does not use."""
-    found = sys.modules.get(module)
+    """Return whether *thing* is an instance of one of these classes, without importing their
+    module."""
+    imported = sys.modules.get(module)
     return any(
         isinstance(thing, kind)
         for name in names
-        if isinstance(kind := getattr(found, name, None), type)
+        if isinstance(kind := getattr(imported, name, None), type)
     )

@@ -1,9 +1,16 @@
-"""What a store promises. Two databases keep these promises; the conformance suite in
-``holdfast.testing`` checks them.
+"""The contract of a store: its operations, its queries, and the protocol ``Store``.
 
-All writing goes through ``apply``: a batch of transitions in one transaction, one commit, one
-answer each. A transition that is refused changes nothing and harms none of its neighbours. Reads
-see what was committed.
+Two adapters implement it, for SQLite and for PostgreSQL. The conformance suite in
+``holdfast.testing`` checks it.
+
+Invariants:
+- All writes go through ``apply``: a batch of operations in one transaction, with one commit and
+  one answer per operation.
+- A refused operation changes nothing, and does not affect the other operations of its batch.
+- Queries see committed states only.
+- Each operation is a struct whose docstring lists its answers and the errors that refuse it.
+- Instants and durations are microseconds; instants count from 1970 and come from the clock of the
+  store.
 """
 
 from __future__ import annotations
@@ -28,9 +35,9 @@ from holdfast.store.contract.budgets import (
 from holdfast.store.contract.flows import (
     CreateFlow,
     DeliverFlowEvent,
+    FlowOperation,
     FlowReader,
     FlowsWoken,
-    FlowTransition,
     MoveFlow,
     ObserveFlowStep,
     PruneFlows,
@@ -49,9 +56,9 @@ from holdfast.store.contract.gates import (
 )
 from holdfast.store.contract.graphs import (
     CancelGraph,
+    GraphOperation,
     GraphReader,
     GraphStage,
-    GraphTransition,
     ImportGraph,
     NeededResult,
     PruneGraphs,
@@ -73,8 +80,8 @@ from holdfast.store.contract.leases import (
     ExpireAttempts,
     Judge,
     LeasedTask,
+    LeaseOperation,
     LeaseReader,
-    LeaseTransition,
     OverrideRun,
     RenewLeases,
     RevokeLease,
@@ -164,7 +171,7 @@ from holdfast.store.contract.subscriptions import (
     RedeliverDeadLetters,
     RemoveSubscription,
     ResealWebhook,
-    SubscriptionTransition,
+    SubscriptionOperation,
 )
 from holdfast.store.contract.waits import (
     BEFORE,
@@ -175,7 +182,7 @@ from holdfast.store.contract.waits import (
     WaitDelivery,
 )
 
-RunTransition = (
+RunOperation = (
     StartRuns
     | DebounceStart
     | Advance
@@ -202,10 +209,10 @@ RunTransition = (
     | EncryptStore
     | UnsealStore
 )
-BudgetTransition = (
+BudgetOperation = (
     SetBudget | RaiseBudget | ResetBudget | SpendBudget | SpendRunBudget | ReserveBudget
 )
-PayloadTransition = (
+PayloadOperation = (
     CopyPayloads
     | Reseal
     | Forget
@@ -215,9 +222,9 @@ PayloadTransition = (
     | EndMaintenance
     | SaveSetting
 )
-KeyTransition = NeedKey | RotateKey | ResealKey
-GateTransition = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
-ScheduleTransition = (
+KeyOperation = NeedKey | RotateKey | ResealKey
+GateOperation = DecideGate | DelegateGate | ReassignGate | UpdateGate | WithdrawGate | ExpireGates
+ScheduleOperation = (
     SetSchedule
     | PauseSchedule
     | ResumeSchedule
@@ -226,26 +233,26 @@ ScheduleTransition = (
     | TriggerSchedule
     | BackfillSchedule
 )
-WaitTransition = DeliverSignal | ReleaseWait
-StreamTransition = AppendFrames
+WaitOperation = DeliverSignal | ReleaseWait
+StreamOperation = AppendFrames
 Operation = (
-    RunTransition
-    | FlowTransition
-    | LeaseTransition
-    | KeyTransition
-    | GateTransition
-    | ScheduleTransition
-    | WaitTransition
-    | BudgetTransition
-    | StreamTransition
-    | SubscriptionTransition
-    | PayloadTransition
-    | GraphTransition
+    RunOperation
+    | FlowOperation
+    | LeaseOperation
+    | KeyOperation
+    | GateOperation
+    | ScheduleOperation
+    | WaitOperation
+    | BudgetOperation
+    | StreamOperation
+    | SubscriptionOperation
+    | PayloadOperation
+    | GraphOperation
 )
 
 
 class View(RunReads, GraphReader, FlowReader, LeaseReader, StreamReader, EventReader, Protocol):
-    """All that can be asked of a database that holds runs."""
+    """All queries of a store."""
 
 
 class Store(View, Protocol):
@@ -253,56 +260,64 @@ class Store(View, Protocol):
 
     url: str
     clock: Clock
-    """By which it lives: the database's, unless another one was given."""
+    """The clock of the store: the database's, unless another one was given."""
     overlaps: bool
-    """Whether a commit mostly waits for others to do it, so that Python may do something else
+    """Whether a commit mostly waits for I/O outside this process, so that Python can do other work
     meanwhile."""
 
     def now(self) -> int:
-        """The database's clock. It never goes back."""
+        """Return the time of the store's clock. It never goes back."""
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply all transitions in one transaction and answer each: its result, or the
-        HoldfastError that refused it. Raises StoreError when nothing at all was written."""
+        """Apply all operations in one transaction, and return one answer per operation: its result,
+        or the HoldfastError that refused it.
+
+        Raises StoreError if nothing at all was written.
+        """
 
     def snapshot(self) -> AbstractContextManager[View]:
-        """All answers of the view show one committed state, that of the instant at which the
-        snapshot is entered, whatever is committed meanwhile. Use it in one thread."""
+        """Return a view whose answers all show the committed state at the instant at which the
+        context is entered, regardless of later commits. Use it in one thread."""
 
     def hints(self) -> Hints:
-        """What the commits since the last call touched, in this process."""
+        """Return and reset what the commits of this process have changed since the last call."""
 
     def changed(self) -> bool:
-        """Whether another process committed since the last call. Cheap."""
+        """Return whether another process has committed since the last call. Cheap."""
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
-        """Call, from any thread, when another process touches a run of that session, which is of
-        this process, with the id of the run; or has committed something else, with None: then ask
-        ``changed``. Nobody else is told of a signal that this process leaves for a run of that
-        session. False when it cannot: then ask now and then."""
+        """Call *call*, from any thread, when another process commits; return False if the store
+        cannot notify, so that the caller must poll.
+
+        The argument is the id of a run of *session_id*, a session of this process, that another
+        process has notified; or None for any other commit: then the caller asks ``changed``. A
+        signal that this process leaves for a run of that session is not announced to other
+        processes.
+        """
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
-        """Create runs in the caller's own open transaction on the same database."""
+        """Create runs in the caller's open transaction on the same database. Raises what StartRuns
+        raises."""
 
     def is_alive(self, session: Session) -> bool | None:
-        """Whether the process of a session lives; None when the system cannot tell."""
+        """Return whether the process of a session is alive; None if that cannot be determined."""
 
     def was_away(self) -> bool:
-        """Whether the database was out of reach until a moment ago, so that heartbeats of live
-        processes may be overdue."""
+        """Return whether the database was unreachable until a moment ago, so that heartbeats of
+        live processes may be overdue."""
 
     def take_slot(self) -> int:
-        """Take a place by which others can see that this process lives."""
+        """Take a slot by which other processes can see that this process is alive."""
 
     def keep_slot(self, slot: int) -> bool:
-        """Restore a lost place. Return whether others can see by it that this process lives; while
-        they cannot, the worker beats more often. Cheap."""
+        """Take the slot again if it was lost. Return whether other processes can see by it that
+        this process is alive; while they cannot, the worker sends heartbeats more often. Cheap."""
 
     def free_slot(self, slot: int) -> None:
-        """Give the place back."""
+        """Release the slot."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections to the database."""
 
 
 __all__ = [
@@ -357,10 +372,10 @@ __all__ = [
     "GateChange",
     "GateFilter",
     "GateMove",
-    "GateTransition",
+    "GateOperation",
+    "GraphOperation",
     "GraphReader",
     "GraphStage",
-    "GraphTransition",
     "Heartbeat",
     "Hints",
     "ImportGraph",

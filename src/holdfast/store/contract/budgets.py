@@ -1,4 +1,4 @@
-"""What can be done to budgets."""
+"""Operations on budgets, and the answers to them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,33 @@ from holdfast.core.runs import Limits
 
 
 class SetBudget(msgspec.Struct, kw_only=True):
-    """Create a budget, or change what is named of it: dimensions that are not named stay. Limits
-    that let more be spent wake whoever waits for them. Answers None. Raises BudgetNotFound when it
-    must exist and does not."""
+    """Create a budget, or change the given dimensions of it; other dimensions stay. Raised limits
+    wake the runs that wait for them.
+
+    Answers:
+        None
+    Raises:
+        BudgetNotFound  ``only_limits`` is set and there is no such budget
+    """
 
     name: str
     limits: Limits
     resets: str | None = None
     zone: str = "UTC"
     only_limits: bool = False
-    """Change the limits of one that exists, and nothing else."""
+    """Change the limits of an existing budget, and nothing else."""
 
 
 class RaiseBudget(msgspec.Struct):
-    """Add to the hard limits of a budget, and wake whoever waits for room in it. With a key it is
-    done once. Answers False when the key came before. Raises BudgetNotFound, UnknownDimension."""
+    """Add to the hard limits of a budget, and wake the runs that wait for room in it. With a key,
+    this happens once.
+
+    Answers:
+        bool              False if the key was used before
+    Raises:
+        BudgetNotFound    there is no such budget
+        UnknownDimension  the budget has no such dimension
+    """
 
     name: str
     amounts: dict[str, int]
@@ -32,16 +44,28 @@ class RaiseBudget(msgspec.Struct):
 
 
 class ResetBudget(msgspec.Struct):
-    """Begin anew with nothing used, and wake whoever waits for room. Answers None. Raises
-    BudgetNotFound."""
+    """Set the used amounts to 0, and wake the runs that wait for room.
+
+    Answers:
+        None
+    Raises:
+        BudgetNotFound  there is no such budget
+    """
 
     name: str
 
 
 class SpendBudget(msgspec.Struct):
-    """Count what somebody outside any run has spent: all of it, or nothing when a hard limit does
-    not allow it. With a key it is counted once. Answers Spent, or Refused. Raises BudgetNotFound,
-    UnknownDimension."""
+    """Spend from a budget outside any run: all amounts, or none if a hard limit does not allow it.
+    With a key, they are counted once.
+
+    Answers:
+        BudgetSpent       the amounts were counted, now or before with this key
+        BudgetRefused     a hard limit does not allow it; nothing was counted
+    Raises:
+        BudgetNotFound    there is no such budget
+        UnknownDimension  the budget has no such dimension
+    """
 
     name: str
     amounts: dict[str, int]
@@ -49,8 +73,16 @@ class SpendBudget(msgspec.Struct):
 
 
 class SpendRunBudget(msgspec.Struct, kw_only=True):
-    """A run takes from its budgets, all of it or nothing, and records that it did. Answers Spent,
-    or Refused. Raises LeaseLost."""
+    """Spend from the budgets of a run, all amounts or none, and record the event of it. With a key,
+    they are counted once. ``under`` is the key of the reservation that the amounts are taken from;
+    with ``force`` no limit refuses them.
+
+    Answers:
+        BudgetSpent    the amounts were counted, now or before with this key
+        BudgetRefused  a hard limit does not allow it; nothing was written
+    Raises:
+        LeaseLost      *generation* is not the run's current generation, or the run has no holder
+    """
 
     run_id: str
     generation: int
@@ -63,9 +95,15 @@ class SpendRunBudget(msgspec.Struct, kw_only=True):
 
 
 class ReserveBudget(msgspec.Struct, kw_only=True):
-    """Have so much set aside under a key, no more and no less, in all budgets of a run. With an
-    event it lasts until it is settled; without one it is given back with the lease. Answers Spent,
-    or Refused. Raises LeaseLost."""
+    """Make the reservation of a key equal to these amounts, in all budgets of a run. With an event
+    it lasts until it is released; without one it is released with the lease.
+
+    Answers:
+        BudgetSpent    the amounts are reserved
+        BudgetRefused  a hard limit does not allow it; an earlier reservation stays as it is
+    Raises:
+        LeaseLost      *generation* is not the run's current generation, or the run has no holder
+    """
 
     run_id: str
     generation: int
@@ -78,8 +116,8 @@ class ReserveBudget(msgspec.Struct, kw_only=True):
 
 
 class BudgetSpent(msgspec.Struct):
-    """It was taken; ``counted`` is false when the key came before, ``breach`` says which hard limit
-    is passed by it."""
+    """The amounts were counted or reserved. ``counted`` is false if the key was used before;
+    ``breach`` is the hard limit that they exceed."""
 
     now: int
     counted: bool = True
@@ -87,6 +125,6 @@ class BudgetSpent(msgspec.Struct):
 
 
 class BudgetRefused(msgspec.Struct):
-    """There is no room, and nothing was taken."""
+    """A hard limit leaves no room; nothing was counted."""
 
     breach: Breach

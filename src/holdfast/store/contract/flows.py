@@ -1,4 +1,4 @@
-"""What can be done to managed flows, and asked about them."""
+"""Operations on managed flows, and the queries that read them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from holdfast.core.flows.model import FlowAction, FlowEventRecord, FlowRecord, F
 
 
 class CreateFlow(msgspec.Struct):
-    """Create a flow, and start it at once if asked to. Answers it. Raises FlowExists."""
+    """Create a flow, and with ``start`` also start it.
+
+    Answers:
+        FlowRecord  the new flow
+    Raises:
+        FlowExists  there is a flow of this id
+    """
 
     flow: FlowRecord
     start: bool = False
 
 
 class MoveFlow(msgspec.Struct, kw_only=True):
-    """Do something to a flow, and write the line of its audit trail that tells of it. Answers the
-    flow. With ``owner`` only that owner may; with ``revision`` only if nobody changed it since.
-    Raises FlowNotFound, FlowNotYours, FlowChanged, and what ``core.flows.act`` raises."""
+    """Apply an action to a flow, and write its line of the audit trail.
+
+    Answers:
+        FlowRecord    the flow after the action
+    Raises:
+        FlowNotFound  there is no such flow in the namespace
+        FlowNotYours  *owner* is given and is not the owner of the flow
+        FlowChanged   *revision* is given and is not the revision of the flow
+        what ``core.flows.rules.act`` raises
+    """
 
     flow_id: str
     namespace: str
@@ -29,8 +42,12 @@ class MoveFlow(msgspec.Struct, kw_only=True):
 
 
 class DeliverFlowEvent(msgspec.Struct, kw_only=True):
-    """Resume a flow that waits for this event from outside; the payload becomes its
-    ``resume_event``. Answers the flow, or None when it does not wait for it."""
+    """Resume a flow that waits for this external event; the payload becomes its ``resume_event``.
+
+    Answers:
+        FlowRecord  the resumed flow
+        None        there is no such flow, or it does not wait for this event
+    """
 
     flow_id: str
     namespace: str
@@ -40,8 +57,14 @@ class DeliverFlowEvent(msgspec.Struct, kw_only=True):
 
 
 class ObserveFlowStep(msgspec.Struct, kw_only=True):
-    """Note how a piece of a flow's work stands elsewhere; new or changed, also when the flow has
-    ended. Answers the step."""
+    """Record the state of a piece of work that a flow has elsewhere, also after the flow has ended.
+
+    Answers:
+        FlowStepRecord  the step as stored
+    Raises:
+        FlowNotFound    there is no such flow in the namespace
+        FlowNotYours    *owner* is given and is not the owner of the flow
+    """
 
     step: FlowStepRecord
     namespace: str
@@ -49,15 +72,19 @@ class ObserveFlowStep(msgspec.Struct, kw_only=True):
 
 
 class WakeFlows(msgspec.Struct):
-    """Resume the flows whose timers are due, and cancel the waiting ones that were asked to stop:
-    of a namespace, or of all. Answers FlowsWoken."""
+    """Resume the flows whose timers are due, and cancel waiting flows that were asked to stop; of
+    one namespace, or of all.
+
+    Answers:
+        FlowsWoken
+    """
 
     limit: int = 500
     namespace: str | None = None
 
 
 class FlowsWoken(msgspec.Struct):
-    """How many flows time has moved, and whether there are more."""
+    """How many flows were resumed and cancelled, and whether more are due."""
 
     resumed: int
     cancelled: int
@@ -65,22 +92,26 @@ class FlowsWoken(msgspec.Struct):
 
 
 class PruneFlows(msgspec.Struct):
-    """Delete flows that ended, and were last changed before ``before``, with their steps and audit
-    trails. Answers how many."""
+    """Delete flows that have ended and were last changed before ``before``, with their steps and
+    audit trails.
+
+    Answers:
+        int  how many flows were deleted
+    """
 
     before: int
     namespace: str
     limit: int = 500
 
 
-FlowTransition = CreateFlow | MoveFlow | DeliverFlowEvent | ObserveFlowStep | WakeFlows | PruneFlows
+FlowOperation = CreateFlow | MoveFlow | DeliverFlowEvent | ObserveFlowStep | WakeFlows | PruneFlows
 
 
 class FlowReader(Protocol):
-    """What can be asked about flows."""
+    """Queries about flows."""
 
     def flow(self, flow_id: str) -> FlowRecord | None:
-        """The flow, or None."""
+        """Return the flow, or None."""
 
     def flows(
         self,
@@ -91,14 +122,15 @@ class FlowReader(Protocol):
         before: str | None = None,
         limit: int = 50,
     ) -> list[FlowRecord]:
-        """Flows: of an owner from new to old; of a status by when they were changed; else those
-        changed last first. The page begins after ``before``, the last flow of the page before."""
+        """Return flows: of an owner from new to old, of a status by the time of their last change,
+        otherwise the last changed first. The page begins after ``before``, the id of the last flow
+        of the previous page."""
 
     def flow_steps(self, flow_id: str) -> list[FlowStepRecord]:
-        """The steps of a flow in the order in which they were first seen."""
+        """Return the steps of a flow in the order in which they were first observed."""
 
     def flow_events(self, flow_id: str, limit: int) -> list[FlowEventRecord]:
-        """The audit trail of a flow, newest first."""
+        """Return the audit trail of a flow, newest first."""
 
     def next_flow(self) -> int | None:
-        """When time next does something to a flow."""
+        """Return when the next timer of a flow is due; None if there is none."""

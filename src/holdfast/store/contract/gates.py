@@ -1,4 +1,4 @@
-"""What can be done to gates, and which ones can be asked for."""
+"""Operations on gates, and the filter that lists them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from holdfast.core.gates.rules import GateDecision
 
 
 class GateChange(msgspec.Struct, kw_only=True):
-    """What the holder of a run does to one of its gates, in an Advance: people are reminded, others
-    may decide too, or nobody needs it any more. One that was closed meanwhile stays as it is."""
+    """A change that the holder of a run makes to one of its gates in an Advance: ``reminded``,
+    ``escalated`` (more people may decide) or ``withdrawn``. A gate that has been closed meanwhile
+    stays as it is."""
 
     kind: str
     gate_id: str
@@ -20,9 +21,19 @@ class GateChange(msgspec.Struct, kw_only=True):
 
 
 class DecideGate(msgspec.Struct):
-    """Decide, as one person. Answers the Gate as it is then; when it closes, its run goes on.
-    Raises GateNotFound, GateClosed, NotYourGate, AlreadyDecided, GateChanged, UnknownChoice,
-    WrongAnswer."""
+    """Record the decision of one person. If that closes the gate, its run is woken.
+
+    Answers:
+        Gate            the gate after the decision
+    Raises:
+        GateNotFound    there is no such gate of this run
+        GateClosed      the gate is closed
+        NotYourGate     the person may not decide
+        AlreadyDecided  the person has decided
+        GateChanged     the data of the gate have changed since the person read them
+        UnknownChoice   the choice is not an option of the gate
+        WrongAnswer     the answer does not fit the fields of the gate
+    """
 
     run_id: str
     gate_id: str
@@ -30,8 +41,16 @@ class DecideGate(msgspec.Struct):
 
 
 class DelegateGate(msgspec.Struct):
-    """Let somebody else decide instead of one who may. Answers the Gate. Raises GateNotFound,
-    GateClosed, NotYourGate, AlreadyDecided."""
+    """Let another person decide in place of a person who may.
+
+    Answers:
+        Gate            the gate after the change
+    Raises:
+        GateNotFound    there is no such gate of this run
+        GateClosed      the gate is closed
+        NotYourGate     the person may not decide
+        AlreadyDecided  the person has decided
+    """
 
     run_id: str
     gate_id: str
@@ -42,8 +61,15 @@ class DelegateGate(msgspec.Struct):
 
 
 class ReassignGate(msgspec.Struct):
-    """Name others who may decide, in place of those who could. Answers the Gate. Raises
-    GateNotFound, GateClosed, QuorumImpossible."""
+    """Replace the people and roles that may decide.
+
+    Answers:
+        Gate              the gate after the change
+    Raises:
+        GateNotFound      there is no such gate of this run
+        GateClosed        the gate is closed
+        QuorumImpossible  the new assignees cannot reach the quorum
+    """
 
     run_id: str
     gate_id: str
@@ -54,8 +80,15 @@ class ReassignGate(msgspec.Struct):
 
 
 class UpdateGate(msgspec.Struct):
-    """Change what a gate is about: all decisions made so far lapse. Answers the Gate; the same data
-    changes nothing. Raises GateNotFound, GateClosed."""
+    """Change the data that are to be decided on. All decisions made so far lapse, unless the data
+    are the same.
+
+    Answers:
+        Gate          the gate after the change
+    Raises:
+        GateNotFound  there is no such gate of this run
+        GateClosed    the gate is closed
+    """
 
     run_id: str
     gate_id: str
@@ -65,7 +98,14 @@ class UpdateGate(msgspec.Struct):
 
 
 class WithdrawGate(msgspec.Struct):
-    """Close a gate undecided. Answers the Gate. Raises GateNotFound, GateClosed."""
+    """Close a gate without a decision.
+
+    Answers:
+        Gate          the gate after the change
+    Raises:
+        GateNotFound  there is no such gate of this run
+        GateClosed    the gate is closed
+    """
 
     run_id: str
     gate_id: str
@@ -74,15 +114,23 @@ class WithdrawGate(msgspec.Struct):
 
 
 class ExpireGates(msgspec.Struct):
-    """Close what is open, of one run, and has passed its deadline. Answers how many."""
+    """Close the open gates of a run that are past their deadline.
+
+    Answers:
+        int  how many gates were closed
+    """
 
     run_id: str
 
 
 class GateFilter(msgspec.Struct, kw_only=True):
-    """Which gates to list, oldest first. *person* and *roles* ask for those that somebody may
-    decide and has not yet; *after* is the id of the last one seen. *late* ones are past their
-    deadline, or people were reminded of them, or they were escalated."""
+    """Which gates to list, oldest first.
+
+    *person* and *roles* select the gates that a person, or a person with one of these roles, may
+    decide and has not decided yet. *late* is the current time: it selects open gates that are past
+    their deadline, or that have been reminded of or escalated. *after* is the id of the last gate
+    of the previous page.
+    """
 
     statuses: Sequence[str] = ()
     person: str | None = None
@@ -96,4 +144,4 @@ class GateFilter(msgspec.Struct, kw_only=True):
 
 
 GateMove = Gate | GateChange
-"""What an Advance may say of gates: one that is opened, or what becomes of one."""
+"""What an Advance does to a gate: open a new one, or change an existing one."""

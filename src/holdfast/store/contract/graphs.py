@@ -1,4 +1,4 @@
-"""What can be done to graphs, and asked about them."""
+"""Operations on graphs, and the queries that read them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.store.contract.runs import ReplayRun, Started
 
 
 class GraphStage(msgspec.Struct, kw_only=True):
-    """A graph to be started."""
+    """A graph that is to be started."""
 
     id: str
     namespace: str
@@ -34,11 +34,21 @@ class GraphStage(msgspec.Struct, kw_only=True):
 
 
 class WriteStagePart(msgspec.Struct, kw_only=True):
-    """Write the next members of a stage, which nobody sees before StageGraphs or ExtendGraph makes
-    them visible. Answers how many members the stage has then: if it had more or fewer than
-    ``written``, nothing is written. The same stage can be gone on with by another process.
-    ``extends`` is the graph that is to be extended, ``outside`` those of its members that the new
-    ones wait for. Raises GraphNotFound, GraphBusy, MemberExists, MemberElsewhere."""
+    """Write the next members of a stage, which no reader sees until StageGraphs or AddMembers makes
+    them visible. Another process can continue the same stage.
+
+    ``extends`` is the graph that the members are for, if it exists, and ``outside`` are those of
+    its members for which the new ones wait.
+
+    Answers:
+        int              how many members the stage has now; nothing was written if it had more or
+                         fewer than ``written`` before
+    Raises:
+        GraphNotFound    ``extends`` does not exist in the namespace
+        GraphBusy        the stage was discarded, or another stage has one of the members
+        MemberExists     a member exists
+        MemberElsewhere  there is a run with the id of a member that is not in a graph
+    """
 
     stage_id: str
     namespace: str
@@ -50,24 +60,27 @@ class WriteStagePart(msgspec.Struct, kw_only=True):
 
 
 class SweepStages(msgspec.Struct):
-    """Delete some rows of a stage that was given up, or of a graph that was pruned: of this one, or
-    of the first there is. With ``give_up`` this stage is given up now. Answers whether there was
-    anything to delete."""
+    """Delete a portion of the rows of a discarded stage or a pruned graph: of the given one, or of
+    the first. With ``give_up``, the given stage is discarded now.
+
+    Answers:
+        bool  whether there was anything to delete
+    """
 
     stage_id: str | None = None
     give_up: bool = False
 
 
 class StartedMember(msgspec.Struct):
-    """A run of a member that was started, and how."""
+    """The run of a member that was started, with the answer to its start."""
 
     run: NewRun
     started: Started
 
 
 class StagedGraph(msgspec.Struct):
-    """A graph as it stands after the transition, and the runs that were started; ``created`` is
-    false when it was there."""
+    """A graph after the operation, and the runs that were started; ``created`` is false if the
+    graph existed."""
 
     graph: GraphRecord
     born: list[StartedMember]
@@ -75,22 +88,39 @@ class StagedGraph(msgspec.Struct):
 
 
 class StageGraphs(msgspec.Struct, kw_only=True):
-    """Start graphs, all or none. Answers list[Staged]. The same id with the same structure is the
-    same graph. Raises GraphExists, MemberExists, MemberNotFound, SelfEdge, EdgeExists, GraphCycle,
-    EdgeAcrossNamespaces, BadGraph, LaneDraining, GraphBusy."""
+    """Start graphs, all or none. The same id with the same structure is the same graph.
+
+    Answers:
+        list[StagedGraph]     one per graph
+    Raises:
+        GraphExists           the id belongs to a graph with another structure
+        GraphBusy             another stage has the graph or one of its members
+        GraphChanged          the stage of *prepared* is not complete
+        LaneDraining          the lane of a member accepts no new runs
+        BudgetNotFound        a member names a budget that does not exist
+        MemberExists, MemberNotFound, MemberElsewhere, SelfEdge, EdgeExists, GraphCycle,
+        EdgeAcrossNamespaces, BadGraph
+                              the structure is not that of a graph, or a member exists
+    """
 
     stages: Sequence[GraphStage]
     compose: Compose
     lease: Lease | None = None
     prepared: PreparedMember | None = None
-    """The members of the graphs, where they are too many for one transaction: then the patches are
-    empty. Raises GraphChanged when the stage is not whole."""
+    """The members of the graphs, if they are too many for one transaction; then the patches are
+    empty."""
 
 
 class ResolveGraphs(msgspec.Struct, kw_only=True):
-    """Do what the ends of members lead to, and go on with what was left over: at most so many of
-    them. News of graphs that are to be left alone (``without``) stay. A graph with a damaged row is
-    left alone, and named in the answer. Answers Settled."""
+    """Resolve graphs: apply the outcomes of ended members to their dependents, and continue work
+    for which earlier transactions had no room; at most ``limit`` entries of the outbox.
+
+    Outcomes of the graphs in ``without`` stay in the outbox. So do those of a graph with a damaged
+    row, which the answer names.
+
+    Answers:
+        ResolvedGraphs
+    """
 
     compose: Compose
     lease: Lease | None = None
@@ -99,8 +129,8 @@ class ResolveGraphs(msgspec.Struct, kw_only=True):
 
 
 class ResolvedGraphs(msgspec.Struct):
-    """The runs that were started, whether there is more to do, and the graphs that could not be
-    settled here, with why."""
+    """The runs that were started, whether the outbox has more entries, and the graphs that could
+    not be resolved, each with the reason."""
 
     born: list[StartedMember]
     more: bool
@@ -108,8 +138,15 @@ class ResolvedGraphs(msgspec.Struct):
 
 
 class CancelGraph(msgspec.Struct, kw_only=True):
-    """Cancel a graph: nothing more is started, and of what was started that is asked to stop which
-    the policy says. Answers Graph. Raises GraphNotFound, GraphFinished."""
+    """Cancel a graph: no further member starts, and the policy decides which started members are
+    asked to stop.
+
+    Answers:
+        GraphRecord    the graph; unchanged if it was cancelled with a policy that reaches as far
+    Raises:
+        GraphNotFound  there is no such graph in the namespace
+        GraphFinished  the graph has ended
+    """
 
     graph_id: str
     namespace: str
@@ -118,12 +155,23 @@ class CancelGraph(msgspec.Struct, kw_only=True):
 
 
 class ReplayMember(msgspec.Struct, kw_only=True):
-    """Let a member that has ended end anew, and all that were skipped because of it wait again: in
-    this transaction, or in parts that SettleGraphs continues. ``roots`` are the names of the
-    members that are put back to work for that (``replay_roots``), or some of them; ``replays`` says
-    how each of their runs is replayed. Answers Staged. Raises GraphNotFound, MemberNotFound,
-    RunNotFinished, RunChanged, GraphFinished, GraphChanged when a root has not ended or its run is
-    not in ``replays``."""
+    """Replay a member that has ended. All members that were skipped because of it wait again:
+    within this transaction, or in portions that ResolveGraphs continues.
+
+    ``roots`` are the names of the members that are replayed for that (``replay_roots``), or some of
+    them; ``replays`` tells by run id how each of their runs is replayed.
+
+    Answers:
+        StagedGraph     the graph after the change
+    Raises:
+        GraphNotFound   there is no such graph in the namespace
+        MemberNotFound  there is no such member
+        GraphFinished   the graph is cancelled or being cancelled
+        RunNotFinished  the member, or the run of a root, has not ended
+        RunChanged      the history of a run has changed since the caller read it
+        GraphChanged    a root has not ended, its run is not in ``replays``, or outcomes of members
+                        are still being resolved
+    """
 
     graph_id: str
     namespace: str
@@ -135,8 +183,11 @@ class ReplayMember(msgspec.Struct, kw_only=True):
 
 
 class PruneGraphs(msgspec.Struct):
-    """Delete graphs that ended before ``before``, with their members; their runs stay. Answers how
-    many went."""
+    """Delete graphs that ended before ``before``, with their members; the runs of the members stay.
+
+    Answers:
+        int  how many graphs were deleted
+    """
 
     before: int
     namespace: str | None = None
@@ -144,8 +195,12 @@ class PruneGraphs(msgspec.Struct):
 
 
 class ResealMember(msgspec.Struct):
-    """Put the input of a member that waits into another seal, if it is what it was. Answers whether
-    it was changed."""
+    """Replace the input of a waiting member by the same input under another seal, if it is still
+    ``old``.
+
+    Answers:
+        bool  whether it was replaced
+    """
 
     run_id: str
     old: bytes
@@ -153,14 +208,20 @@ class ResealMember(msgspec.Struct):
 
 
 class ImportGraph(msgspec.Struct):
-    """Write a graph and its audit trail as they were elsewhere; the runs of its members are there.
-    It hears of those that have ended. Raises GraphExists."""
+    """Write a graph and its audit trail as they were in another store. The runs of its members
+    exist; the outcomes of ended members are written to the outbox.
+
+    Answers:
+        None
+    Raises:
+        GraphExists  there is a graph of this id
+    """
 
     whole: GraphSnapshot
     trail: Sequence[GraphEvent]
 
 
-GraphTransition = (
+GraphOperation = (
     WriteStagePart
     | SweepStages
     | StageGraphs
@@ -175,7 +236,8 @@ GraphTransition = (
 
 
 class NeededResult(msgspec.Struct):
-    """A member that another one waits for, in which of its groups, and how it stands."""
+    """An upstream of a member: the number of the group, the run id, the state and the note of the
+    upstream."""
 
     number: int
     run_id: str
@@ -184,10 +246,10 @@ class NeededResult(msgspec.Struct):
 
 
 class GraphReader(Protocol):
-    """What can be asked about graphs."""
+    """Queries about graphs."""
 
     def graph(self, graph_id: str) -> GraphRecord | None:
-        """The graph, or None."""
+        """Return the graph, or None."""
 
     def graphs(
         self,
@@ -197,28 +259,29 @@ class GraphReader(Protocol):
         before: str | None = None,
         limit: int = 50,
     ) -> list[GraphRecord]:
-        """Graphs from new to old."""
+        """Return graphs from new to old. The page begins after the id ``before``."""
 
     def whole_graph(self, graph_id: str) -> GraphSnapshot | None:
-        """The graph with all its members, groups and edges, by the ids of their runs; or None."""
+        """Return the graph with all its members, groups and edges, by the ids of their runs; or
+        None. Raises RowDamaged if an edge names a member that does not exist."""
 
     def graphs_by_id(self, graph_ids: Sequence[str]) -> list[GraphRecord]:
-        """Those of the graphs that there are, in no order."""
+        """Return those of the graphs that exist, in any order."""
 
     def last_runs(self, graph_ids: Sequence[str]) -> list[RunRecord]:
-        """The runs of those members of the graphs that nobody waits for, by their ids."""
+        """Return the runs of the members on which no other member depends, by id."""
 
     def member(self, run_id: str) -> MemberRecord | None:
-        """The member whose run has, or will have, this id; or None."""
+        """Return the member whose run has, or will have, this id; or None."""
 
     def groups_of_member(self, run_id: str) -> list[GroupRecord]:
-        """What a member waits for, in groups."""
+        """Return the edge groups for which a member waits."""
 
     def needed_by(self, run_id: str) -> list[NeededResult]:
-        """Whom a member waits for."""
+        """Return the upstreams of a member."""
 
     def graph_events(self, graph_id: str, after: int = 0, limit: int = 1000) -> list[GraphEvent]:
-        """The audit trail of a graph, in order."""
+        """Return the audit trail of a graph above the number *after*, in order."""
 
     def members_to_seal(self, after: str, limit: int) -> list[tuple[str, bytes]]:
-        """The members that wait, from one id on, with their inputs as they are stored."""
+        """Return the next waiting members above the id *after*, with their inputs as stored."""

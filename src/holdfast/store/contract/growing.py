@@ -1,4 +1,4 @@
-"""Adding to a graph: from outside, or by one of its members with whatever else it has to say."""
+"""Add members to a graph: from outside, or by a member with its own Advance."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from holdfast.core.runs import Route
 Compose = Callable[
     [str, bytes, Mapping[str, tuple[str, bytes]], Fetch], tuple[bytes, Sequence[Payload]]
 ]
-"""Makes the input of a run of what is stored for it and the results that it takes, by the names
-of their members. All of them may be sealed, and so may what comes of it. Raises KeyMissing,
-BadData."""
+"""Return the input of a member's run, and its payloads, from the id of the run, its stored input,
+the results that it takes by the names of their members, and a function that fetches payloads. All
+of these may be sealed. Raises KeyMissing, BadData."""
 
 Lease = Callable[[Route], str | None]
-"""Names the session to which a run of that route can be born leased."""
+"""Return the session to which a run of that route can be leased at its start, or None."""
 
 
 class PreparedMember(msgspec.Struct):
-    """A stage: members that earlier transactions have written, and that the next one makes visible.
-    ``members`` says how many each graph has. ``lanes`` and ``budgets`` are those that they name;
-    ``stops`` says whether a group stops its rest."""
+    """A stage: members that earlier transactions have written, and that the next operation makes
+    visible.
+
+    ``members`` is the number of members by graph. The members name these ``lanes`` and ``budgets``.
+    ``stops`` tells whether a group cancels its remaining upstreams.
+    """
 
     id: str
     members: Mapping[str, int]
@@ -34,8 +37,18 @@ class PreparedMember(msgspec.Struct):
 
 
 class AddMembers(msgspec.Struct, kw_only=True):
-    """Add to a graph that has not ended. Answers Staged. Raises GraphNotFound, GraphFinished,
-    GraphChanged when its revision is another one, MemberStarted, and what StageGraphs raises."""
+    """Add members and dependencies to a graph that has not ended.
+
+    Answers:
+        StagedGraph    the graph after the change
+    Raises:
+        GraphNotFound  there is no such graph in the namespace
+        GraphFinished  the graph is not running
+        GraphChanged   *revision* is given and is not the revision of the graph, or the stage of
+                       *prepared* is not complete
+        MemberStarted  a new dependency belongs to a member that has started
+        what StageGraphs raises
+    """
 
     graph_id: str
     namespace: str
@@ -44,5 +57,5 @@ class AddMembers(msgspec.Struct, kw_only=True):
     revision: int | None = None
     lease: Lease | None = None
     prepared: PreparedMember | None = None
-    """The new members, where they are too many for one transaction: the caller has checked them
-    against the ``revision``. Raises GraphChanged when the stage is not whole."""
+    """The new members, if they are too many for one transaction. The caller has checked them
+    against ``revision``."""

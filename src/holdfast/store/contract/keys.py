@@ -1,4 +1,4 @@
-"""What can be done to the keys that sign tokens."""
+"""Operations on the keys that sign tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from holdfast.core.tokens import Reveal, in_clear
 
 
 class OfferedKey(msgspec.Struct, frozen=True):
-    """A key to be taken if there is none yet. The caller makes it, and seals its secret; the store
-    keeps the first."""
+    """A new key, made by the caller with a sealed secret. The store keeps it only if it has no key
+    yet."""
 
     kid: str
     secret: bytes
@@ -19,24 +19,38 @@ class OfferedKey(msgspec.Struct, frozen=True):
 
 
 class NeedKey(msgspec.Struct):
-    """Somebody must sign: answers the current Key, which is the offered one if there was none."""
+    """Return the key that signs; store the offered one if there is none.
+
+    Answers:
+        SigningKey  the current key
+    """
 
     offered: OfferedKey
 
 
 class RotateKey(msgspec.Struct):
-    """Make this key the current one. The one before it stays good for ``grace`` microseconds; those
-    whose time is over go. The same key again changes nothing. Answers Rotated. Raises KeyExists."""
+    """Make this key the current one. The previous key stays valid for ``grace`` microseconds; keys
+    whose time is over are deleted. Repeating the rotation changes nothing.
+
+    Answers:
+        RotatedKey
+    Raises:
+        KeyExists  there is a key of this id with another secret
+    """
 
     key: OfferedKey
     grace: int
     reveal: Reveal = in_clear
-    """Opens the secrets of two keys of one name, to see whether they are the same."""
+    """Opens the secrets of two keys of the same id, to compare them."""
 
 
 class ResealKey(msgspec.Struct):
-    """Put the secret of a signing key into another seal. One that has changed meanwhile stays as it
-    is. Answers whether it was changed."""
+    """Replace the sealed secret of a signing key by the same secret under another seal, if it is
+    still ``old``.
+
+    Answers:
+        bool  whether it was replaced
+    """
 
     kid: str
     old: bytes
@@ -47,8 +61,8 @@ class ResealKey(msgspec.Struct):
 
 
 class RotatedKey(msgspec.Struct):
-    """The key that signs now; whether this rotation made it; until when the one before it is good;
-    which ones went."""
+    """The key that signs now, whether this rotation made it the current one, the previous key and
+    until when it is valid, and the ids of the deleted keys."""
 
     kid: str
     changed: bool

@@ -1,4 +1,4 @@
-"""What can be done with explicit leases, and to them."""
+"""Operations on explicit leases (of tasks and remote workers), and an operator's on any lease."""
 
 from __future__ import annotations
 
@@ -15,25 +15,32 @@ from holdfast.core.waits import Signal
 from holdfast.store.contract.runs import Advance
 
 Judge = Callable[["LeasedTask", list[Event], Callable[[], list[Signal]]], Advance | None]
+"""Decide from a leased run, its history and a function that reads its unconsumed signals what to
+write together with the claim: the outcome of its wait, or that it keeps waiting. None writes
+nothing."""
 
 
 class ClaimLeases(msgspec.Struct):
-    """Like Claim, for a program that is no Python function. Answers list[Leased]; the attempts that
-    may take only so long are armed. With ``run_id`` it is this very run, if that can be claimed,
-    whatever the limits of its lane."""
+    """Lease ready runs like Claim, for a holder that is not a Python worker, and arm the timeouts
+    of the attempts. With ``run_id``, lease exactly this run if it is claimable, regardless of the
+    limits of its lane.
+
+    Answers:
+        list[LeasedTask]  empty also if the session has ended
+    """
 
     session_id: str
     routes: Sequence[tuple[int, str]]
     limit: int
     run_id: str | None = None
     judge: Judge | None = None
-    """Says what is written of a run that has a history, with the claim: what its wait came to, or
-    that it waits on. It is told the history since the last wait, and before that how attempts
-    failed. It must not raise, and may be asked again."""
+    """Called for each leased run that has a history; the events are those since its last wait and,
+    before that, the failed attempts. It must not raise, and may be called again."""
 
 
 class LeasedTask(msgspec.Struct):
-    """A run that was leased, where its history stands, and what was agreed when it was started."""
+    """A run that was leased, the number of its last event, and the policy that was agreed at its
+    start."""
 
     run: RunRecord
     seq: int
@@ -41,8 +48,8 @@ class LeasedTask(msgspec.Struct):
 
 
 class TaskCompletion(msgspec.Struct):
-    """A leased run that ends well: under which generation, with which result; ``seq`` is the number
-    of its last line."""
+    """A leased run that completes: its generation, its result, and ``seq``, the number of its last
+    event."""
 
     run_id: str
     generation: int
@@ -51,17 +58,24 @@ class TaskCompletion(msgspec.Struct):
 
 
 class CompleteLeases(msgspec.Struct):
-    """End leased runs well, each as an Advance would. Answers list[bool]: whose lease stood; what
-    did not is left alone. It is for runs of whose end nobody else must hear (no parent, no
-    schedule, no graph), each of them once."""
+    """Complete leased runs, each like an Advance would. Only for runs without a parent, a schedule
+    or a graph to notify; each run occurs once.
+
+    Answers:
+        list[bool]  for each run whether its lease was valid; otherwise it is unchanged
+    """
 
     done: Sequence[TaskCompletion]
 
 
 class RenewLeases(msgspec.Struct, kw_only=True):
-    """Keep a session that has not expired, and all that it holds; with ``run_id`` only if it
-    holds this run, under this generation. Answers until when it lasts now, or None when it is
-    too late."""
+    """Extend a session that has not expired, and with it all its leases. With ``run_id``, only if
+    the session holds this run under this generation.
+
+    Answers:
+        int   the instant until which the session lasts
+        None  the session has expired, or does not hold the run
+    """
 
     session_id: str
     lifetime: int
@@ -70,16 +84,27 @@ class RenewLeases(msgspec.Struct, kw_only=True):
 
 
 class ExpireAttempts(msgspec.Struct):
-    """Take back what has been at work for too long; it is tried again, or fails, as its policy
-    says. Answers how many."""
+    """End attempts that have exceeded their timeout: each is retried or fails as its policy says.
+    Runs that are parked past their alarm are woken or ended. ``dice`` is the random number, at
+    least 0 and below 1, for the jitter of retries.
+
+    Answers:
+        int  how many attempts and parked runs were processed
+    """
 
     dice: float
     limit: int = 200
 
 
 class RevokeLease(msgspec.Struct, kw_only=True):
-    """Take a run from its holder; it can be claimed again. Answers True, or False when nobody holds
-    it, or somebody else than ``session_id``. Raises RunNotFound, RunFinished."""
+    """Take a run from its holder; it becomes claimable again.
+
+    Answers:
+        bool         False if the run has no holder, or another one than ``session_id``
+    Raises:
+        RunNotFound  there is no run of this id in the namespace
+        RunFinished  the run has ended
+    """
 
     run_id: str
     namespace: str
@@ -88,7 +113,14 @@ class RevokeLease(msgspec.Struct, kw_only=True):
 
 
 class SetPriority(msgspec.Struct, kw_only=True):
-    """Change the priority of a live run. Answers the old one. Raises RunNotFound, RunFinished."""
+    """Change the priority of a run that has not ended.
+
+    Answers:
+        int          the old priority
+    Raises:
+        RunNotFound  there is no run of this id in the namespace
+        RunFinished  the run has ended
+    """
 
     run_id: str
     namespace: str
@@ -96,8 +128,14 @@ class SetPriority(msgspec.Struct, kw_only=True):
 
 
 class OverrideRun(msgspec.Struct, kw_only=True):
-    """End a live run as an operator says, whoever holds it. Answers its status. Raises RunNotFound,
-    RunFinished."""
+    """End a run with the outcome that an operator gives, whether or not it has a holder.
+
+    Answers:
+        Status       the new status
+    Raises:
+        RunNotFound  there is no run of this id in the namespace
+        RunFinished  the run has ended
+    """
 
     run_id: str
     namespace: str
@@ -108,7 +146,7 @@ class OverrideRun(msgspec.Struct, kw_only=True):
     payloads: Sequence[Payload] = ()
 
 
-LeaseTransition = (
+LeaseOperation = (
     ClaimLeases
     | RenewLeases
     | CompleteLeases
@@ -120,7 +158,7 @@ LeaseTransition = (
 
 
 class LeaseReader(Protocol):
-    """What can be asked about leases."""
+    """Queries about leases."""
 
     def next_attempt_end(self) -> int | None:
-        """When the next attempt will have taken too long."""
+        """Return when the next attempt exceeds its timeout; None if none can."""

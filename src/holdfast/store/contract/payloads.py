@@ -1,4 +1,4 @@
-"""What can be done to payloads, and what is deleted of finished runs."""
+"""Operations on payloads, retention rules, maintenance locks, and settings of the installation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from holdfast.core.retention import RetentionRule
 
 
 class CopyPayloads(msgspec.Struct):
-    """Take in payloads that runs to come refer to. Only a store that is half-copied takes them.
-    Answers None."""
+    """Store payloads to which runs refer that are copied later.
+
+    Answers:
+        None
+    Raises:
+        BadOption  the store is not half-copied: nothing would refer to the payloads
+    """
 
     payloads: Sequence[Payload]
 
 
 class ValueChange(msgspec.Struct):
-    """A value in another seal: what stood in a column, and what is to stand there. ``seq`` names
-    the event, the signal, the stream or the frame."""
+    """A value under another seal: its column, the stored bytes and the new ones. ``seq`` is the
+    number of the event, signal, stream or frame."""
 
     column: str
     old: bytes
@@ -28,8 +33,14 @@ class ValueChange(msgspec.Struct):
 
 
 class Reseal(msgspec.Struct):
-    """Put values of a run into another seal. One that has changed meanwhile stays as it is. Answers
-    how many were changed."""
+    """Replace values of a run by the same values under another seal. A value that is not ``old``
+    any more stays as it is.
+
+    Answers:
+        int        how many values were replaced
+    Raises:
+        BadOption  a change names a column that holds no sealed values
+    """
 
     run_id: str
     changes: Sequence[ValueChange]
@@ -37,9 +48,14 @@ class Reseal(msgspec.Struct):
 
 
 class Forget(msgspec.Struct):
-    """Delete a part of the history (``events``, or what else is named in ``tables.FORGETTABLE``) of
-    finished trees that ended before ``before``; the runs stay, with their inputs and results.
-    Answers Pruned."""
+    """Delete a part of the history (a key of ``tables.FORGETTABLE``, such as ``events``) of
+    finished trees that ended before ``before``. The runs stay, with their inputs and results.
+
+    Answers:
+        Pruned
+    Raises:
+        BadOption  ``what`` is not a part of a history that can be deleted
+    """
 
     what: str
     before: int
@@ -51,21 +67,34 @@ class Forget(msgspec.Struct):
 
 
 class SaveRetention(msgspec.Struct):
-    """Make a retention rule, or another one of it. Answers None."""
+    """Create a retention rule, or replace the rule of that name.
+
+    Answers:
+        None
+    """
 
     rule: RetentionRule
 
 
 class RemoveRetention(msgspec.Struct):
-    """Remove a retention rule; nothing more is deleted by it. Answers None. Raises
-    RetentionNotFound."""
+    """Delete a retention rule.
+
+    Answers:
+        None
+    Raises:
+        RetentionNotFound  there is no such rule
+    """
 
     name: str
 
 
 class TakeMaintenanceLock(msgspec.Struct):
-    """Take a duty that one session at a time does for all, for ``lease`` microseconds. Answers
-    whether it is this session's."""
+    """Take the lock of a maintenance task for ``lease`` microseconds, if the task is due and no
+    other session has it.
+
+    Answers:
+        bool  whether this session has the lock
+    """
 
     name: str
     session_id: str
@@ -73,7 +102,12 @@ class TakeMaintenanceLock(msgspec.Struct):
 
 
 class EndMaintenance(msgspec.Struct):
-    """The duty is done; it is due again after ``pause`` microseconds. Answers None."""
+    """Release the lock of a maintenance task that is done; the task is due again after ``pause``
+    microseconds.
+
+    Answers:
+        None
+    """
 
     name: str
     session_id: str
@@ -81,25 +115,38 @@ class EndMaintenance(msgspec.Struct):
 
 
 class EncryptStore(msgspec.Struct):
-    """Note that the database is encrypted, and refuse values in clear from now on with
-    CodecMismatch, whichever process writes them. Answers whether they are refused: the owner of the
-    tables alone can see to that."""
+    """Mark the database as encrypted, and make it refuse further unencrypted values, of every
+    process, with CodecMismatch.
+
+    Answers:
+        bool  whether it refuses them: only the owner of the tables can create the triggers for that
+    """
 
 
-ENCRYPTION, HALF_COPIED, SEALED = "encryption", "half_copied", "sealed"
-"""The settings of a database that is encrypted, of one into which a copy has not come to its end,
-and of one that takes no writes."""
+ENCRYPTION = "encryption"
+"""The setting of a database that is encrypted."""
+
+HALF_COPIED = "half_copied"
+"""The setting of a database into which a copy has begun and not ended."""
+
+SEALED = "sealed"
+"""The setting of a database that refuses all writes."""
 
 
 class SaveSetting(msgspec.Struct):
-    """Note something about the installation, once; what was noted before stays. Answers None."""
+    """Store a setting of the installation, unless it exists.
+
+    Answers:
+        None
+    """
 
     name: str
     value: str
 
 
 class MaintenanceLock(msgspec.Struct):
-    """Who has a duty and until when, or when it is due; and when it was done last."""
+    """The state of a maintenance task: the session that has the lock and until when, or when the
+    task is due (``until`` without a session); and when it was last done."""
 
     name: str
     session_id: str | None
@@ -108,8 +155,8 @@ class MaintenanceLock(msgspec.Struct):
 
 
 class PrunableRun(msgspec.Struct):
-    """A finished tree that a rule is about: its root, when that ended, how many runs it has and how
-    many bytes they take."""
+    """A finished tree that a retention rule selects: the id of its root, when the root ended, and
+    the number and bytes of its runs. ``runs`` is 0 if a part of the tree has not ended."""
 
     id: str
     finished_at: int

@@ -1,4 +1,7 @@
-"""What can be asked of a store."""
+"""The queries of a store about runs and all that belongs to them, and the records that answer them.
+
+Streams, subscriptions, flows, leases and graphs have their queries in their own modules.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,12 @@ from holdfast.store.contract.gates import GateFilter
 from holdfast.store.contract.payloads import MaintenanceLock, PrunableRun
 
 CheckProgress = Callable[[int, int], None]
-"""Told how much of how much is checked."""
+"""Called during a check with the number of parts that are done, and of all parts."""
 
 
 class RunFilter(msgspec.Struct, kw_only=True):
-    """Which runs to list. ``before`` is the id of the last one seen: pages go from new to old."""
+    """Which runs to list, from new to old. ``before`` is the id of the last run of the previous
+    page."""
 
     namespace: str | None = None
     statuses: Sequence[str] = ()
@@ -42,21 +46,21 @@ class RunFilter(msgspec.Struct, kw_only=True):
 
 
 class RunUpdate(msgspec.Struct):
-    """What has reached a run, at one instant."""
+    """The state of a run that its holder must know, at one instant."""
 
     status: Status
     generation: int
     revision: int
     cancel_reason: str | None
     cancelled_at: int | None
-    """When the run was asked to stop: the instant of its deadline, if that was the reason."""
+    """When the run was asked to stop; the instant of its deadline, if that was the reason."""
     signals: list[Signal]
-    """Those that no wait has taken, oldest first."""
+    """The signals that no wait has consumed, oldest first."""
 
 
 class SignalArrived(msgspec.Struct):
-    """A signal to a run that this process holds, and the revision that the run has by it: whoever
-    has seen all that came before need not look."""
+    """A signal to a run that this process holds, and the revision that the run has with it. A
+    holder that has seen everything before this revision need not read the run."""
 
     run_id: str
     generation: int
@@ -65,22 +69,28 @@ class SignalArrived(msgspec.Struct):
 
 
 class Hints(msgspec.Struct):
-    """What a commit touched, told after it: hints where to look, never facts."""
+    """What a commit changed, for other parts of this process. Hints tell where to read; they are
+    not facts."""
 
     ready: bool = False
+    """Whether runs may be claimable, or something is due earlier than before."""
     runs: set[str] = msgspec.field(default_factory=set)
+    """Held runs whose holders are notified."""
     finished: set[str] = msgspec.field(default_factory=set)
+    """Runs and graphs that have ended."""
     frames: set[str] = msgspec.field(default_factory=set)
+    """Runs that have new output."""
     subscriptions: bool = False
+    """Whether webhooks were added, or have letters to deliver again."""
     graphs: bool = False
-    """Whether there are news for graphs."""
+    """Whether the outbox of graphs has member outcomes."""
     delivered: list[SignalArrived] = msgspec.field(default_factory=list)
-    """Signals to runs that are not among *runs*, in their order."""
+    """Signals to runs that are not among *runs*, in order."""
     routes: bool = False
-    """Whether there are new routes, or other limits of lanes."""
+    """Whether there are new routes, or changed limits of lanes."""
 
     def add(self, others: Hints) -> None:
-        """Add others to these."""
+        """Merge other hints into these."""
         self.ready |= others.ready
         self.runs |= others.runs
         self.finished |= others.finished
@@ -91,21 +101,30 @@ class Hints(msgspec.Struct):
         self.routes |= others.routes
 
     def copy(self) -> Hints:
-        """Return the same, to go back to."""
-        sets = (set(self.runs), set(self.finished), set(self.frames))
+        """Return a copy, to which a rollback can return."""
         return Hints(
-            self.ready, *sets, self.subscriptions, self.graphs, list(self.delivered), self.routes
+            ready=self.ready,
+            runs=set(self.runs),
+            finished=set(self.finished),
+            frames=set(self.frames),
+            subscriptions=self.subscriptions,
+            graphs=self.graphs,
+            delivered=list(self.delivered),
+            routes=self.routes,
         )
 
 
 NO_HINTS = Hints()
-"""What a commit touched that touched nothing which another part of this process waits for. It is
-shared: do not add to it."""
+"""The hints of a commit that changed nothing for which another part of this process waits. The
+object is shared: do not add to it."""
 
 
 class MemberOutcome(msgspec.Struct):
-    """The end of a member that its graph has not heard of. With a *place* the graph has begun to
-    hear of it: the dependents up to that one, in the order of their ids, are settled."""
+    """The end of a member that is not yet applied to its graph.
+
+    With a *place*, it is applied in part: to the dependents up to that id, in the order of their
+    ids.
+    """
 
     run_id: str
     status: str
@@ -114,8 +133,8 @@ class MemberOutcome(msgspec.Struct):
 
 
 class NextDue(msgspec.Struct):
-    """When it is worth while to look again: for parked runs and spent rates, deadlines, schedules,
-    managed flows, attempts of tasks, news for graphs, and stages of graphs that were given up."""
+    """When to poll next: for parked runs and used-up rates, deadlines, schedules, managed flows,
+    attempts of tasks, member outcomes of graphs, and stages of graphs that were given up."""
 
     work: int | None = None
     deadline: int | None = None
@@ -127,40 +146,45 @@ class NextDue(msgspec.Struct):
 
     @property
     def at(self) -> int | None:
-        """The first of them that time brings."""
+        """The earliest instant. Member outcomes do not count: they are due as soon as
+        they exist."""
         times = (self.work, self.deadline, self.schedule, self.flow, self.attempt, self.stage)
         return min((time for time in times if time is not None), default=None)
 
 
 class RunReads(Protocol):
-    """What can be asked. Every answer is a committed state."""
+    """The queries about runs. Every answer is a committed state.
+
+    Single reads and complete sets raise RowDamaged for a damaged row; lists leave damaged rows out
+    and log each of them once.
+    """
 
     def run(self, run_id: str) -> RunRecord | None:
-        """The run, or None."""
+        """Return the run, or None."""
 
     def runs(self, which: RunFilter) -> list[RunRecord]:
-        """Runs from new to old."""
+        """Return the runs that a filter selects, from new to old."""
 
     def history(self, run_id: str, after: int = 0) -> list[Event]:
-        """The events of a run in order, those with a higher ``seq`` than *after*."""
+        """Return the events of a run in order whose ``seq`` is above *after*."""
 
     def runs_by_id(self, run_ids: Sequence[str]) -> list[RunRecord]:
-        """Those of these runs that there are, in any order."""
+        """Return those of these runs that exist, in any order."""
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
-        """The events of several runs, each in order."""
+        """Return the events of several runs, each history in order."""
 
     def glance(self, run_id: str) -> RunUpdate | None:
-        """What whoever holds a run must know when something has reached it, or None."""
+        """Return what the holder of a run must read after a notification, or None."""
 
     def glances(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
-        """The same for several runs, by their ids."""
+        """Return the same for several runs, by id."""
 
     def signals(self, run_id: str) -> list[Signal]:
-        """The signals that no wait has taken, oldest first."""
+        """Return the signals that no wait has consumed, oldest first."""
 
     def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
-        """The same for several runs."""
+        """Return the same for several runs, by id."""
 
     def waits(
         self,
@@ -170,164 +194,169 @@ class RunReads(Protocol):
         limit: int = 100,
         namespace: str | None = None,
     ) -> list[WaitRecord]:
-        """The waits of a run, oldest first, open and closed; without a run, the open ones of all
-        runs that live, or of those of a namespace. Of these, only those that need a person, if so
-        asked."""
+        """Return the waits of a run, open and closed, oldest first; without a run, the open waits
+        of all runs that have not ended, or of those of a namespace. With *escalated*, only open
+        waits that need a person."""
 
     def wait(self, wait_id: str) -> WaitRecord | None:
-        """The wait that was handed out under that id, or None."""
+        """Return the wait that was issued under this id, or None."""
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[ChildRecord]:
-        """The children of a run, in order; of these steps only, if given."""
+        """Return the children of a run in order; with *steps*, of these steps only."""
 
     def ended_children(self, run_id: str, steps: Sequence[str]) -> list[ChildRecord]:
-        """Those of the children of these steps that have ended, in no order."""
+        """Return the children of these steps that have ended, in any order."""
 
     def open_children(self, run_id: str, limit: int) -> list[str]:
-        """The ids of children that have not ended and must end before their parent does."""
+        """Return the ids of the children that have not ended, and have to end before their parent
+        does."""
 
     def tags(self, run_id: str) -> dict[str, str]:
-        """The tags of a run."""
+        """Return the tags of a run."""
 
     def routes(self) -> dict[int, Route]:
-        """All routes that runs were ever started on."""
+        """Return all routes on which runs were ever started, by id."""
 
     def sessions(self, limit: int = -1) -> list[Session]:
-        """The sessions that were not ended, oldest first, those that only hold leases (without a
-        process) last: all, or at most *limit*."""
+        """Return the sessions that have not ended, oldest first, those without a process (that only
+        hold leases) last; at most *limit*, or all if it is negative."""
 
     def lanes(self) -> list[Lane]:
-        """All lanes with settings."""
+        """Return all lanes that have settings."""
 
     def share_free_at(self, lane: str, share: str) -> int:
-        """When one more run of a share may begin by the rate of its lane; past or 0 when one may
-        now."""
+        """Return when the rate of a lane allows the next run of a share; 0 or an instant in the
+        past if now."""
 
     def budgets(self) -> list[Budget]:
-        """All budgets, with their lines. One whose time to be reset has come has used nothing."""
+        """Return all budgets, with their lines. A line whose reset is due is returned with nothing
+        used."""
 
     def budget(self, name: str) -> Budget | None:
-        """The budget, or None."""
+        """Return the budget with its lines, or None."""
 
     def allowances(self, names: Sequence[str]) -> list[BudgetLine]:
-        """The lines of these budgets. One whose time to be reset has come has used nothing."""
+        """Return the lines of these budgets. A line whose reset is due is returned with nothing
+        used."""
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
-        """What a run and each below it have spent, by run and dimension; of a run that is no root,
-        only itself."""
+        """Return what a run and each run below it have spent, by run and dimension; of a run that
+        is not a root, only its own."""
 
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
-        """Who has set something aside in a budget: run, key, dimension, amount, and since when."""
+        """Return the reservations in a budget: run, key, dimension, amount, and the time
+        of each."""
 
     def gate(self, gate_id: str) -> Gate | None:
-        """The gate, or None."""
+        """Return the gate, or None."""
 
     def gates(self, which: GateFilter) -> list[Gate]:
-        """Gates from old to new."""
+        """Return the gates that a filter selects, from old to new."""
 
     def gate_entries(self, gate_id: str) -> list[GateEntry]:
-        """What was done to a gate, in order."""
+        """Return the log of a gate, in order."""
 
     def keys(self) -> list[SigningKey]:
-        """All keys that sign tokens or did so, oldest first, with their secrets."""
+        """Return all current and former signing keys, oldest first, with their secrets."""
 
     def held(self, session_id: str) -> list[tuple[str, int, int]]:
-        """The runs a session holds: id, generation, revision."""
+        """Return the runs that a session holds: id, generation, revision."""
 
     def knocks(self, session_id: str, after: int) -> list[tuple[int, str]]:
-        """The runs of this session that were touched from outside, each with a growing number,
-        those above *after*."""
+        """Return the notifications of a session with a number above *after*: the number and the run
+        that changed."""
 
     def next_wake(self) -> int | None:
-        """When the next timer, deadline or schedule is due, or a spent rate lets the next run go:
-        when it is worth while to look again."""
+        """Return when to poll next: when the next timer, deadline or schedule is due, or a used-up
+        rate allows the next run. None if nothing is due."""
 
     def next_look(self) -> NextDue:
-        """The same, told apart."""
+        """Return the same, by kind."""
 
     def schedule(self, namespace: str, name: str) -> Schedule | None:
-        """The schedule, or None."""
+        """Return the schedule, or None."""
 
     def schedules(self) -> list[Schedule]:
-        """All schedules, by name."""
+        """Return all schedules, by name."""
 
     def live_runs(self, schedule: Schedule) -> list[str]:
-        """The runs of a schedule for whose end its other ticks may have to wait."""
+        """Return the runs of a schedule for whose end other ticks of it may have to wait."""
 
     def runs_of_ticks(self, schedule: Schedule, ticks: Sequence[int]) -> list[Tick]:
-        """The ticks, each with the run that it has."""
+        """Return the ticks, each with its run or None."""
 
     def counts(self) -> dict[str, int]:
-        """How many runs there are of each status."""
+        """Return the number of runs by status."""
 
     def dossiers(self, after: str, limit: int, size: int) -> list[RunSnapshot]:
-        """All about the next runs whose ids are above *after*, in the order of their ids: at most
-        *limit* of them, and no more than *size* bytes unless the first alone has more. Empty at the
-        end."""
+        """Return snapshots of the next runs above the id *after*, in the order of their ids: at
+        most *limit* runs and *size* bytes, but at least one run. Empty at the end."""
 
     def is_touched(self, run_id: str) -> bool:
-        """Whether something has reached a run that its holder had not looked at when the run was
-        parked."""
+        """Return whether something reached a run that its holder had not seen when it parked the
+        run."""
 
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
-        """The rows of the other tables that belong to a run, by table; without those that have
-        none."""
+        """Return the rows of other tables that belong to a run, by table; tables without such rows
+        are left out."""
 
     def standing(self) -> dict[str, list[list[Cell]]]:
-        """The rows of all tables that belong to the installation, by table; without those that have
-        none."""
+        """Return the rows of all tables that belong to the installation, by table; empty tables are
+        left out."""
 
     def is_half_copied(self) -> bool:
-        """Whether a copy into this store has begun and not ended."""
+        """Return whether a copy into this store has begun and not ended."""
 
     def seal(self) -> Seal | None:
-        """Why this store takes no writes; None when it takes them."""
+        """Return the seal because of which the store refuses writes; None if it is not sealed."""
 
     def payload(self, digest: bytes) -> Payload | None:
-        """A value that is kept apart, with all its parts; None when there is none."""
+        """Return a payload with all its parts, or None."""
 
     def payloads_of(self, run_id: str) -> list[bytes]:
-        """The digests of the payloads that a run refers to."""
+        """Return the digests of the payloads to which a run refers."""
 
     def next_payloads(self, after: bytes, limit: int) -> list[tuple[bytes, int]]:
-        """The digests of the next payloads above *after*, in order, and how many bytes each takes.
-        Empty at the end."""
+        """Return the digests of the next payloads above *after*, in order, and the stored bytes of
+        each. Empty at the end."""
 
     def payload_totals(self) -> dict[str, int]:
-        """How many payloads there are, how many bytes their values have, and how many they take."""
+        """Return how many payloads there are, how many bytes their values have, and how many they
+        take."""
 
     def keys_in_use(self) -> dict[str, int]:
-        """The ids of all keys that some value is encrypted with, and how many values that are."""
+        """Return the ids of all keys with which values are encrypted, and the number of values of
+        each."""
 
     def setting(self, name: str) -> str | None:
-        """What was noted about the installation under that name."""
+        """Return a setting of the installation, or None."""
 
     def retentions(self) -> list[RetentionRule]:
-        """All retention rules."""
+        """Return all retention rules."""
 
     def upkeep(self, name: str) -> MaintenanceLock | None:
-        """Who has a duty; None when nobody ever took it."""
+        """Return the state of a maintenance task; None if no session has ever taken it."""
 
     def used_bytes(self) -> int:
-        """How many bytes the data takes, about: what deleting makes less."""
+        """Return the approximate bytes of the data: the figure that deleting reduces."""
 
     def nth_newest(self, workflow: str, statuses: Sequence[str], number: int) -> int | None:
-        """When the *number*-th newest of the finished roots of a workflow ended; None when there
-        are not so many."""
+        """Return when the *number*-th newest finished root of a workflow ended; None if there are
+        fewer."""
 
     def oldest_finished(
         self, workflow: str | None, statuses: Sequence[str], since: int, before: int, limit: int
     ) -> list[PrunableRun]:
-        """The finished trees whose roots ended from *since* on and before *before*, the oldest
+        """Return the finished trees whose roots ended from *since* on and before *before*, oldest
         first."""
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
-        """Every damaged row, and every law that does not hold, in words. Empty is good. *progress*
-        is told of each law that was looked at."""
+        """Return a description of every damaged row and of every law that does not hold; empty if
+        all is well. *progress* is called for each part that was checked."""
 
     def damaged_values(self) -> list[str]:
-        """Every value of a user that is neither sealed nor JSON, in words: what to ask where the
-        codec is that of JSON."""
+        """Return a description of every user value that is neither sealed nor JSON. Meant for
+        stores whose codec writes JSON."""
 
     def facts(self) -> dict[str, object]:
-        """What `doctor` shows: versions, settings, sizes."""
+        """Return the versions, settings and sizes that `doctor` shows."""

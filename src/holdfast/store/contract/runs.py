@@ -1,4 +1,8 @@
-"""What can be done to runs, sessions and lanes."""
+"""Operations on runs, sessions and lanes, and the answers to them.
+
+Also here: replay, pruning, import from another store, and sealing a store against writes. Instants
+and durations are microseconds.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,29 @@ from holdfast.store.contract.waits import MOST_SIGNALS
 
 
 class StartRuns(msgspec.Struct):
-    """Create runs. Answers list[Started], one each. The same id or key with the same input is the
-    same run; with other input the whole transition is refused with RunExists."""
+    """Create runs.
+
+    A run with the id or key of an existing run of the same workflow and the same input is that run:
+    it is not created again.
+
+    Answers:
+        list[Started]   one per run, in order
+    Raises (the whole operation is refused):
+        RunExists       the id or key belongs to a run with another input or workflow
+        BudgetNotFound  a run names a budget that does not exist
+        LaneDraining    the lane of a new run accepts no new runs
+    """
 
     runs: Sequence[NewRun]
 
 
 class Started(msgspec.Struct):
-    """A run that now exists; ``created`` is false when it did before. ``leased`` is true when it
-    was born leased to the session that was named: not when it is delayed, when its lane has limits,
-    or when that session was ended."""
+    """A run that exists after the operation.
+
+    ``created`` is false if the run existed before. ``leased`` is true if the run was created with a
+    lease for the session named in NewRun. It is false if the start is delayed, if the run does not
+    fit into the limits of its lane, or if that session has ended.
+    """
 
     id: str
     created: bool
@@ -40,9 +57,18 @@ class Started(msgspec.Struct):
 
 
 class DebounceStart(msgspec.Struct, kw_only=True):
-    """Start a run that begins when no further start of its key has come for ``quiet``, or
-    ``longest`` after the first, or with the ``size``-th. Until then each start of that key goes
-    into it: the last input stands, or what ``merge`` makes of it. Answers list[Started], one."""
+    """Start a run that collects further starts of its key until it begins.
+
+    The run begins when no start with this key has arrived for ``quiet`` (unless ``size`` is given),
+    at the latest ``longest`` after the first start, or with the ``size``-th start. Until then each
+    start with the key joins this run: the last input replaces the earlier one, unless ``merge``
+    combines them.
+
+    Answers:
+        list[Started]  with one element; ``created`` is false if the start joined an existing run
+    Raises:
+        what StartRuns raises
+    """
 
     run: NewRun
     key: str
@@ -50,97 +76,123 @@ class DebounceStart(msgspec.Struct, kw_only=True):
     longest: int
     size: int | None = None
     merge: Callable[[str, bytes, Fetch], tuple[bytes, Sequence[Payload]]] | None = None
-    """Makes the new input of the one that is there; it may be sealed, and so may what comes of
-    it."""
+    """Return the new input from the id of the run, its stored input and a function that fetches
+    payloads. Stored and returned input may both be sealed."""
 
 
 class Advance(msgspec.Struct, kw_only=True):
-    """The holder's write: events, and where the run stands after them. Answers the time of the
-    commit.
+    """Record progress of a run, as the holder of its lease: events, the new status, and the effects
+    that are committed together with them.
 
-    Raises LeaseLost when the generation is not the run's own. When ``revision`` is given and the
-    run has been touched from outside since, it answers Changed and writes nothing: look again
-    before parking. So it does when the run is to be blocked and there is room for all its
-    ``demands`` in its ``budgets``. When there is no room for what it ``spends`` it answers Refused
-    and writes nothing; facts among that are counted in any case. With such spending it has events
-    and no status. ``settles`` are the keys of what was set aside and is no longer. Waits are named
-    by their steps; ``closed`` also says by what. A transactional body that spends is rolled back
-    without room: BudgetExceeded.
+    Answers:
+        Advanced         the write was committed
+        RevisionChanged  nothing was written: *revision* was given and the run has changed since, or
+                         the run was to be blocked and its budgets now have room for all *demands*
+        BudgetRefused    nothing was written: an entry of *spends* would exceed a hard limit
+    Raises:
+        LeaseLost        *generation* is not the run's current generation, or the run has no holder
+        BudgetExceeded   *body* was given and *spends* exceed a hard limit; the body is rolled back
+        BadGraph         *grows* was given and the run is not a member of a graph
+
+    Entries of *spends* that are facts are counted regardless of the limits. An operation with other
+    entries has events and no status.
     """
 
     run_id: str
     generation: int
     events: list[Event] = []
     status: Status | None = None
+    """The new status; None if only events are recorded."""
     revision: int | None = None
+    """The revision that the holder has seen. A write with a body, or with a status that is not
+    final, is refused if the run has another one by now."""
     keep: bool = True
+    """Whether the holder keeps the lease."""
     waits: bytes | None = None
+    """The waits on which the run is parked, as JSON."""
     wake_at: int | None = None
     result: bytes | None = None
     error: bytes | None = None
     children: Sequence[NewRun] = ()
     fanouts: Sequence[Fanout] = ()
     taken: Sequence[int] = ()
+    """The ids of the signals that this write consumes."""
     body: Callable[[Any], bytes] | None = None
+    """A transactional step of the user. It is called with a connection of this transaction; its
+    result becomes the data of the first event."""
     signals: Sequence[tuple[str, str, bytes, str]] = ()
+    """Signals to other runs: run id, name, payload and key."""
     cancels: Sequence[tuple[str, str]] = ()
+    """Other runs that are asked to stop, each with the reason."""
     child_cancels: Sequence[str] = ()
-    """The reasons for which it cancels its open children; those that are left when their parent
-    ends are not cancelled."""
+    """The reasons for which the run cancels its open children. Children that may outlive their
+    parent are not cancelled."""
     opened: Sequence[WaitRecord] = ()
+    """Waits that are opened. The next three fields name waits by their steps."""
     reopened: Sequence[str] = ()
     escalated: Sequence[str] = ()
     closed: Sequence[tuple[str, str]] = ()
+    """Waits that are closed, each with the cause."""
     parent: tuple[str, str, int | None] | None = None
+    """The parent to notify of the end: its run id, the step, and the index in a map."""
     had_children: bool = False
+    """Whether the run has started children, which are stopped when it ends."""
     budgets: tuple[str, ...] = ()
     spends: Sequence[SpendEntry] = ()
     settles: Sequence[str] = ()
+    """The keys of reservations that are released."""
     settles_all: bool = False
+    """Whether all reservations of the run are released."""
     demands: Sequence[dict[str, int]] = ()
+    """The amounts that a blocked run waits for, by dimension; one dict per step."""
     gates: Sequence[GateMove] = ()
     scheduled: bool = False
-    """It ends a run that a schedule has started: others of its ticks may wait for that."""
+    """Whether a schedule started the run, which ends here: other ticks of the schedule may wait for
+    that."""
     grows: Sequence[AddMembers] = ()
-    """What it adds to the graph that it is a member of."""
+    """Members that the run adds to the graph to which it belongs."""
     output: Output | None = None
     closes: str | None = None
-    """Why the streams of its attempt are closed: the holder of a lease may not know of all that its
-    helpers have put out."""
+    """The reason for which the streams of the attempt are closed. The holder of a lease may not
+    know all streams that its helper processes have opened."""
     alarm: int | None = None
-    """When somebody must see to a wait of a run that nobody holds."""
+    """When ExpireAttempts must check a wait of a run that is parked without a holder."""
     payloads: Sequence[Payload] = ()
-    """What is kept apart of the values here, the signals among them."""
+    """The payloads of the values in this operation, signals included: values that are stored
+    separately."""
     seal: Callable[[bytes, list[Payload]], bytes] | None = None
-    """What seals the data that ``body`` returns."""
+    """Seals the data that ``body`` returns, and adds its payloads to the list."""
 
 
 class Advanced(msgspec.Struct):
-    """The write stands. ``now`` is the time of its events, ``data`` what the transactional body
-    returned, ``started`` says of each child whether it was created and born leased, ``breach``
-    which hard limit is passed by what was spent."""
+    """The write was committed.
+
+    ``now`` is the time of its events, ``data`` the result of the transactional body, ``started``
+    has one element per child, and ``breach`` is the hard limit that recorded spending has exceeded.
+    """
 
     now: int
     data: bytes | None = None
     started: list[Started] = []
     breach: Breach | None = None
     born: list[tuple[NewRun, int]] = []
-    """The members that it has added to its graph and that were born leased, with when."""
+    """The members that were added to the graph and leased at their start, each with the time of the
+    start."""
     unasked: bool = False
-    """Whether more children are to be asked to stop than one transaction can. If the write was to
-    end the run, nothing else of it was written: apply it again. Otherwise all of it stands, and
-    another write with ``child_cancels`` goes on."""
+    """Whether some children have not been asked to stop, because one transaction cannot ask all of
+    them. If the write was to end the run, nothing else of it was written: apply it again. Otherwise
+    all of it was written: continue with another Advance that has ``child_cancels``."""
 
 
 class RevisionChanged(msgspec.Struct):
-    """Something reached the run while its holder was parking it; nothing was written."""
+    """The run changed while its holder was parking it; nothing was written."""
 
     revision: int
 
 
 class ClaimedRuns(list[RunRecord]):
-    """Runs that were leased; if there are none, *behind* says whether some are ready, but must wait
-    for others of their lane."""
+    """The runs that were leased. If there are none, ``behind`` tells whether runs are ready but
+    must wait for other runs of their lane."""
 
     def __init__(self, runs: Iterable[RunRecord] = (), *, behind: bool = False) -> None:
         super().__init__(runs)
@@ -148,10 +200,15 @@ class ClaimedRuns(list[RunRecord]):
 
 
 class Claim(msgspec.Struct):
-    """Make due timers pending, then lease up to ``limit`` ready runs of these routes (id, lane),
-    best rank first, within the limits of their lanes. Answers Claimed; a session that was ended
-    gets none. A run whose worker died twice without any progress is leased alone: one such run at a
-    time."""
+    """Make runs with due timers pending, then lease up to ``limit`` ready runs of these routes (id,
+    lane) to a session: best rank first, within the limits of their lanes.
+
+    A run whose worker died twice without progress of the run is leased alone: a session holds at
+    most one such run, so that other runs are not blamed for its crashes.
+
+    Answers:
+        ClaimedRuns  empty also if the session has ended
+    """
 
     session_id: str
     routes: Sequence[tuple[int, str]]
@@ -159,14 +216,24 @@ class Claim(msgspec.Struct):
 
 
 class OpenSession(msgspec.Struct):
-    """Register a worker. Answers None. Raises StoreHalfCopied before a copy into the store has
-    ended."""
+    """Register a worker, or change what its session serves.
+
+    Answers:
+        None
+    Raises:
+        StoreHalfCopied  a copy into this store has not ended
+    """
 
     session: Session
 
 
 class Heartbeat(msgspec.Struct):
-    """Prolong a session. Answers False when it was taken over meanwhile."""
+    """Extend a session by ``lifetime``, and delete its notifications up to the number
+    ``seen_knock``.
+
+    Answers:
+        bool  False if the session has ended, because another process took it over
+    """
 
     session_id: str
     lifetime: int
@@ -174,10 +241,15 @@ class Heartbeat(msgspec.Struct):
 
 
 class EndSession(msgspec.Struct):
-    """Free all that a session held and forget it. ``crashed`` counts against runs that made no
-    progress; past ``limit`` such crashes a run is stuck. Without a limit that of the session itself
-    holds, whoever ends it. Answers Freed: if the session held more than one transaction can free,
-    its stand-in holds the rest and must be ended next."""
+    """Delete a session and release the runs that it held.
+
+    If the session ``crashed``, that counts against runs without progress; a run with more than
+    ``limit`` such crashes becomes stuck. Without ``limit``, the crash limit with which the session
+    was opened applies.
+
+    Answers:
+        FreedRuns  its ``rest`` must be ended next, if there is one
+    """
 
     session_id: str
     crashed: bool
@@ -185,8 +257,8 @@ class EndSession(msgspec.Struct):
 
 
 class FreedRuns(list[str]):
-    """The ids of the runs that were freed; *rest* is the session that holds the others, None if
-    there are none."""
+    """The ids of the runs that were released. ``rest`` is a stand-in session that holds the runs
+    for which one transaction has no room; None if there are no others."""
 
     def __init__(self, run_ids: Iterable[str] = (), *, rest: str | None = None) -> None:
         super().__init__(run_ids)
@@ -194,15 +266,30 @@ class FreedRuns(list[str]):
 
 
 class ExpireRuns(msgspec.Struct):
-    """End what has passed its deadline and is not held; answer how many."""
+    """Stop runs without a holder that are past their deadline: a run that has never started ends,
+    another is asked to stop.
+
+    Answers:
+        int  how many runs were stopped
+    """
 
     limit: int = 500
 
 
 class SignalRun(msgspec.Struct):
-    """Leave a signal for a run, or for a wait of that run, and wake it if that is what it waits
-    for. Answers Delivery. Raises RunNotFound, RunFinished, TooManySignals; with a wait,
-    WaitNotFound, WaitClosed, WaitExpired."""
+    """Store a signal for a run, or for one wait of the run, and wake the run if it waits for the
+    signal.
+
+    Answers:
+        WaitDelivery    what the signal came to; for a repeated key, the first answer
+    Raises:
+        RunNotFound     there is no run of this id
+        RunFinished     the run has ended
+        TooManySignals  the run has had ``limit`` signals
+        WaitNotFound    *wait_id* is not a wait of this run
+        WaitClosed      the wait is closed
+        WaitExpired     the wait is past its time
+    """
 
     run_id: str
     name: str
@@ -215,10 +302,18 @@ class SignalRun(msgspec.Struct):
 
 
 class RequestCancel(msgspec.Struct):
-    """Ask a run to stop, and its children with it. One that never started is cancelled at once, and
-    so is any when forced: then nothing is undone. Answers the new status, or PartlyCancelled when
-    the runs below it are too many for one transaction: then the same transition, applied again,
-    goes on. Raises RunNotFound, RunFinished."""
+    """Ask a run and its children to stop.
+
+    A run that has never started is cancelled at once. With ``force`` every run is, without its
+    compensations.
+
+    Answers:
+        Status           the new status
+        PartlyCancelled  the runs below are too many for one transaction: apply it again
+    Raises:
+        RunNotFound      there is no run of this id
+        RunFinished      the run has ended
+    """
 
     run_id: str
     reason: str
@@ -226,23 +321,44 @@ class RequestCancel(msgspec.Struct):
 
 
 class PartlyCancelled(msgspec.Struct):
-    """The run has this status, and some of the runs below it were asked to stop; others are left. A
-    run that is to be ended by force is only asked before the last transition."""
+    """The run has this status and some of the runs below it were asked to stop; others remain.
+
+    With ``force``, the run itself ends only with the last of these operations: an ended run would
+    not be cancelled again after a crash.
+    """
 
     status: Status
 
 
 class ResumeRun(msgspec.Struct):
-    """Put a stuck run back to work. Answers its status. Raises RunNotFound, IllegalMove."""
+    """Make a stuck run pending again, or cancelling if it was being cancelled.
+
+    Answers:
+        Status       the new status
+    Raises:
+        RunNotFound  there is no run of this id
+        RunFinished  the run has ended
+        IllegalMove  the run is not stuck
+    """
 
     run_id: str
 
 
 class ReplayRun(msgspec.Struct):
-    """Put a finished run back to work, and the ``children`` that have ended with it. ``void`` names
-    the events that no longer count, ``seen`` the last event that this was decided by, ``detach``
-    the steps whose children no longer belong to them. Raises RunNotFound, RunNotFinished,
-    RunChanged, NotReclaimable."""
+    """Make a finished run pending again, together with those of ``children`` that have ended.
+
+    ``void`` are the numbers of the events that no longer count, ``seen`` is the last event on which
+    the caller based this decision, ``detach`` are the steps whose children no longer belong to
+    them.
+
+    Answers:
+        Status          the new status
+    Raises:
+        RunNotFound     there is no run of this id
+        RunNotFinished  the run, or a child that would have to end first, has not ended
+        RunChanged      the history has events after ``seen``
+        NotReclaimable  the policy of the task allows no further replay
+    """
 
     run_id: str
     void: Sequence[int]
@@ -250,26 +366,36 @@ class ReplayRun(msgspec.Struct):
     children: Sequence[ReplayRun] = ()
     detach: Sequence[str] = ()
     replayed: Sequence[str] = ()
-    """The children that ReplayRuns has put back to work before: the history names them."""
+    """The children that ReplayRuns has already made pending; the history names them."""
 
     def runs(self) -> Iterator[str]:
-        """Yield the runs that are replayed, this one first."""
+        """Yield the ids of the runs that are replayed, this one first."""
         yield self.run_id
         for child in self.children:
             yield from child.runs()
 
 
 class ReplayRuns(msgspec.Struct):
-    """Put finished runs back to work that are below another one, which is replayed after them:
-    where they are too many for one transaction. Those that are at work are left alone. Answers
-    None. Raises what ReplayRun raises."""
+    """Make finished runs pending again before the run above them is replayed, if they are too many
+    for one transaction. Runs that have not ended are left alone.
+
+    Answers:
+        None
+    Raises:
+        what ReplayRun raises
+    """
 
     replays: Sequence[ReplayRun]
 
 
 class Prune(msgspec.Struct):
-    """Delete finished trees of runs that ended before ``before``, looking at ``limit`` roots after
-    the id ``after``. Answers Pruned."""
+    """Delete finished trees of runs that ended before ``before``, among the next ``limit`` roots
+    after the id ``after``. Unless a workflow is given, graphs that ended before ``before`` are
+    deleted, too.
+
+    Answers:
+        Pruned
+    """
 
     before: int
     statuses: Sequence[str]
@@ -280,37 +406,51 @@ class Prune(msgspec.Struct):
 
 
 class Pruned(msgspec.Struct):
-    """How many runs went, and where to go on; ``last`` is None at the end."""
+    """How many runs were deleted, or trimmed by Forget; ``last`` is the id to continue after, None
+    at the end."""
 
     runs: int
     last: str | None
 
 
 class SetLane(msgspec.Struct):
-    """Create a lane or change its limits. Answers None."""
+    """Create a lane or change its limits.
+
+    Answers:
+        None
+    """
 
     lane: Lane
 
 
 class SetAside(msgspec.Struct):
-    """Keep damaged rows from holding anything else up: a run becomes stuck, a schedule is paused, a
-    flow is woken no more. Answers how many rows were not aside before."""
+    """Set damaged rows aside so that they do not block other work: a run becomes stuck, a schedule
+    is paused, a flow is not woken any more. The damaged values stay, for repair.
+
+    Answers:
+        int  how many of these rows were not set aside before
+    """
 
     damages: Sequence[RowDamaged]
 
 
 class StageEvents(msgspec.Struct):
-    """Write the next events of a stage, which no reader sees before ImportRun copies them to a run.
-    Answers None; events that are there already are not written again. Raises StageGone when the
-    stage was given up."""
+    """Write the next events of a stage: a history that no reader sees until ImportRun copies it to
+    a run. Events that the stage already has are not written again.
+
+    Answers:
+        None
+    Raises:
+        StageGone  the stage was discarded
+    """
 
     stage_id: str
     events: Sequence[Event]
 
 
 class StagedEvents(msgspec.Struct):
-    """The first events of a history, which earlier transactions have written: how many they are,
-    and the digests of their values that are kept apart."""
+    """The first events of a history, which earlier transactions have staged: their number, and the
+    digests of their payloads."""
 
     stage_id: str
     count: int
@@ -318,8 +458,16 @@ class StagedEvents(msgspec.Struct):
 
 
 class ImportRun(msgspec.Struct):
-    """Write a run and its history as they were elsewhere. Answers None. Raises RunExists,
-    RunNotFound when a payload is gone, and StageGone when the staged events are not whole."""
+    """Write a run and its history as they were in another store. A run that had a holder there is
+    claimable here.
+
+    Answers:
+        None
+    Raises:
+        RunExists    the id or key is in use
+        RunNotFound  a payload does not exist any more
+        StageGone    the staged events are not complete
+    """
 
     run: RunRecord
     tags: dict[str, str]
@@ -328,51 +476,80 @@ class ImportRun(msgspec.Struct):
     below: dict[str, list[list[Cell]]] = {}
     payloads: Sequence[Payload] = ()
     touched: bool = False
-    """Whether something has reached the run elsewhere that its holder had not looked at: here
-    somebody must look."""
+    """Whether something reached the run in the other store that its holder had not seen when it
+    parked the run: then the run is woken here."""
     staged: StagedEvents | None = None
-    """The events before ``events``, where all of them are too many for one transaction."""
+    """The events before ``events``, if all of them are too many for one transaction."""
 
 
 class BeginCopy(msgspec.Struct):
-    """Get ready to take in all that another store holds: remove what a copy that did not end has
-    left, have these lanes and no others, and these rows of what else belongs to the installation,
-    and from now on be half-copied. Answers None. Raises StoreNotEmpty when there are runs that no
-    such copy brought, StoreInUse when a session is open."""
+    """Prepare the store for the whole content of another store.
+
+    Delete the rows of an unfinished copy, replace the lanes and the rows that belong to the
+    installation, and mark the store as half-copied until EndCopy.
+
+    Answers:
+        None
+    Raises:
+        StoreNotEmpty  the store has runs and is not half-copied
+        StoreInUse     a session is open
+    """
 
     lanes: Sequence[Lane]
     standing: dict[str, list[list[Cell]]] = {}
     copy_id: str = ""
-    """What the seal of the source calls this copy."""
+    """The id of this copy in the seal of the source."""
 
 
 class BeginImport(msgspec.Struct):
-    """Get ready to take in some runs of another store: from now on be half-copied, until
-    ``EndCopy``. Answers None. Raises StoreNotEmpty when there are runs, StoreInUse when a session
-    is open."""
+    """Prepare an empty store for some runs of another store: mark it as half-copied until EndCopy.
+
+    Answers:
+        None
+    Raises:
+        StoreNotEmpty  the store has runs
+        StoreInUse     a session is open
+    """
 
 
 class CopyRuns(msgspec.Struct):
-    """Write runs as they stand elsewhere, with all that belongs to them. Answers None. Raises
-    RunExists."""
+    """Write runs as they are in another store, with all rows that belong to them.
+
+    Answers:
+        None
+    Raises:
+        RunExists  one of the runs exists
+    """
 
     runs: Sequence[RunSnapshot]
 
 
 class EndCopy(msgspec.Struct):
-    """All is here: be half-copied no more, and take no writes if there is a ``seal``. Answers
-    None."""
+    """Remove the mark of a half-copied store; with a ``seal``, refuse all further writes.
+
+    Answers:
+        None
+    """
 
     seal: Seal | None = None
 
 
 class SealStore(msgspec.Struct):
-    """Take no writes from now on, whichever process makes them, if ``check`` returns true. No
-    transaction can write while it is called, and all can read. Answers what it returned."""
+    """Refuse all further writes, of every process, if ``check`` returns true. While ``check`` runs,
+    no other transaction can write, and all can read.
+
+    Answers:
+        bool  what ``check`` returned
+    """
 
     seal: Seal
     check: Callable[[], bool]
 
 
 class UnsealStore(msgspec.Struct):
-    """Take writes again. Answers the seal; None if there was none."""
+    """Accept writes again.
+
+    Answers:
+        Seal  the seal that was removed
+        None  the store was not sealed
+    """

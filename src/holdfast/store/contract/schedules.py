@@ -1,4 +1,4 @@
-"""What can be done to schedules."""
+"""Operations on schedules."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from holdfast.core.schedules.model import Schedule
 
 
 class SetSchedule(msgspec.Struct):
-    """Create a schedule, or make one of that name be like this. Whatever was done about its ticks
-    stands; while its rule and zone stay as they are, so does its next tick. Answers whether it was
-    created or changed. Raises BadSchedule when it would never tick, or when a call wants to change
-    what a decorator in the code has made."""
+    """Create a schedule, or replace the definition of an existing one. Its past and queued ticks
+    stay; the next tick stays while rule and zone do.
+
+    Answers:
+        str          ``created``, ``changed`` or ``unchanged``
+    Raises:
+        BadSchedule  the rule has no further tick, or a decorator in the code defines the schedule,
+                     which a call must not change
+    """
 
     schedule: Schedule
 
 
 class PauseSchedule(msgspec.Struct):
-    """Let a schedule start nothing. Answers None. Raises ScheduleNotFound."""
+    """Pause a schedule: it starts no runs.
+
+    Answers:
+        None
+    Raises:
+        ScheduleNotFound  there is no such schedule
+    """
 
     namespace: str
     name: str
@@ -27,34 +38,53 @@ class PauseSchedule(msgspec.Struct):
 
 
 class ResumeSchedule(msgspec.Struct):
-    """Let a schedule go on with its next tick; those that came meanwhile are not made up for.
-    Answers None. Raises ScheduleNotFound."""
+    """Resume a schedule with its next tick; ticks during the pause are not made up for.
+
+    Answers:
+        None
+    Raises:
+        ScheduleNotFound  there is no such schedule
+    """
 
     namespace: str
     name: str
 
 
 class RemoveSchedule(msgspec.Struct):
-    """Forget a schedule; the runs that it started stay. Answers None. Raises ScheduleNotFound, and
-    BadSchedule when a decorator in the code would bring it back."""
+    """Delete a schedule; the runs that it started stay.
+
+    Answers:
+        None
+    Raises:
+        ScheduleNotFound  there is no such schedule
+        BadSchedule       a decorator in the code defines the schedule and would create it again
+    """
 
     namespace: str
     name: str
 
 
 class FireSchedules(msgspec.Struct):
-    """See to the ticks that are due: start their runs, or let them wait, or skip them, and set
-    the next tick, for each schedule in one transaction. Answers the ids of the runs that were
-    started."""
+    """Process the ticks that are due, of at most ``limit`` schedules: start their runs, queue or
+    skip them, and set the next tick, all in one transaction.
+
+    Answers:
+        list[str]  the ids of the runs that were started
+    """
 
     new_id: Callable[[], str]
     limit: int = 50
 
 
 class TriggerSchedule(msgspec.Struct):
-    """Start a run of a schedule now, as if it ticked, even when it is paused. Answers a Tick; its
-    run is None when it must wait for another to end. Raises ScheduleNotFound, and ScheduleBusy
-    where a tick would be skipped."""
+    """Start a run of a schedule now, as a tick would, even if the schedule is paused.
+
+    Answers:
+        Tick              its run is None if it must wait for the end of another run
+    Raises:
+        ScheduleNotFound  there is no such schedule
+        ScheduleBusy      a run of the schedule is live, and the tick would be skipped
+    """
 
     namespace: str
     name: str
@@ -62,8 +92,14 @@ class TriggerSchedule(msgspec.Struct):
 
 
 class BackfillSchedule(msgspec.Struct):
-    """Start a run for each of these ticks that has none, whatever else of the schedule is at work.
-    Answers list[Tick]. Raises ScheduleNotFound."""
+    """Start a run for each of these ticks that has none, regardless of other live runs of the
+    schedule. ``ids`` are the ids of the runs, one per tick.
+
+    Answers:
+        list[Tick]        one per tick
+    Raises:
+        ScheduleNotFound  there is no such schedule
+    """
 
     namespace: str
     name: str

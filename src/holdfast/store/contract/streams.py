@@ -1,4 +1,4 @@
-"""What can be done to streams, and asked of them."""
+"""Operations on the output of runs, and the queries that read it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from holdfast.core.streams.model import Output, Progress, StreamRecord
 
 
 class AppendFrames(msgspec.Struct):
-    """The holder's output: frames in order, how far it is, and which streams are closed now.
-    Answers Appended. Raises LeaseLost when the generation is not the run's own, StreamClosed when a
-    stream was closed before, BadOption when it is not where its writer believes it to be; then
-    nothing is written."""
+    """Append output, as the holder of the run: frames in order, progress, and the streams that are
+    closed.
+
+    Answers:
+        Appended
+    Raises (nothing is written):
+        LeaseLost     *generation* is not the run's current generation, or the run has no holder
+        StreamClosed  a stream is closed
+        BadOption     the writer expects another number of frames, or version of the summary
+    """
 
     run_id: str
     generation: int
@@ -21,13 +27,13 @@ class AppendFrames(msgspec.Struct):
 
 
 class Appended(msgspec.Struct):
-    """The output stands; ``last_seq`` is the number of its last frame."""
+    """The output was written; ``last_seq`` is the number of its last frame."""
 
     last_seq: int
 
 
 class StoredFrame(msgspec.Struct):
-    """A frame as it is stored; what it holds is for the codec to say."""
+    """A frame as it is stored; only the codec can interpret its data."""
 
     seq: int
     stream: int
@@ -41,7 +47,7 @@ class StoredFrame(msgspec.Struct):
 
 
 class StreamReader(Protocol):
-    """What can be asked about the output of runs."""
+    """Queries about the output of runs."""
 
     def frames(
         self,
@@ -53,11 +59,11 @@ class StreamReader(Protocol):
         step: str | None = None,
         best_effort: bool = True,
     ) -> list[StoredFrame]:
-        """The frames of a run in order, those with a higher ``seq`` than *after*, and not above
-        *until*; of one step only, or without those of best effort, if so asked."""
+        """Return the frames of a run in order whose ``seq`` is above *after* and not above *until*;
+        with *step*, of this step only. Without *best_effort*, frames of that mode are left out."""
 
     def streams(self, run_id: str) -> list[StreamRecord]:
-        """The streams of a run, in the order in which they were opened."""
+        """Return the streams of a run in the order in which they were opened."""
 
     def progress(self, run_id: str) -> Progress | None:
-        """How far a run says that it is; None when it never said anything."""
+        """Return the last progress that a run reported; None if it never did."""

@@ -1,4 +1,4 @@
-"""What can be done to subscriptions, and asked of the events of all runs."""
+"""Operations on subscriptions and webhooks, and the queries that read the events of all runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from holdfast.core.subscriptions import DeadLetter, EventCursor, EventFilter, Ru
 
 
 class AddSubscription(msgspec.Struct):
-    """Read events under a name, from a place on: a Place, ``beginning`` or ``now``. Answers the
-    Subscription as stored; the same name for the same events is the same one. Raises
-    SubscriptionExists for other events, or another kind."""
+    """Create a named subscription that reads events from a cursor on, or from ``beginning`` or
+    ``now``. The same name with the same kind, filter and URL is the same subscription.
+
+    Answers:
+        Subscription        as stored
+    Raises:
+        SubscriptionExists  the name belongs to a subscription with another kind, filter or URL
+    """
 
     name: str
     kind: str
@@ -26,24 +31,40 @@ class AddSubscription(msgspec.Struct):
 
 
 class RemoveSubscription(msgspec.Struct):
-    """Forget a subscription and what it could not deliver. Answers None. Raises
-    SubscriptionNotFound."""
+    """Delete a subscription and its dead letters.
+
+    Answers:
+        None
+    Raises:
+        SubscriptionNotFound  there is no such subscription
+    """
 
     name: str
 
 
 class MoveCursor(msgspec.Struct):
-    """All up to a place was read under this name; a cursor only moves forward. Answers None. Raises
-    SubscriptionNotFound."""
+    """Record that a subscription has read all events up to a place. A cursor only moves forward.
+
+    Answers:
+        None
+    Raises:
+        SubscriptionNotFound  there is no such subscription
+    """
 
     name: str
     place: EventCursor
 
 
 class Consume(msgspec.Struct):
-    """Let a function have the next events, with a connection in whose transaction the cursor moves.
-    Answers Consumed. What the function raises is the answer; then nothing has happened. Raises
-    SubscriptionExists."""
+    """Call ``body`` with the next events, and with a connection in whose transaction the cursor
+    moves. The subscription is created if it does not exist. An exception of ``body`` is the answer;
+    then nothing was written.
+
+    Answers:
+        Consumed
+    Raises:
+        SubscriptionExists  the name belongs to a subscription with another kind or filter
+    """
 
     name: str
     which: EventFilter
@@ -51,27 +72,37 @@ class Consume(msgspec.Struct):
     limit: int
     body: Callable[[Any, list[RunEvent]], object]
     open: Callable[[RunEvent, Fetch], RunEvent] | None = None
-    """Opens the values of an event before the function has it."""
+    """Opens the sealed values of an event before ``body`` receives it."""
 
 
 class Consumed(msgspec.Struct):
-    """How many events the function had, and whether there may be more."""
+    """How many events ``body`` received, and whether there may be more."""
 
     events: int
     more: bool
 
 
 class ClaimWebhooks(msgspec.Struct):
-    """Let a session deliver the webhooks that nobody delivers: those of *names*, or all. Answers
-    the names of all that are now its own."""
+    """Make a session the one that delivers webhooks which no other session delivers: those of
+    *names*, or all.
+
+    Answers:
+        list[str]  the names of all webhooks that this session delivers now
+    """
 
     session_id: str
     names: tuple[str, ...] | None = None
 
 
 class RecordDelivery(msgspec.Struct):
-    """How a delivery went: read on at ``place``, or try again at ``next_at``, or give it up as a
-    dead letter. Answers None. Raises LeaseLost when another session delivers this webhook now."""
+    """Record the outcome of a delivery: continue at ``place``, try again at ``next_at``, or store
+    the event as a dead letter.
+
+    Answers:
+        None
+    Raises:
+        LeaseLost  another session delivers this webhook
+    """
 
     name: str
     session_id: str
@@ -80,20 +111,30 @@ class RecordDelivery(msgspec.Struct):
     next_at: int | None = None
     error: str | None = None
     letter: DeadLetter | None = None
+    """The dead letter of an event whose delivery is given up."""
     delivered: DeadLetter | None = None
-    """A dead letter that has arrived after all."""
+    """A dead letter that was delivered by a later attempt, and is deleted."""
 
 
 class RedeliverDeadLetters(msgspec.Struct):
-    """Let all dead letters of a webhook be delivered once more. Answers how many. Raises
-    SubscriptionNotFound."""
+    """Mark all dead letters of a webhook for another delivery.
+
+    Answers:
+        int                   how many letters were marked
+    Raises:
+        SubscriptionNotFound  there is no such subscription
+    """
 
     name: str
 
 
 class ResealWebhook(msgspec.Struct):
-    """Put the secret of a webhook into another seal. One that has changed meanwhile stays as it is.
-    Answers whether it was changed."""
+    """Replace the sealed secret of a webhook by the same secret under another seal, if it is still
+    ``old``.
+
+    Answers:
+        bool  whether it was replaced
+    """
 
     name: str
     old: str
@@ -103,7 +144,7 @@ class ResealWebhook(msgspec.Struct):
         return f"<new seal of webhook {self.name}>"
 
 
-SubscriptionTransition = (
+SubscriptionOperation = (
     AddSubscription
     | RemoveSubscription
     | MoveCursor
@@ -116,27 +157,30 @@ SubscriptionTransition = (
 
 
 class EventReader(Protocol):
-    """What can be asked about the events of all runs."""
+    """Queries about the events of all runs, and about subscriptions."""
 
     def installation(self) -> str:
-        """The name by which this store's cursors know whose they are."""
+        """Return the id of this installation, which its cursors contain."""
 
     def place(self, start: EventCursor | str) -> EventCursor:
-        """The place that ``beginning`` or ``now`` means."""
+        """Return the cursor that ``beginning`` or ``now`` stands for."""
 
     def events(
         self, after: EventCursor, which: EventFilter, window: int = 500
     ) -> tuple[list[RunEvent], EventCursor]:
-        """Of the next *window* events those that are meant, in order, and the place to read on
-        from. An event that commits late is told late, but never skipped; those of one run come in
-        their order."""
+        """Return the matching events among the next *window* events, in order, and the cursor to
+        continue from.
+
+        An event that commits late is returned late, but never skipped; events of one run keep their
+        order.
+        """
 
     def subscription(self, name: str) -> Subscription | None:
-        """The subscription of that name."""
+        """Return the subscription, or None."""
 
     def subscriptions(self) -> list[Subscription]:
-        """All subscriptions."""
+        """Return all subscriptions."""
 
     def letters(self, name: str, *, again: bool = False, limit: int = 1000) -> list[DeadLetter]:
-        """The dead letters of a webhook, oldest first; only those that are to be delivered once
-        more, if so asked."""
+        """Return the dead letters of a webhook, oldest first; with *again*, only letters that are
+        marked for another delivery."""

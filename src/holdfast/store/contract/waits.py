@@ -1,4 +1,4 @@
-"""What can be done to waits from outside: signals to them, and a person who lets one go."""
+"""Operations on waits from outside the run: signals to issued waits, and releases by operators."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.core.runs import CHILDREN_END
 from holdfast.core.tokens import Reveal, in_clear
 
 MOST_SIGNALS = 10_000
-"""How many signals a run may have had, unless told otherwise."""
+"""The default limit of signals that a run may have had."""
 
 
 class WaitDelivery(msgspec.Struct):
-    """A signal that is there: its number within the run, and what it came to. ``new`` is false when
-    its key came before; then the rest is what was answered the first time."""
+    """A stored signal: its number within the run, and its effect (a value of SignalEffect). ``new``
+    is false if its key was used before; then the other fields are those of the first answer."""
 
     number: int
     effect: str
@@ -24,9 +24,18 @@ class WaitDelivery(msgspec.Struct):
 
 
 class DeliverSignal(msgspec.Struct, kw_only=True):
-    """Leave a signal for a wait, as somebody from outside. Answers Delivery. Whoever has no good
-    token for this very wait gets TokenRefused, whether or not there is such a wait; whoever has
-    gets WaitClosed, WaitExpired or TooManySignals."""
+    """Store a signal for an issued wait, on behalf of an outside caller that has the token of the
+    wait.
+
+    Answers:
+        WaitDelivery    what the signal came to; for a repeated key, the first answer
+    Raises:
+        TokenRefused    the token was not issued for this wait; nothing was looked up before, so the
+                        answer does not reveal whether the wait exists
+        WaitClosed      the wait is closed, or its run has ended or is gone
+        WaitExpired     the wait is past its time
+        TooManySignals  the run has had ``limit`` signals
+    """
 
     wait_id: str
     token: str
@@ -44,16 +53,23 @@ class DeliverSignal(msgspec.Struct, kw_only=True):
 
 
 BEFORE = ""
-"""The step at which a run is that has not begun."""
+"""The step name that stands for the delayed start of a run."""
 
 RELEASABLE = ("timer", "retry", CHILDREN_END)
-"""The kinds of waits that an operator can release although they have no row of their own."""
+"""The kinds of waits that an operator can release although they have no row."""
 
 
 class ReleaseWait(msgspec.Struct, kw_only=True):
-    """Let what a run waits for at a step go, without its signals; with the step BEFORE, let one
-    begin that was to begin later. Answers Delivery. Raises RunNotFound, RunFinished,
-    WaitNotFound."""
+    """Release a wait of a run at a step, without its signals. With the step BEFORE, start a delayed
+    run now.
+
+    Answers:
+        WaitDelivery
+    Raises:
+        RunNotFound   there is no run of this id
+        RunFinished   the run has ended
+        WaitNotFound  the run has no open wait at this step, or its start is not delayed
+    """
 
     run_id: str
     step: str

@@ -17,7 +17,7 @@ from holdfast.core.graphs.model import graph_of
 from holdfast.core.runs import Route
 from holdfast.core.status import FINAL
 from holdfast.errors import HoldfastError, RowDamaged, StoreError
-from holdfast.store.contract import GateTransition, Operation
+from holdfast.store.contract import GateOperation, Operation
 from holdfast.store.contract.budgets import ReserveBudget, SpendRunBudget
 from holdfast.store.contract.graphs import ReplayMember, ResolvedGraphs, ResolveGraphs
 from holdfast.store.contract.leases import (
@@ -364,6 +364,6 @@ def _touched_by(op: Operation) -> Iterator[str]:
         | SpendRunBudget
         | ReserveBudget
         | Reseal
-        | GateTransition,
+        | GateOperation,
     ):
         yield op.run_id

@@ -1,5 +1,4 @@
-"""From rows to records: every question that both databases are asked in the same words and answer
-in the same columns."""
+"""The queries of a store, written once for both databases: named SQL in, records out."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class StoreQueries(
     BudgetQueries,
     GraphQueries,
 ):
-    """What can be asked of a store, one base for each capability."""
+    """All queries of a store; one base class per feature."""
 
 
 __all__ = ["StoreQueries", "lane_from", "route_values", "values_of"]

@@ -1,4 +1,10 @@
-"""How a question is put to a database; each says it in its own way."""
+"""Execute named queries and turn rows into records; the base class of all queries.
+
+Every row is checked for damage. Three ways to read differ in how they treat a damaged row:
+- ``_rows``, ``_one`` and ``_all`` raise RowDamaged, because no row of the answer may be missing;
+- ``_listed`` and ``_list`` leave the row out and log it once;
+- ``_fetch`` returns it unchecked.
+"""
 
 from __future__ import annotations
 
@@ -14,78 +20,79 @@ log = logging.getLogger("holdfast")
 
 
 class Queries:
-    """A database says how a query is asked, and what it calls a list."""
+    """Named queries against one database. A subclass executes them, and encodes lists for it."""
 
     _reported: set[str]
-    """The damaged rows that were reported."""
+    """The damaged rows that were logged."""
 
     now: Callable[[], int]
-    """The time by which this store lives. It is the clock's own method: a step asks for the time
-    several times."""
+    """Return the time of the store. It is the clock's own method: a step asks for the time several
+    times, and this saves a call each."""
 
     def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows that answer *sql*, which is spelled as this database wants it, whatever
-        is in them."""
+        """Return the rows of *sql*, which is in the dialect of this database, without checking
+        them."""
         raise NotImplementedError
 
     def _query(self, query: str) -> str:
-        """Return a named query, spelled as this database wants it."""
+        """Return a named query in the dialect of this database."""
         raise NotImplementedError
 
     def _ask(self, sql: str, values: Any = ()) -> list[Any]:
-        """Return the rows that answer *sql*. Raises RowDamaged."""
+        """Return the rows of *sql*. Raises RowDamaged."""
         return checked(sql, self._fetch(sql, values), values)
 
     def _rows(self, query: str, **values: object) -> list[Any]:
-        """Return the rows that answer a named query. Raises RowDamaged."""
+        """Return the rows of a named query. Raises RowDamaged."""
         return self._ask(self._query(query), values)
 
     def _one(self, read: Callable[[Any], T], query: str, **values: object) -> T | None:
-        """Return the record that answers a named query, or None. Raises RowDamaged."""
+        """Return the first record of a named query, or None. Raises RowDamaged."""
         return next(iter(self._all(read, query, **values)), None)
 
     def _all(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
-        """Return all records that answer a named query. Raises RowDamaged: they belong together,
-        and none may be missing."""
+        """Return all records of a named query. Raises RowDamaged: they belong together, and none
+        may be missing."""
         sql = self._query(query)
-        found = []
+        records = []
         for row in self._ask(sql, values):
             try:
-                found.append(read(row))
+                records.append(read(row))
             except UNREADABLE as error:
                 raise unreadable(sql, row, values, error) from error
-        return found
+        return records
 
     def _listed(self, read: Callable[[Any], T], query: str, **values: object) -> list[T]:
-        """Return the records that answer a named query, without those that are damaged: these are
-        reported."""
+        """Return the records of a named query; damaged rows are left out and logged."""
         return self._list(read, self._query(query), values)
 
     def _list(self, read: Callable[[Any], T], sql: str, values: Any) -> list[T]:
-        """The same for any query."""
+        """Return the records of any query; damaged rows are left out and logged."""
         rows, damaged = sifted(sql, self._fetch(sql, values), values)
-        found = []
+        records = []
         for row in rows:
-            wrong = unsound_json(sql, row, values)
-            if wrong is not None:
-                damaged.append(wrong)
+            damage = unsound_json(sql, row, values)
+            if damage is not None:
+                damaged.append(damage)
                 continue
             try:
-                found.append(read(row))
+                records.append(read(row))
             except UNREADABLE as error:
                 damaged.append(unreadable(sql, row, values, error))
-        for one in damaged:
-            self._report(one)
-        return found
+        for damage in damaged:
+            self._report(damage)
+        return records
 
     def _report(self, damage: RowDamaged) -> None:
-        """Say, once, that a row is left out."""
+        """Log, once per row, that a damaged row is left out."""
         if str(damage) not in self._reported:
             self._reported.add(str(damage))
-            log.warning("a damaged row is left out: %s", damage)
+            log.warning("left out a damaged row: %s", damage)
 
     def _spelled(self, sql: str) -> str:
+        """Return *sql* in the dialect of this database."""
         raise NotImplementedError
 
     def _as_list(self, items: Iterable[object]) -> object:
+        """Return a list as a parameter for this database."""
         raise NotImplementedError

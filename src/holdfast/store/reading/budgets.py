@@ -1,4 +1,4 @@
-"""What can be asked about budgets."""
+"""Queries about budgets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.store.reading.asking import Queries
 
 
 class BudgetQueries(Queries):
-    """What can be asked about budgets."""
+    """Queries about budgets."""
 
     def budgets(self) -> list[Budget]:
-        found = {budget.name: budget for budget in self._listed(_budget, "all_budgets")}
+        budgets = {budget.name: budget for budget in self._listed(_budget, "all_budgets")}
         for line in self._as_of_now(self._listed(_line, "all_allowances")):
-            if line.budget in found:
-                found[line.budget].allowances.append(line)
-        return list(found.values())
+            if line.budget in budgets:
+                budgets[line.budget].allowances.append(line)
+        return list(budgets.values())
 
     def budget(self, name: str) -> Budget | None:
         budget = self._one(_budget, "one_budget", name=name)
@@ -27,17 +27,15 @@ class BudgetQueries(Queries):
         return budget
 
     def allowances(self, names: Sequence[str]) -> list[BudgetLine]:
-        return (
-            self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names)))
-            if names
-            else []
-        )
+        if not names:
+            return []
+        return self._as_of_now(self._all(_line, "allowances", budgets=self._as_list(names)))
 
     def spending(self, run_id: str) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+        spending: dict[str, dict[str, int]] = {}
         for row in self._rows("spent_below", run_id=run_id):
-            found.setdefault(row["run_id"], {})[row["dimension"]] = row["used"]
-        return found
+            spending.setdefault(row["run_id"], {})[row["dimension"]] = row["used"]
+        return spending
 
     def reservations(self, budget: str) -> list[tuple[str, str, str, int, int]]:
         rows = self._rows("held_back", budget=budget)
@@ -46,6 +44,7 @@ class BudgetQueries(Queries):
         ]
 
     def _as_of_now(self, lines: list[BudgetLine]) -> list[BudgetLine]:
+        """Return the lines, with nothing used where a reset is due: the next write resets them."""
         for line in lines:
             if is_due(line, self.now()):
                 line.used = 0

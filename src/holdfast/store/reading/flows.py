@@ -1,4 +1,4 @@
-"""What can be asked about managed flows."""
+"""Queries about managed flows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.store.transitions.flows import flow_from, step_from
 
 
 class FlowQueries(Queries):
-    """What can be asked about managed flows."""
+    """Queries about managed flows."""
 
     def flow(self, flow_id: str) -> FlowRecord | None:
         return self._one(flow_from, "flow", flow_id=flow_id)
@@ -40,8 +40,8 @@ class FlowQueries(Queries):
         return self._listed(_event, "flow_events", flow_id=flow_id, limit=max(limit, 0))
 
     def next_flow(self) -> int | None:
-        found: int | None = self._rows("next_flow")[0]["wake_at"]
-        return found
+        wake_at: int | None = self._rows("next_flow")[0]["wake_at"]
+        return wake_at
 
 
 def _event(row: Any) -> FlowEventRecord:

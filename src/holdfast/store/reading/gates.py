@@ -1,4 +1,4 @@
-"""Looking at gates."""
+"""Queries about gates."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _WHERE = {
     ),
     "late": "closed_at IS NULL AND (deadline <= :late OR reminded > 0 OR escalated > 0)",
 }
+"""The condition for each field of the filter that is given."""
 
 
 class GateQueries(Queries):
-    """What can be asked about gates."""
+    """Queries about gates."""
 
     def gate(self, gate_id: str) -> Gate | None:
         return self._one(gate_from, "gate", gate_id=gate_id)
@@ -47,7 +48,7 @@ def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
     if tuple(which.statuses) == ("open",):
         clauses.append("closed_at IS NULL")
     elif which.statuses:
-        names = {f"status{place}": status for place, status in enumerate(which.statuses)}
+        names = {f"status{index}": status for index, status in enumerate(which.statuses)}
         clauses.append(f"status IN ({', '.join(':' + name for name in names)})")
         values |= names
     if which.person is not None or which.roles:
@@ -57,9 +58,10 @@ def list_gates(which: GateFilter) -> tuple[str, dict[str, object]]:
 
 
 def _may_decide(which: GateFilter, values: dict[str, object]) -> list[str]:
-    """Ask for what is in somebody's inbox; by a role alone, for what those who have it may
-    decide."""
-    seats, clauses = [], []
+    """Return the conditions for the gates that a person may decide and has not decided yet; for a
+    role alone, that its holders may decide. Adds their parameters to *values*."""
+    seats = []
+    clauses = []
     if which.person is not None:
         values["person"] = which.person
         seats.append(f"(kind = '{PERSON}' AND name = :person) OR (kind = '{ANYONE}' AND name = '')")
@@ -69,9 +71,9 @@ def _may_decide(which: GateFilter, values: dict[str, object]) -> list[str]:
             " entry.gate_id = gate.id AND entry.kind = 'decided' AND entry.lapsed = 0 AND"
             " entry.person = :person)"
         )
-    for place, role in enumerate(which.roles):
-        values[f"role{place}"] = role
-        seats.append(f"(kind = '{ROLE}' AND name = :role{place})")
+    for index, role in enumerate(which.roles):
+        values[f"role{index}"] = role
+        seats.append(f"(kind = '{ROLE}' AND name = :role{index})")
     return [
         f"gate.id IN (SELECT gate_id FROM holdfast.gate_seat WHERE {' OR '.join(seats)})",
         *clauses,

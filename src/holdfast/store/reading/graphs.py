@@ -1,4 +1,4 @@
-"""What can be asked about graphs."""
+"""Queries about graphs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST = "\U0010ffff"
 
 
 class GraphQueries(Queries):
-    """What can be asked about graphs."""
+    """Queries about graphs."""
 
     def graph(self, graph_id: str) -> GraphRecord | None:
         return self._one(graph_from, "graph", graph_id=graph_id)
@@ -51,9 +51,9 @@ class GraphQueries(Queries):
             EdgeRecord(row["upstream"], row["dependent"], row["number"])
             for row in self._rows("edges_of_graph", graph_id=graph_id)
         ]
-        known = {one.run_id for one in members}
+        members_by_id = {member.run_id: member for member in members}
         for edge in edges:
-            if not {edge.upstream, edge.dependent} <= known:
+            if not {edge.upstream, edge.dependent} <= members_by_id.keys():
                 key = f"{edge.upstream} {edge.dependent}"
                 raise RowDamaged(
                     table="graph_edge",
@@ -61,12 +61,8 @@ class GraphQueries(Queries):
                     column="upstream, dependent",
                     why="the graph has no such member",
                 )
-        return GraphSnapshot(
-            graph,
-            {one.run_id: one for one in members},
-            {(one.run_id, one.number): one for one in groups},
-            edges,
-        )
+        groups_by_id = {(group.run_id, group.number): group for group in groups}
+        return GraphSnapshot(graph, members_by_id, groups_by_id, edges)
 
     def graphs_by_id(self, graph_ids: Sequence[str]) -> list[GraphRecord]:
         return self._listed(graph_from, "graphs_by_id", ids=self._as_list(graph_ids))

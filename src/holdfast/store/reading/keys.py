@@ -1,4 +1,4 @@
-"""Looking at keys."""
+"""Queries about signing keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.store.transitions.keys import key_from
 
 
 class KeyQueries(Queries):
-    """What can be asked about keys."""
+    """Queries about signing keys."""
 
     def keys(self) -> list[SigningKey]:
         return self._listed(key_from, "keys")

@@ -1,4 +1,4 @@
-"""What can be asked about leases."""
+"""Queries about leases."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from holdfast.store.reading.asking import Queries
 
 
 class LeaseQueries(Queries):
-    """What can be asked about leases."""
+    """Queries about leases."""
 
     def next_attempt_end(self) -> int | None:
-        found: int | None = self._rows("next_attempt_end")[0]["attempt_until"]
-        return found
+        ends_at: int | None = self._rows("next_attempt_end")[0]["attempt_until"]
+        return ends_at

@@ -1,4 +1,4 @@
-"""What can be asked about payloads, and about what is deleted when."""
+"""Queries about payloads, settings, maintenance locks and retention."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from holdfast.store.contract.payloads import MaintenanceLock, PrunableRun
 from holdfast.store.reading.asking import Queries
 from holdfast.store.transitions.payloads import fetch
 
+REFERENCES_RECORDED = "what a run refers to is noted"
+"""The law that ``_lost_references`` checks, in the words of `db check`."""
+
 
 class PayloadQueries(Queries):
-    """Values that are kept apart."""
+    """Queries about payloads, settings, maintenance locks and retention."""
 
     def payload(self, digest: bytes) -> Payload | None:
         return fetch(self._rows, digest)
@@ -35,8 +38,8 @@ class PayloadQueries(Queries):
         return {row["key"]: row["found"] for row in self._rows("keys_in_use")}
 
     def setting(self, name: str) -> str | None:
-        found = self._rows("setting", name=name)
-        return found[0]["value"] if found else None
+        rows = self._rows("setting", name=name)
+        return rows[0]["value"] if rows else None
 
     def retentions(self) -> list[RetentionRule]:
         return self._listed(_retention, "retentions")
@@ -45,14 +48,14 @@ class PayloadQueries(Queries):
         return self._one(lambda row: MaintenanceLock(**dict(row)), "upkeep", name=name)
 
     def used_bytes(self) -> int:
-        found: int = self._rows("used_bytes")[0]["bytes"]
-        return found
+        used: int = self._rows("used_bytes")[0]["bytes"]
+        return used
 
     def nth_newest(self, workflow: str, statuses: Sequence[str], number: int) -> int | None:
-        found = self._rows(
+        rows = self._rows(
             "nth_newest", workflow=workflow, statuses=self._as_list(statuses), skip=number - 1
         )
-        return found[0]["finished_at"] if found else None
+        return rows[0]["finished_at"] if rows else None
 
     def oldest_finished(
         self, workflow: str | None, statuses: Sequence[str], since: int, before: int, limit: int
@@ -65,33 +68,33 @@ class PayloadQueries(Queries):
             before=before,
             limit=limit,
         )
-        return [self._doomed(row["id"], row["finished_at"]) for row in rows]
+        return [self._prunable(row["id"], row["finished_at"]) for row in rows]
 
-    def _doomed(self, run_id: str, finished_at: int) -> PrunableRun:
+    def _prunable(self, run_id: str, finished_at: int) -> PrunableRun:
+        """Return the size of a finished tree; 0 if a part of it has not ended."""
         (row,) = self._rows("tree_bytes", run_id=run_id)
-        late = self._rows("has_late_descendant", run_id=run_id, before=1 << 62)
-        return PrunableRun(
-            run_id, finished_at, 0 if late else row["runs"], 0 if late else row["bytes"]
-        )
+        if self._rows("has_late_descendant", run_id=run_id, before=1 << 62):
+            return PrunableRun(run_id, finished_at, runs=0, bytes=0)
+        return PrunableRun(run_id, finished_at, row["runs"], row["bytes"])
 
     def _lost_references(self) -> list[str]:
-        """Say of each value that is kept apart whether its run is noted for it: else the payload
-        could be deleted."""
-        noted: dict[str, set[bytes]] = {}
-        lost: set[str] = set()
+        """Describe the runs with a separately stored value to which no reference is recorded: its
+        payload could be deleted."""
+        recorded: dict[str, set[bytes]] = {}
+        incomplete: set[str] = set()
         for row in self._rows("all_sealed"):
             digest = digest_of(bytes(row["head"]))
             if digest is None:
                 continue
             run_id = row["run_id"]
-            if run_id not in noted:
-                noted[run_id] = set(self.payloads_of(run_id))
-            if digest not in noted[run_id]:
-                lost.add(run_id)
-        shown = ", ".join(sorted(lost)[:5])
-        return (
-            [f"what a run refers to is noted: {len(lost)} broken, such as {shown}"] if lost else []
-        )
+            if run_id not in recorded:
+                recorded[run_id] = set(self.payloads_of(run_id))
+            if digest not in recorded[run_id]:
+                incomplete.add(run_id)
+        if not incomplete:
+            return []
+        shown = ", ".join(sorted(incomplete)[:5])
+        return [f"{REFERENCES_RECORDED}: {len(incomplete)} broken, such as {shown}"]
 
 
 def _retention(row: Any) -> RetentionRule:

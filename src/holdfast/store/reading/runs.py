@@ -1,9 +1,8 @@
-"""From rows to records: every question that both databases are asked in the same words and answer
-in the same columns."""
+"""Queries about runs, sessions and lanes, and the snapshots that copy runs to another store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from holdfast.store import reports, sql_files
 from holdfast.store.contract.payloads import HALF_COPIED, SEALED
 from holdfast.store.contract.reading import CheckProgress, NextDue, RunFilter, RunUpdate
 from holdfast.store.reading.damage import DamageQueries
+from holdfast.store.reading.payloads import REFERENCES_RECORDED
 from holdfast.store.soundness import described, sifted, whole, without_route
 from holdfast.store.tables import BELOW_RUNS, STANDING, StoredTable
 from holdfast.store.transitions import run_from
@@ -30,6 +30,7 @@ from holdfast.store.transitions.transaction import (
 )
 
 ALL = 2**62
+"""The limit of a query that has none."""
 _BELOW = {
     "whole_tags": "tag",
     "whole_events": "event",
@@ -39,13 +40,13 @@ _BELOW = {
 
 
 class RunQueries(DamageQueries):
-    """What can be asked about runs, sessions and lanes."""
+    """Queries about runs, sessions and lanes."""
 
     def run(self, run_id: str) -> RunRecord | None:
-        found = self._one(run_from, "run", run_id=run_id)
-        if found is None and (lost := self._rows("run_identity", id=run_id)):
-            raise without_route(run_id, lost[0]["route_id"])
-        return found
+        run = self._one(run_from, "run", run_id=run_id)
+        if run is None and (unrouted := self._rows("run_identity", id=run_id)):
+            raise without_route(run_id, unrouted[0]["route_id"])
+        return run
 
     def runs(self, which: RunFilter) -> list[RunRecord]:
         sql, values = reports.list_runs(which)
@@ -58,31 +59,31 @@ class RunQueries(DamageQueries):
         return self._listed(run_from, "runs_by_id", ids=self._as_list(run_ids))
 
     def histories(self, run_ids: Sequence[str]) -> dict[str, list[Event]]:
-        found: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
+        histories: dict[str, list[Event]] = {run_id: [] for run_id in run_ids}
         for row in self._rows("histories", ids=self._as_list(run_ids)) if run_ids else []:
-            found[row["run_id"]].append(_event(row))
-        return found
+            histories[row["run_id"]].append(_event(row))
+        return histories
 
     def glance(self, run_id: str) -> RunUpdate | None:
         rows = self._rows("glance", run_id=run_id)
         if not rows:
             return None
-        return _glance(rows)
+        return _update(rows)
 
     def glances(self, run_ids: Sequence[str]) -> dict[str, RunUpdate]:
-        found: dict[str, list[Any]] = {}
+        rows_by_run: dict[str, list[Any]] = {}
         for row in self._rows("glances", ids=self._as_list(run_ids)):
-            found.setdefault(row["run_id"], []).append(row)
-        return {run_id: _glance(rows) for run_id, rows in found.items()}
+            rows_by_run.setdefault(row["run_id"], []).append(row)
+        return {run_id: _update(rows) for run_id, rows in rows_by_run.items()}
 
     def signals(self, run_id: str) -> list[Signal]:
         return self._all(_signal, "signals", run_id=run_id)
 
     def signals_of(self, run_ids: Sequence[str]) -> dict[str, list[Signal]]:
-        found: dict[str, list[Signal]] = {run_id: [] for run_id in run_ids}
+        signals: dict[str, list[Signal]] = {run_id: [] for run_id in run_ids}
         for row in self._rows("signals_of", ids=self._as_list(run_ids)) if run_ids else []:
-            found[row["run_id"]].append(_signal(row))
-        return found
+            signals[row["run_id"]].append(_signal(row))
+        return signals
 
     def children(self, run_id: str, steps: Sequence[str] | None = None) -> list[ChildRecord]:
         if steps is None:
@@ -94,11 +95,9 @@ class RunQueries(DamageQueries):
         ]
 
     def ended_children(self, run_id: str, steps: Sequence[str]) -> list[ChildRecord]:
-        return (
-            self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps))
-            if steps
-            else []
-        )
+        if not steps:
+            return []
+        return self._all(_child, "ended_children", run_id=run_id, steps=self._as_list(steps))
 
     def open_children(self, run_id: str, limit: int) -> list[str]:
         return [row["id"] for row in self._rows("open_children", run_id=run_id, limit=limit)]
@@ -113,12 +112,12 @@ class RunQueries(DamageQueries):
         return dict(self._listed(lambda row: (row["id"], _route(row)), "routes"))
 
     def sessions(self, limit: int = -1) -> list[Session]:
-        sql, values = self._query("sessions"), {"limit": ALL if limit < 0 else limit}
-        rows, damaged = sifted(sql, self._fetch(sql, values))
-        for one in damaged:
-            self._report(one)
-        # One whose id is no text is left out: no run can name it, and no statement can end it.
-        ids = [one.place["id"] for one in damaged]
+        sql = self._query("sessions")
+        rows, damaged = sifted(sql, self._fetch(sql, {"limit": ALL if limit < 0 else limit}))
+        for damage in damaged:
+            self._report(damage)
+        # A session whose id is not text is left out: no run can name it, no statement can end it.
+        ids = [damage.place["id"] for damage in damaged]
         return [
             *map(session_from, rows),
             *(damaged_session(session_id) for session_id in ids if isinstance(session_id, str)),
@@ -127,8 +126,8 @@ class RunQueries(DamageQueries):
     def lanes(self) -> list[Lane]:
         sql = self._query("lanes")
         rows, damaged = sifted(sql, self._fetch(sql))
-        for one in damaged:
-            self._report(one)
+        for damage in damaged:
+            self._report(damage)
         return lanes_from(rows, damaged)
 
     def share_free_at(self, lane: str, share: str) -> int:
@@ -163,13 +162,15 @@ class RunQueries(DamageQueries):
         return NextDue(min(work, default=None), *map(self._earliest, others))
 
     def _earliest(self, query: str) -> int | None:
-        """Return the earliest of some instants. A damaged one is either earlier than all others,
-        and whoever looks then sets its row aside, or no instant at all."""
-        found = values_of(self._fetch(self._query(query))[0])[0]
-        return found if isinstance(found, int) else None
+        """Return the earliest of some instants, unchecked. A damaged instant is either earlier than
+        all others, so that the worker which processes it sets its row aside, or it is not a number.
+        """
+        instant = values_of(self._fetch(self._query(query))[0])[0]
+        return instant if isinstance(instant, int) else None
 
     def _next_admission(self) -> int | None:
-        """When a spent rate, of a lane or of one of its shares, lets the next run go."""
+        """Return when a used-up rate, of a lane or of one of its shares, allows the next run; None
+        if none is used up."""
         now = self.now()
         lanes = self._listed(lane_from, "lanes_with_work")
         times = [lane.free_at for lane in lanes if lane.rate_limit is not None]
@@ -188,52 +189,51 @@ class RunQueries(DamageQueries):
         if last is None:
             return []
         span = {"after": after, "last": last}
-        found = {row["id"]: _dossier(row) for row in whole("run", self._rows("whole_runs", **span))}
+        snapshots = {
+            row["id"]: _snapshot(row) for row in whole("run", self._rows("whole_runs", **span))
+        }
         below = {
-            query: whole(table, self._below(query, found, **span))
+            query: whole(table, self._below(query, snapshots, **span))
             for query, table in _BELOW.items()
         }
         for row in below["whole_tags"]:
-            found[row["run_id"]].tags[row["name"]] = row["value"]
+            snapshots[row["run_id"]].tags[row["name"]] = row["value"]
         for row in below["whole_events"]:
             event = _event(row)
             event.id = row["id"]
-            found[row["run_id"]].events.append(event)
+            snapshots[row["run_id"]].events.append(event)
         for row in below["whole_signals"]:
-            moving = {"key": row["key"], "taken": bool(row["taken"]), "effect": row["effect"]}
-            found[row["run_id"]].signals.append(msgspec.structs.replace(_signal(row), **moving))
+            signal = msgspec.structs.replace(
+                _signal(row), key=row["key"], taken=bool(row["taken"]), effect=row["effect"]
+            )
+            snapshots[row["run_id"]].signals.append(signal)
         for row in below["whole_fanouts"]:
-            found[row["run_id"]].fanouts.append(
+            snapshots[row["run_id"]].fanouts.append(
                 Fanout(row["step"], row["remaining"], bool(row["eager"]))
             )
         for table in BELOW_RUNS:
-            for row in whole(table.name, self._below(f"whole_{table.name}", found, **span)):
-                found[row["run_id"]].below.setdefault(table.name, []).append(_cells(table, row))
-        return list(found.values())
+            for row in whole(table.name, self._below(f"whole_{table.name}", snapshots, **span)):
+                cells = _cells(table, row)
+                snapshots[row["run_id"]].below.setdefault(table.name, []).append(cells)
+        return list(snapshots.values())
 
-    def _below(self, query: str, found: Collection[str], **values: object) -> list[Any]:
-        """Return the rows that belong to the runs that were found: one that was started meanwhile
-        is left out."""
-        return [row for row in self._rows(query, **values) if row["run_id"] in found]
+    def _below(self, query: str, run_ids: Collection[str], **values: object) -> list[Any]:
+        """Return the rows that belong to these runs: rows of a run that was started meanwhile are
+        left out."""
+        return [row for row in self._rows(query, **values) if row["run_id"] in run_ids]
 
     def belongings(self, run_id: str) -> dict[str, list[list[Cell]]]:
-        found = {
+        rows_by_table = {
             table: whole(table.name, self._rows(f"of_run_{table.name}", run_id=run_id))
             for table in BELOW_RUNS
         }
-        return {
-            table.name: [_cells(table, row) for row in rows]
-            for table, rows in found.items()
-            if rows
-        }
+        return _cells_by_table(rows_by_table)
 
     def standing(self) -> dict[str, list[list[Cell]]]:
-        found = {table: whole(table.table, self._rows(f"all_{table.name}")) for table in STANDING}
-        return {
-            table.name: [_cells(table, row) for row in rows]
-            for table, rows in found.items()
-            if rows
+        rows_by_table = {
+            table: whole(table.table, self._rows(f"all_{table.name}")) for table in STANDING
         }
+        return _cells_by_table(rows_by_table)
 
     def is_half_copied(self) -> bool:
         return bool(self._rows("setting", name=HALF_COPIED))
@@ -243,7 +243,7 @@ class RunQueries(DamageQueries):
         return msgspec.json.decode(rows[0]["value"], type=Seal) if rows else None
 
     def _broken_laws(self, progress: CheckProgress | None = None) -> list[str]:
-        """Say of each law that does not hold who breaks it."""
+        """Describe each law that does not hold, with the first rows that break it."""
         broken: list[str] = []
         laws = sql_files.laws()
         for number, (law, sql) in enumerate(laws.items()):
@@ -254,7 +254,7 @@ class RunQueries(DamageQueries):
                     self._spelled(sql), {"now": self.now()} if sql_files.parameters(sql) else ()
                 )
             except self._garbled as error:
-                broken.append(f"{law.replace('_', ' ')}: it cannot be checked, because {error}")
+                broken.append(f"{law.replace('_', ' ')}: the check failed, because {error}")
                 continue
             shown = ", ".join(str(values_of(row)[0]) for row in rows[:5])
             if rows:
@@ -264,46 +264,51 @@ class RunQueries(DamageQueries):
         try:
             return broken + self._lost_references()
         except (RowDamaged, BadData) as error:
-            return [
-                *broken,
-                f"what a run refers to is noted: it cannot be checked, because {error}",
-            ]
+            return [*broken, f"{REFERENCES_RECORDED}: the check failed, because {error}"]
 
     def _damage_found(self, progress: CheckProgress | None = None) -> list[str]:
-        """Say of each damaged row where it is and what is wrong."""
-        return [described(one) for one in self.damaged_rows(progress)]
+        """Describe each damaged row: its place and its fault."""
+        return [described(damage) for damage in self.damaged_rows(progress)]
 
     def _lost_references(self) -> list[str]:
         raise NotImplementedError
 
 
 def values_of(row: Any) -> list[Any]:
-    """Return the values of a row, whatever kind of row the driver has."""
+    """Return the values of a row of either driver."""
     return list(row.values()) if isinstance(row, dict) else list(row)
 
 
 def _last_within(weights: list[Any], size: int) -> str | None:
-    """Return the id of the last run that still fits in, or of the first when that alone is too
-    big."""
+    """Return the id of the last run that fits into *size* bytes; the first run always fits."""
     last: str | None = None
     for row in weights:
-        size -= (
-            row["bytes"] or 0
-        )  # none: a value of this run is missing, which is named when it is read
+        # NULL: a value of this run is missing; the read of the run raises RowDamaged for it.
+        size -= row["bytes"] or 0
         if last is not None and size < 0:
             break
         last = row["id"]
     return last
 
 
-def _dossier(row: Any) -> RunSnapshot:
+def _snapshot(row: Any) -> RunSnapshot:
     values = dict(row)
-    rank, crash_seq = values.pop("rank"), values.pop("crash_seq")
+    rank = values.pop("rank")
+    crash_seq = values.pop("crash_seq")
     return RunSnapshot(run_from(values), {}, [], [], [], rank, crash_seq, {})
 
 
+def _cells_by_table(rows: Mapping[StoredTable, Sequence[Any]]) -> dict[str, list[list[Cell]]]:
+    """Return the values of the rows by the name of their table; empty tables are left out."""
+    return {
+        table.name: [_cells(table, row) for row in table_rows]
+        for table, table_rows in rows.items()
+        if table_rows
+    }
+
+
 def _cells(table: StoredTable, row: Any) -> list[Cell]:
-    """Return the values of a row, whatever kind of bytes the driver has."""
+    """Return the values of a row; memoryviews of the driver become bytes."""
     return [
         bytes(row[name]) if isinstance(row[name], memoryview) else row[name]
         for name in table.columns
@@ -327,8 +332,10 @@ def _event(row: Any) -> Event:
     )
 
 
-def _glance(rows: Sequence[Any]) -> RunUpdate:
-    first, signals = rows[0], [_signal(row) for row in rows if row["id"] is not None]
+def _update(rows: Sequence[Any]) -> RunUpdate:
+    """Return the state of a run from its join with the signals; without any, ``id`` is NULL."""
+    first = rows[0]
+    signals = [_signal(row) for row in rows if row["id"] is not None]
     return RunUpdate(
         Status(first["status"]),
         first["generation"],
@@ -373,5 +380,5 @@ def _route(row: Any) -> Route:
 
 
 def route_values(route: Route) -> dict[str, object]:
-    """Return the columns of a route; its capabilities have no order."""
+    """Return the columns of a route; its capabilities are sorted, because they have no order."""
     return {**msgspec.structs.asdict(route), "capabilities": ",".join(sorted(route.capabilities))}

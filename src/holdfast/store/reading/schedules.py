@@ -1,4 +1,4 @@
-"""What can be asked about schedules."""
+"""Queries about schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.store.transitions.starting import stored_key
 
 
 class ScheduleQueries(Queries):
-    """What can be asked about schedules and their ticks."""
+    """Queries about schedules and their ticks."""
 
     def schedule(self, namespace: str, name: str) -> Schedule | None:
         return self._one(schedule_from, "schedule", namespace=namespace, name=name)
@@ -27,5 +27,5 @@ class ScheduleQueries(Queries):
         return [Tick(at, self._run_of(schedule, at)) for at in ticks]
 
     def _run_of(self, schedule: Schedule, at: int) -> str | None:
-        found = self._rows("run_by_key", key=stored_key(schedule.route, key_of(schedule.name, at)))
-        return found[0]["id"] if found else None
+        rows = self._rows("run_by_key", key=stored_key(schedule.route, key_of(schedule.name, at)))
+        return rows[0]["id"] if rows else None

@@ -1,4 +1,4 @@
-"""From rows to frames and streams."""
+"""Queries about the output of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LAST = 2**62
 
 
 class StreamQueries(Queries):
-    """What can be asked about the output of runs."""
+    """Queries about the output of runs."""
 
     def frames(
         self,
@@ -35,20 +35,18 @@ class StreamQueries(Queries):
         return self._listed(_frame, "frames_of_step", run_id=run_id, step=step, **values)
 
     def streams(self, run_id: str) -> list[StreamRecord]:
-        found = self._listed(_stream, "streams", run_id=run_id)
-        by_number = {stream.number: stream for stream in found}
-        for stream in found:
+        streams = self._listed(_stream, "streams", run_id=run_id)
+        by_number = {stream.number: stream for stream in streams}
+        for stream in streams:
             if stream.supersedes is not None and stream.supersedes in by_number:
                 by_number[stream.supersedes].superseded_by = stream.number
-        return found
+        return streams
 
     def progress(self, run_id: str) -> Progress | None:
-        found = self._rows("progress", run_id=run_id)
-        return (
-            Progress(found[0]["percent"], found[0]["message"], found[0]["progress_at"])
-            if found
-            else None
-        )
+        rows = self._rows("progress", run_id=run_id)
+        if not rows:
+            return None
+        return Progress(rows[0]["percent"], rows[0]["message"], rows[0]["progress_at"])
 
 
 def _frame(row: Any) -> StoredFrame:

@@ -1,4 +1,4 @@
-"""From rows to events of all runs, and to those who read them."""
+"""Queries about subscriptions, and about the events of all runs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from holdfast.store.transitions.subscribing import page, subscription_from
 
 
 class EventQueries(Queries):
-    """What can be asked about the events of all runs."""
+    """Queries about subscriptions, and about the events of all runs."""
 
     _installation = ""
 
     def installation(self) -> str:
         if not self._installation:
-            found = self._rows("setting", name="installation")
-            if not found:
+            rows = self._rows("setting", name="installation")
+            if not rows:
                 raise RowDamaged(
                     table="setting", key="installation", column="name", why="the row is missing"
                 )
-            self._installation = str(found[0]["value"])
+            self._installation = str(rows[0]["value"])
         return self._installation
 
     def place(self, start: EventCursor | str) -> EventCursor:
@@ -59,8 +59,8 @@ def _letter(row: Any) -> DeadLetter:
 
 
 class _QueryTransaction:
-    """A reader, as the transitions see a transaction: everything up to the edge of a page is
-    settled, so its parts may be read one after another."""
+    """A reader with the interface of a transaction, for ``page``. All events up to the edge of a
+    page are final, so its parts may be read by separate queries."""
 
     def __init__(self, reader: EventQueries) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Looking at waits."""
+"""Queries about waits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.store.reading.asking import Queries
 
 
 class WaitQueries(Queries):
-    """What can be asked about waits."""
+    """Queries about waits."""
 
     def waits(
         self,
@@ -20,12 +20,12 @@ class WaitQueries(Queries):
         namespace: str | None = None,
     ) -> list[WaitRecord]:
         if run_id is not None:
-            found = self._listed(_wait, "waits_of_run", run_id=run_id, limit=limit)
-            return (
-                [wait for wait in found if wait.escalated_at is not None and wait.closed_at is None]
-                if escalated
-                else found
-            )
+            waits = self._listed(_wait, "waits_of_run", run_id=run_id, limit=limit)
+            if not escalated:
+                return waits
+            return [
+                wait for wait in waits if wait.escalated_at is not None and wait.closed_at is None
+            ]
         query = "escalated_waits" if escalated else "open_waits"
         return self._listed(_wait, query, limit=limit, namespace=namespace)
 

@@ -1,4 +1,4 @@
-"""The store on a SQLite file."""
+"""The SQLite adapter of the store contract."""
 
 from holdfast.store.sqlite.adapter import SqliteStore
 

@@ -1,5 +1,11 @@
-"""Runs in a SQLite file: WAL, full sync, one writing connection per process, short tries for the
-lock between processes."""
+"""The SQLite adapter: a store in one file, in WAL mode with full sync.
+
+Invariants:
+- A process has one writing connection; ``SqliteStore._lock`` serialises its transactions. Reads use
+  connections of their own (``SqliteReader``).
+- Processes compete for the write lock of SQLite by short tries; see ``_take_write_lock``.
+- Before a commit is acknowledged, the store checks that its files are still in place.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +64,11 @@ from holdfast.store.sqlite.user_transaction import SqliteUserTransaction
 from holdfast.store.unstorable import translate_error
 
 LOCK_PATIENCE = 30.0
-"""Seconds for which a process tries to get the write lock before it says so."""
+"""Seconds for which a process tries to get the write lock before it raises StoreBusy."""
 
 FEW = 8
-"""So many rows are written one by one: that tells of each whether it is new."""
+"""Below this number, rows are written one by one, which tells for each of them whether it is new.
+From this number on, one statement for all of them within a savepoint is faster."""
 
 FORK_PATIENCE = 5.0
 """Seconds for which a fork waits for the end of a transaction."""
@@ -77,13 +84,15 @@ def _kind(op: Operation) -> int:
 
 
 class SqliteTransaction:
-    """What the transitions see of an open transaction."""
+    """An open transaction of the writing connection, as operations see it."""
 
     __slots__ = ("_db", "_known_routes", "graphs", "hints", "new_routes", "news", "now", "told")
 
     def __init__(self, db: Connection, now: int, known_routes: dict[Route, int]) -> None:
-        self._db, self.now, self._known_routes = db, now, known_routes
-        self.hints = Hints()
+        self._db: Connection = db
+        self.now: int = now
+        self._known_routes: dict[Route, int] = known_routes
+        self.hints: Hints = Hints()
         self.news: list[MemberOutcome] = []
         self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
@@ -119,11 +128,12 @@ class SqliteTransaction:
         return {str(row["id"]) for row in new}
 
     def _insert_all(self, rows: Sequence[dict[str, object]]) -> bool:
-        """Create all of these runs, or, when one of them is there already, none; say which."""
+        """Create all of these runs and return True; create none and return False if one of them
+        exists."""
         self._db.change(SAVEPOINT % "holdfast_many")
-        whole = self.many("insert_run", list(map(without_large, rows))) == len(rows)
-        self._db.change(RELEASE % "holdfast_many" if whole else ROLLBACK_TO % "holdfast_many")
-        return whole
+        all_new = self.many("insert_run", list(map(without_large, rows))) == len(rows)
+        self._db.change(RELEASE % "holdfast_many" if all_new else ROLLBACK_TO % "holdfast_many")
+        return all_new
 
     def route_id(self, route: Route) -> int:
         known = self._known_routes.get(route) or self.new_routes.get(route)
@@ -132,24 +142,24 @@ class SqliteTransaction:
         values = route_values(route)
         if self._db.change(SQL["insert_route"], values):
             self._db.change(SQL["note_last_route"])
-        found: int = self._db.rows(SQL["find_route"], values)[0]["id"]
-        self.new_routes[route] = found
+        number: int = self._db.rows(SQL["find_route"], values)[0]["id"]
+        self.new_routes[route] = number
         self.hints.routes = True
-        return found
+        return number
 
     def as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
 
     def call(self, body: Callable[[Any], bytes]) -> bytes:
         data = self._db.call(body)
-        if not self._db.in_transaction():  # the database did that, such as on a full disk
+        if not self._db.in_transaction():  # rolled back by the database, such as on a full disk
             raise StoreError(
                 reason="the transaction was rolled back while a transactional step was running"
             )
         return data
 
     def lock_tables(self) -> None:
-        """BEGIN IMMEDIATE has done so."""
+        """Do nothing: BEGIN IMMEDIATE has locked out all other writers."""
 
     def seal(self, seal: Seal) -> None:
         sealing.seal(self._db, refusal(seal))
@@ -176,29 +186,32 @@ class SqliteStore(SqliteReader):
         codec: str = "json",
         create: bool = True,
     ) -> None:
-        self.path = os.path.abspath(path)
-        self.url = f"sqlite:///{self.path}"
-        self.commits = 0
+        self.path: str = os.path.abspath(path)
+        self.url: str = f"sqlite:///{self.path}"
+        self.commits: int = 0
         super().__init__(self.path, library_check.enter(self.path, driver), clock or WallClock())
-        self._lock, self._quiet = threading.RLock(), False
+        self._lock = threading.RLock()
+        self._locked_for_fork: bool = False
         self._is_broken = False
-        """Whether user code has broken the writing connection, and it could not be replaced yet."""
+        """Whether user code has broken the writing connection, which has not been replaced yet."""
         self._routes: dict[Route, int] = {}
-        self._hints, self._hints_guard = Hints(), threading.Lock()
+        self._hints: Hints = Hints()
+        self._hints_guard = threading.Lock()
         self._has_hints: bool = False
         try:
             self._db = migrate.open_writer(self._open, self.path, self._begin, codec, create=create)
             self._open_writer = partial(
                 migrate.open_writer, self._open, self.path, self._begin, codec, create=False
             )
-            self._begin_where_others_ended()
+            self._start_clock()
             self._files = OpenFiles(self.path)
         except BaseException:
             library_check.leave(self.path, self._open.kind)
             raise
         process_fork.watch(self)
 
-    def _begin_where_others_ended(self) -> None:
+    def _start_clock(self) -> None:
+        """Start the clock after the newest instant that the file holds."""
         try:
             self._db.guard()
             self._version = self._data_version()
@@ -210,7 +223,11 @@ class SqliteStore(SqliteReader):
         self.clock.not_before(newest(written, self.now()))
 
     def apply(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply all transitions in one transaction, and answer each."""
+        """Apply all operations in one transaction, and return one answer per operation.
+
+        If the transaction fails because of one operation, each of the batch is applied in a
+        transaction of its own, so that the others do not fail with it.
+        """
         self._refuse_when_closed()
         with self._lock:
             if self._is_broken:
@@ -226,7 +243,7 @@ class SqliteStore(SqliteReader):
                 if len(batch) == 1:
                     raise
             except StoreError:
-                self._refuse_when_gone()  # what SQLite says then is a consequence, not the cause
+                self._refuse_when_gone()  # a missing file is the cause of the error
                 raise
             except RowDamaged as damage:
                 if len(batch) == 1:
@@ -242,11 +259,13 @@ class SqliteStore(SqliteReader):
         return self._transaction([op])[0]
 
     def _append(self, op: Advance) -> list[Any]:
-        """Write one event. The statement is a transaction by itself: there is nothing to begin and
-        nothing to commit."""
+        """Write one event without BEGIN and COMMIT: a fast path that saves two statements per step.
+
+        A statement outside a transaction is a transaction by itself.
+        """
         now = self.now()
         sql, in_order = numbered("append_guarded")
-        if not self._lock_patiently(
+        if not self._take_write_lock(
             self._db, sql, in_order(transitions.guarded(op, op.events[0], now))
         ):
             return [LeaseLost(run=op.run_id, generation=op.generation)]
@@ -255,16 +274,16 @@ class SqliteStore(SqliteReader):
         return [Advanced(now=now)]
 
     def _alone(self, op: Operation) -> Any:
-        """One of a batch is faulty, or meets a damaged row: find out which, so that the others are
-        not harmed."""
+        """Apply one operation of a failed batch in a transaction of its own, and return
+        its answer."""
         try:
             return self._only(op)
         except Exception as error:
             return self._answer_to(op, error)
 
     def _transaction(self, batch: Sequence[Operation]) -> list[Any]:
-        """Apply all in one transaction. Without a transition whose user code ends it, everything is
-        done again."""
+        """Apply all operations in one transaction. If the user code of an operation ends the
+        transaction, apply the others again without it."""
         try:
             return self._transact(batch)
         except LoanBroken as broken:
@@ -274,14 +293,14 @@ class SqliteStore(SqliteReader):
             return [broken.refusal if op is broken.op else next(answers) for op in batch]
 
     def _replace_writer(self) -> None:
-        """Open another writing connection: user code has broken this one. Until that succeeds,
-        every write tries it first."""
+        """Open another writing connection in place of one that user code has broken. Until that
+        succeeds, every write tries it first."""
         self._is_broken = True
         with suppress(Exception):
             self._db.close()
         self._db = self._open_writer()
         self._db.guard()
-        self._version = -1  # whatever others have committed is noticed
+        self._version = -1  # the next call of `changed` returns True: commits may have been missed
         self._is_broken = False
 
     def _transact(self, batch: Sequence[Operation]) -> list[Any]:
@@ -294,7 +313,7 @@ class SqliteStore(SqliteReader):
                 transitions.write_outbox(tx)
             self._db.change(COMMIT)
         except BaseException as error:
-            self._undo()
+            self._roll_back()
             if isinstance(error, WriteLockBusy):
                 raise StoreBusy(path=self.path) from error
             raise
@@ -307,10 +326,11 @@ class SqliteStore(SqliteReader):
         return answers
 
     def _answers(self, tx: SqliteTransaction, batch: Sequence[Operation]) -> list[Any]:
-        """Apply one by one, but those together of which there are many alike in a row."""
+        """Apply operations one by one, but consecutive single events together, and so consecutive
+        ends."""
         answers: list[Any] = []
-        for kind, found in groupby(batch, _kind):
-            ops: list[Any] = list(found)
+        for kind, group in groupby(batch, _kind):
+            ops: list[Any] = list(group)
             if kind == _EVENT:
                 answers += transitions.append_each(tx, ops)
             else:
@@ -319,8 +339,8 @@ class SqliteStore(SqliteReader):
         return answers
 
     def _end_all(self, tx: SqliteTransaction, ops: list[Advance]) -> list[Advanced] | None:
-        """End all of these runs, or, when one of them must not be ended, none; then the answer is
-        None."""
+        """End all of these runs and return the answers; end none and return None if one of them
+        must not be ended in this way."""
         self._db.change(SAVEPOINT % "holdfast_many")
         answers = transitions.end_each(tx, ops)
         self._db.change(
@@ -329,21 +349,26 @@ class SqliteStore(SqliteReader):
         return answers
 
     def _answer(self, tx: SqliteTransaction, op: Operation) -> Any:
-        """Apply one transition; a refused one leaves nothing behind."""
+        """Apply one operation; a refused one leaves no trace in the transaction."""
         try:
             if transitions.may_refuse_late(op, self._routes):
-                return self._answer_carefully(tx, op)
+                return self._answer_in_savepoint(tx, op)
             return transitions.APPLY[type(op)](tx, op)
         except (StoreError, StoreGone, RowDamaged, WriteConflict):
-            raise  # of the latter two a part may be written: the whole transaction is rolled back
+            # After RowDamaged or WriteConflict, a part of the operation may be written: the whole
+            # transaction is rolled back.
+            raise
         except LoanBroken as broken:
             broken.op = op
             raise
         except HoldfastError as refused:
             return refused
 
-    def _answer_carefully(self, tx: SqliteTransaction, op: Operation) -> Any:
-        hints, news, routes = tx.hints.copy(), list(tx.news), dict(tx.new_routes)
+    def _answer_in_savepoint(self, tx: SqliteTransaction, op: Operation) -> Any:
+        """Apply an operation that may be refused after its first write."""
+        hints = tx.hints.copy()
+        news = list(tx.news)
+        routes = dict(tx.new_routes)
         told = set(tx.told)
         self._db.change(SAVEPOINT % "holdfast_op")
         try:
@@ -354,32 +379,30 @@ class SqliteStore(SqliteReader):
             if not self._db.in_transaction():
                 translate(refused, self.path)  # the database itself has rolled everything back
             self._db.change(ROLLBACK_TO % "holdfast_op")
-            tx.hints, tx.news, tx.new_routes, answer = (
-                hints,
-                news,
-                routes,
-                translate_error(refused, op),
-            )
+            tx.hints = hints
+            tx.news = news
+            tx.new_routes = routes
             tx.told = told
+            answer = translate_error(refused, op)
         self._db.change(RELEASE % "holdfast_op")
         return answer
 
     def _refuse_when_gone(self) -> None:
-        """Raise StoreGone if the files are no longer those that were opened. From then on
-        everything is refused."""
+        """Raise StoreGone if other files have taken the place of the opened ones. From then on,
+        every call raises it."""
         loss = self._files.loss() if self._loss is None else self._loss
         if loss is not None:
-            # closing deletes the WAL: a reader that is late has lost nothing
+            # Closing deletes the WAL: a late reader of a closed store gets EngineClosed instead.
             self._refuse_when_closed()
             self._loss = loss
             raise StoreGone(path=self.path, why=self._loss)
 
     def _begin(self, db: Connection) -> None:
-        self._lock_patiently(db, "BEGIN IMMEDIATE")
+        self._take_write_lock(db, "BEGIN IMMEDIATE")
 
-    def _lock_patiently(self, db: Connection, sql: str, values: Values = ()) -> int:
-        """Take the write lock, with *sql*, by short tries: SQLite's own waiting lets one of two
-        writers starve."""
+    def _take_write_lock(self, db: Connection, sql: str, values: Values = ()) -> int:
+        """Take the write lock by executing *sql*, in short tries: with SQLite's own busy handler,
+        one of two busy writers starves. Raises StoreBusy."""
         began = 0.0
         while True:
             try:
@@ -389,37 +412,37 @@ class SqliteStore(SqliteReader):
                 waited = time.monotonic() - began
                 if waited > LOCK_PATIENCE:
                     raise StoreBusy(path=self.path, waited=f"{LOCK_PATIENCE:g} s") from None
-            # Whoever commits begins again at once: only a short pause has a fair chance to hit the
-            # moment between.
+            # A process that commits begins again at once: only short pauses have a fair chance to
+            # hit the moment in between.
             time.sleep((0.0002 if waited < 1 else 0.002) * (0.5 + random.random()))
 
-    def _undo(self) -> None:
+    def _roll_back(self) -> None:
         try:
             if self._db.in_transaction():
                 self._db.change(ROLLBACK)
-        except Exception:  # the transaction is gone already, with the error that is being raised
+        except Exception:  # the connection is unusable; the caller raises the error behind it
             return
 
     def hints(self) -> Hints:
-        """What the commits since the last call touched."""
+        """Return and reset what the commits since the last call have changed."""
         if not self._has_hints:
             return NO_HINTS
         with self._hints_guard:
-            hints, self._hints = self._hints, Hints()
+            hints = self._hints
+            self._hints = Hints()
             self._has_hints = False
         return hints
 
     def routes(self) -> dict[int, Route]:
-        found = super().routes()
+        routes = super().routes()
         for route, number in list(self._routes.items()):
-            if (
-                number not in found
-            ):  # its row is damaged or gone: what is started from now on gets another one
+            if number not in routes:
+                # The row is damaged or gone: the next run of this route gets another row.
                 self._routes.pop(route, None)
-        return found
+        return routes
 
     def changed(self) -> bool:
-        """Whether another connection committed since the last call."""
+        """Return whether another connection has committed since the last call."""
         with self._lock:
             self._refuse_when_closed()
             self._refuse_when_gone()
@@ -431,18 +454,18 @@ class SqliteStore(SqliteReader):
 
     def _data_version(self) -> int:
         try:
-            found: int = self._db.rows("PRAGMA data_version")[0]["data_version"]
+            version: int = self._db.rows("PRAGMA data_version")[0]["data_version"]
         except WriteLockBusy:
-            return -1  # somebody is busy with the file: look
-        return found
+            return -1  # another process writes: counts as a change
+        return version
 
     def listen(self, session_id: str, call: Callable[[str | None], None]) -> bool:
-        """Nobody tells us: whoever wants to know asks ``changed``."""
+        """Return False: SQLite does not notify of commits, so callers poll ``changed``."""
         return False
 
     def start_within(self, connection: Any, runs: Sequence[NewRun]) -> list[Started]:
-        """Create runs in the caller's own open transaction on the same file. None is born leased:
-        who knows when it commits?"""
+        """Create runs in the caller's open transaction on the same file. None is leased at its
+        start, because the time of the commit is unknown."""
         unleased = [msgspec.structs.replace(run, session_id=None) for run in runs]
         self._refuse_when_closed()
         self._refuse_when_gone()
@@ -450,29 +473,29 @@ class SqliteStore(SqliteReader):
             return transitions.start_runs(tx, StartRuns(unleased))
 
     def is_alive(self, session: Session) -> bool | None:
-        """Whether the process of a session lives."""
+        """Return whether the process of a session is alive; None if it is on another host."""
         if session.host != socket.gethostname():
             return None
         return liveness_locks_of(self.path).is_alive(session.slot, session.pid)
 
     def was_away(self) -> bool:
-        """A file is always in reach."""
+        """Return False: a file is always in reach."""
         return False
 
     def take_slot(self) -> int:
-        """Lock a byte by which others see that this process lives."""
+        """Lock a byte by which other processes see that this process is alive."""
         return liveness_locks_of(self.path).take()
 
     def keep_slot(self, slot: int) -> bool:
-        """Lock it again if its lock or the file is gone, and return whether it is locked."""
+        """Lock the byte again if its lock or the file is gone; return whether it is locked."""
         return liveness_locks_of(self.path).keep(slot)
 
     def free_slot(self, slot: int) -> None:
-        """Unlock it."""
+        """Unlock the byte."""
         liveness_locks_of(self.path).free(slot)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close all connections, unless SQLite would delete the files of another database."""
         if self._closed is not None:
             return
         with self._lock:
@@ -484,19 +507,19 @@ class SqliteStore(SqliteReader):
         library_check.leave(self.path, self._db.kind)
 
     def before_fork(self) -> None:
-        """Wait for the end of a transaction that another thread is in."""
-        self._quiet = self._lock.acquire(timeout=FORK_PATIENCE)
+        """Wait until no other thread is in a transaction, for FORK_PATIENCE at most."""
+        self._locked_for_fork = self._lock.acquire(timeout=FORK_PATIENCE)
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Go on; in the child let go of the file, unless somebody was in the middle of a
-        transaction: that is the parent's."""
+        """Continue in the parent. In the child, close the connections, unless the fork happened
+        within a transaction, which belongs to the parent."""
         if in_child and self._closed is None:
             super().close()
-            self._closed = "the process was forked: open it anew in the child"
-            if self._quiet and not self._db.in_transaction():
+            self._closed = "the process was forked: open the database again in the child"
+            if self._locked_for_fork and not self._db.in_transaction():
                 self._db.close()
                 library_check.leave(self.path, self._db.kind)
-        if self._quiet:
+        if self._locked_for_fork:
             self._lock.release()
 
 

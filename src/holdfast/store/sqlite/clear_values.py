@@ -1,4 +1,4 @@
-"""The triggers of a SQLite file that is encrypted."""
+"""The triggers that make an encrypted SQLite file refuse unencrypted values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from holdfast.store.sqlite.connection import Connection
 _REFUSED = "EXISTS (SELECT 1 FROM holdfast_setting WHERE name = 'encryption')"
 _ACCEPTED = f"EXISTS (SELECT 1 FROM holdfast_setting WHERE name = '{CLEAR_VALUES}')"
 _ALL = (*GUARDS, Guard("large_input", "input"))
-"""An input of more than some bytes is in a table of its own; in the row of its run there is none
-then."""
+"""An input above ``dialect.LARGE`` bytes is in a table of its own; the row of its run has none."""
 
 
 def refuse_clear_values(db: Connection) -> None:
-    """Refuse values in clear from now on, in the transaction that is open."""
+    """Refuse unencrypted values from now on, in the open transaction."""
     for guard in _ALL:
         name = f"holdfast_clear_{guard.table}_{guard.column}"
         event = f"UPDATE OF {guard.column}" if guard.updates else "INSERT"
@@ -24,6 +23,7 @@ def refuse_clear_values(db: Connection) -> None:
 
 
 def _condition(guard: Guard) -> str:
+    """Return the condition under which a new value is not encrypted and must be."""
     value = f"NEW.{guard.column}"
     parts = [
         f"(substr({value}, 1, 1) <> x'00' OR substr({value}, 1, 2) = x'0000')",

@@ -1,7 +1,8 @@
-"""SQLite through the standard library or, when asked for, through apsw, behind one small face.
+"""Connections to SQLite through the standard library or, on request, through apsw, with one
+interface.
 
-A connection here executes a statement and returns all its rows, addressed by column name. It never
-begins or commits by itself. Driver errors leave as ours.
+A connection executes a statement and returns all its rows, addressed by column name. It never
+begins or commits by itself. It translates driver errors to errors of Holdfast.
 """
 
 from __future__ import annotations
@@ -36,36 +37,45 @@ from holdfast.store.sqlite.user_connection import (
 
 try:
     import apsw
-except ImportError:  # pragma: no cover - both ways are tested, each in its own environment
+except ImportError:  # pragma: no cover - tested in an environment of its own
     apsw = None  # type: ignore[assignment, unused-ignore]
 
 T = TypeVar("T")
 Values = Mapping[str, object] | tuple[object, ...]
 
-COMMIT, ROLLBACK = "COMMIT /* holdfast */", "ROLLBACK /* holdfast */"
-SAVEPOINT, RELEASE, ROLLBACK_TO = (
-    "SAVEPOINT %s /* holdfast */",
-    "RELEASE %s /* holdfast */",
-    "ROLLBACK TO %s /* holdfast */",
-)
-"""Not the texts that a user's function executes: drivers keep prepared statements by their text,
-and those of users are refused when they are prepared."""
+# The comments make these texts differ from statements of user code: drivers cache prepared
+# statements by their text, and the authorizer refuses the user's only when they are prepared.
+COMMIT = "COMMIT /* holdfast */"
+ROLLBACK = "ROLLBACK /* holdfast */"
+SAVEPOINT = "SAVEPOINT %s /* holdfast */"
+RELEASE = "RELEASE %s /* holdfast */"
+ROLLBACK_TO = "ROLLBACK TO %s /* holdfast */"
 
 
 DRIVER_ERRORS: tuple[type[Exception], ...] = (
     (sqlite3.Error,) if apsw is None else (sqlite3.Error, apsw.Error)
 )
-"""What the drivers raise."""
+"""The base classes of the errors that the drivers raise."""
 
 
 class WriteLockBusy(Exception):
-    """Somebody else has the write lock right now."""
+    """Another connection has the write lock."""
 
 
-_ERROR, _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT = 1, 3, 5, 6, 8, 10, 11
-_FULL, _CANTOPEN, _PROTOCOL, _NOTADB = 13, 14, 15, 26
+# Result codes of SQLite.
+_ERROR = 1
+_PERM = 3
+_BUSY = 5
+_LOCKED = 6
+_READONLY = 8
+_IOERR = 10
+_CORRUPT = 11
+_FULL = 13
+_CANTOPEN = 14
+_PROTOCOL = 15
+_NOTADB = 26
 _UNIQUE = frozenset({1555, 2067})
-"""The extended codes of a primary key and of a unique index."""
+"""The extended codes for a violated primary key and a violated unique index."""
 
 _MEANING = {
     _PERM: StoreUnavailable,
@@ -80,7 +90,7 @@ _TABLES_DIFFER = ("no such table", "no such column", "has no column named")
 
 
 def translate(error: Exception, path: str) -> NoReturn:
-    """Raise our error for theirs."""
+    """Raise the error of Holdfast for an error of a driver; an unknown one is raised unchanged."""
     code = code_of(error)
     if code in (_BUSY, _LOCKED, _PROTOCOL):
         raise WriteLockBusy from error
@@ -104,8 +114,8 @@ def _text_or_bytes(data: bytes) -> str | bytes:
 
 
 def _text_of(cell: Any, kind: object) -> Any:
-    """Return a value of the declared kind; a text, which comes as bytes, as text if it is
-    Unicode."""
+    """Return a cell of the given storage class; a text arrives as bytes, and is decoded if it is
+    UTF-8."""
     return _text_or_bytes(cell) if kind == "text" else cell
 
 
@@ -121,7 +131,7 @@ class StandardConnection:
         self._loan = Loan()
         try:
             self.raw: Any = sqlite3.connect(
-                # never creates a file: it may have been moved a moment ago
+                # mode=rw never creates a file: the database may have been moved a moment ago
                 f"file:{quote(path)}?mode=rw",
                 uri=True,
                 isolation_level=None,
@@ -134,29 +144,28 @@ class StandardConnection:
             translate(error, path)
         self.raw.loan = self._loan
         self.raw.row_factory = sqlite3.Row
-        plain: Any = super(
-            LentConnection, self.raw
-        )  # the methods of the library itself, which the loan does not guard
-        self._execute: Callable[..., sqlite3.Cursor] = plain.execute
-        self._execute_many: Callable[..., sqlite3.Cursor] = plain.executemany
+        # The methods of the base class, which do not check whether the connection is lent.
+        unguarded: Any = super(LentConnection, self.raw)
+        self._execute: Callable[..., sqlite3.Cursor] = unguarded.execute
+        self._execute_many: Callable[..., sqlite3.Cursor] = unguarded.executemany
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
         """Execute and return all rows."""
         try:
-            found: list[Any] = self._execute(sql, values).fetchall()
-            return found
+            rows: list[Any] = self._execute(sql, values).fetchall()
+            return rows
         except sqlite3.Error as error:
             if "decode to UTF-8" in str(error) and sql.startswith(("SELECT", "WITH")):
                 return self._rows_with_damaged_text(sql, values)
             translate(error, self.path)
 
     def _rows_with_damaged_text(self, sql: str, values: Values) -> list[Any]:
-        """Execute once more. A text that is not Unicode comes as bytes, so that only its own row is
-        refused."""
+        """Execute a query again, so that a text that is not UTF-8 is returned as bytes: then only
+        its own row is refused."""
         self.raw.text_factory = _text_or_bytes
         try:
-            found: list[Any] = self._execute(sql, values).fetchall()
-            return found
+            rows: list[Any] = self._execute(sql, values).fetchall()
+            return rows
         except sqlite3.Error as error:
             translate(error, self.path)
         finally:
@@ -179,12 +188,12 @@ class StandardConnection:
             translate(error, self.path)
 
     def guard(self) -> None:
-        """Get ready to be lent to user code."""
+        """Install the authorizer that checks user code while the connection is lent."""
         sqlite3.Connection.set_authorizer(self.raw, self._loan.authorize)
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; what it sets or leaves open
-        there is undone."""
+        """Call a user's function with the driver's connection, and reset afterwards what it has set
+        or left open."""
         self.raw.row_factory = None  # plain tuples, as on any connection
         try:
             return self._loan.call(body, self.raw)
@@ -199,13 +208,13 @@ class StandardConnection:
         sqlite3.Connection.close(self.raw)
 
     def abandon(self) -> None:
-        """Never close the connection: SQLite would delete the WAL that now has the name of its
-        own."""
+        """Never close the connection: SQLite would delete a WAL by name that belongs to another
+        database now."""
         _leak(self.raw)
 
 
 class ApswConnection:
-    """A connection of apsw, which brings a newer SQLite."""
+    """A connection of apsw, which contains a newer SQLite."""
 
     version = apsw.sqlite_lib_version() if apsw is not None else ""
     kind = "apsw"
@@ -228,22 +237,22 @@ class ApswConnection:
         """Execute and return all rows."""
         try:
             cursor = self._cursor().execute(sql, values or None)
-            found = cursor.fetchone()
-            if found is None:
+            first = cursor.fetchone()
+            if first is None:
                 return []
             names = self._columns.get(sql)
             if names is None:
                 names = self._columns[sql] = [column[0] for column in cursor.get_description()]
-            return [dict(zip(names, row, strict=True)) for row in (found, *cursor)]
+            return [dict(zip(names, row, strict=True)) for row in (first, *cursor)]
         except UnicodeDecodeError:
             return self._rows_with_damaged_text(sql, values)
         except apsw.Error as error:
             translate(error, self.path)
 
     def _rows_with_damaged_text(self, sql: str, values: Values) -> list[Any]:
-        """Execute once more. A text that is not Unicode comes as bytes, so that only its own row is
-        refused. apsw has no setting for that: the database is asked for the bytes of each text
-        instead."""
+        """Execute a query again, so that a text that is not UTF-8 is returned as bytes: then only
+        its own row is refused. apsw has no setting for that, so the query casts each text to bytes.
+        """
         try:
             names = [
                 column[0]
@@ -264,8 +273,8 @@ class ApswConnection:
         ]
 
     def change(self, sql: str, values: Values = ()) -> int:
-        """Execute and return how many rows an INSERT, UPDATE or DELETE changed; after anything else
-        it means nothing."""
+        """Execute and return how many rows an INSERT, UPDATE or DELETE changed; meaningless after
+        other statements."""
         try:
             self._cursor().execute(sql, values or None)
         except apsw.Error as error:
@@ -282,12 +291,12 @@ class ApswConnection:
         return int(self.raw.total_changes() - before)
 
     def guard(self) -> None:
-        """Get ready to be lent to user code."""
+        """Install the authorizer that checks user code while the connection is lent."""
         vars(apsw.Connection)["authorizer"].__set__(self.raw, self._loan.authorize)
 
     def call(self, body: Callable[[Any], T]) -> T:
-        """Call a user's function with the driver's own connection; what it sets or leaves open
-        there is undone."""
+        """Call a user's function with the driver's connection, and reset afterwards what it has set
+        or left open."""
         try:
             return self._loan.call(body, self.raw)
         finally:
@@ -302,8 +311,8 @@ class ApswConnection:
         apsw.Connection.close(self.raw)
 
     def abandon(self) -> None:
-        """Never close the connection: SQLite would delete the WAL that now has the name of its
-        own."""
+        """Never close the connection: SQLite would delete a WAL by name that belongs to another
+        database now."""
         _leak(self.raw)
 
 
@@ -311,23 +320,24 @@ Connection = StandardConnection | ApswConnection
 
 
 def _leak(raw: object) -> None:
-    """Keep an object alive until the process ends: one reference too many, for the interpreter
-    clears all others at its end."""
+    """Keep an object alive until the process ends, by one reference too many: the interpreter
+    clears all ordinary references at its end."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(raw))
 
 
 FLAWED = (3, 51, 3)
-"""SQLite before this version can corrupt a WAL when two connections write or checkpoint at once."""
+"""SQLite before this version can corrupt a WAL if two connections write or checkpoint at the same
+time."""
 
 
 def is_flawed(version: str) -> bool:
-    """Return whether that version of SQLite can corrupt a WAL."""
+    """Return whether this version of SQLite can corrupt a WAL."""
     return tuple(int(part) for part in version.split(".")) < FLAWED
 
 
 def safest() -> str | None:
-    """Return the driver whose SQLite cannot corrupt a WAL, unless the user names one; None if that
-    makes no difference."""
+    """Return the driver whose SQLite cannot corrupt a WAL; None if both are equal, or the user
+    names a driver in HOLDFAST_SQLITE."""
     if apsw is None or os.environ.get("HOLDFAST_SQLITE"):
         return None
     better = is_flawed(StandardConnection.version) and not is_flawed(ApswConnection.version)
@@ -335,16 +345,16 @@ def safest() -> str | None:
 
 
 def connection_type(wanted: str | None = None) -> type[StandardConnection] | type[ApswConnection]:
-    """Return the wanted driver; the setting HOLDFAST_SQLITE names one too, else it is that of the
-    standard library.
+    """Return the connection class of the wanted driver, or of HOLDFAST_SQLITE, or of the standard
+    library. Raises BadOption.
 
-    apsw is not chosen unasked: it brings an SQLite of its own, and two of them in one process, one
-    here and one that the program itself opens the same file with, undo each other's locks and
-    destroy the file."""
+    apsw is not chosen unless it is asked for, because it contains its own SQLite: two copies of
+    SQLite in one process that open the same file drop each other's locks and destroy the file.
+    """
     if wanted is None:
         wanted = os.environ.get("HOLDFAST_SQLITE") or None
     if wanted is not None and not is_one_of(wanted, ("sqlite3", "apsw")):
-        raise BadOption(option="driver", value=wanted, why="there are sqlite3 and apsw")
+        raise BadOption(option="driver", value=wanted, why="the drivers are sqlite3 and apsw")
     if wanted == "apsw" and apsw is None:
         raise BadOption(
             option="driver", value=wanted, why="it is not installed: pip install 'holdfast[sqlite]'"
@@ -353,15 +363,16 @@ def connection_type(wanted: str | None = None) -> type[StandardConnection] | typ
 
 
 def statements(sql: str) -> list[str]:
-    """Split a script into its statements; our scripts have no semicolons but at their ends, and
-    within triggers."""
+    """Split a script into its statements. In our scripts, semicolons occur only at the end of
+    statements and within triggers."""
     text = "\n".join(line.split("--", 1)[0] for line in sql.splitlines())
-    found, begun = [], ""
+    complete = []
+    statement = ""
     for part in text.split(";"):
-        begun += part
-        if begun.strip() and sqlite3.complete_statement(f"{begun};"):
-            found.append(begun.strip())
-            begun = ""
-        elif begun.strip():
-            begun += ";"
-    return found
+        statement += part
+        if statement.strip() and sqlite3.complete_statement(f"{statement};"):
+            complete.append(statement.strip())
+            statement = ""
+        elif statement.strip():
+            statement += ";"  # the semicolon is within a trigger
+    return complete

@@ -1,4 +1,4 @@
-"""The queries as SQLite is asked them: a file has no schemas, so the schema becomes a prefix."""
+"""Named queries in the SQL of SQLite: a file has no schemas, so the schema becomes a prefix."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 from holdfast.store import sql_files
 
 LARGE = 600
-"""How many bytes an input has at most that is kept in the row of its run: a longer one would take a
-page of its own there, which is written anew whenever the run changes."""
+"""Bytes up to which an input is stored in the row of its run. A longer one would take overflow
+pages, which SQLite rewrites whenever the run changes."""
 
 
 def spelled(sql: str) -> str:
-    """Write *sql* as SQLite wants it."""
+    """Return *sql* in the dialect of SQLite."""
     return sql_files.in_dialect(sql, "sqlite").replace("holdfast.", "holdfast_")
 
 
@@ -28,28 +28,28 @@ LAWS = {name: spelled(text) for name, text in sql_files.laws().items()}
 
 @cache
 def numbered(name: str) -> tuple[str, Callable[[Any], Any]]:
-    """Return a query with numbers for parameters, and what puts values into their order: names are
-    sought anew for each row."""
+    """Return a query with numbered parameters, and a function that orders values for it. That saves
+    SQLite the lookup of each name for each row."""
     text = SQL[name]
     names = sql_files.parameters(text)
-    sql = re.sub(r"(?<!:):([a-z_][a-z0-9_]*)", lambda found: f"?{names.index(found[1]) + 1}", text)
-    return sql, itemgetter(*names) if len(names) > 1 else lambda row: tuple(
-        row[one] for one in names
-    )
+    sql = re.sub(r"(?<!:):([a-z_][a-z0-9_]*)", lambda match: f"?{names.index(match[1]) + 1}", text)
+    if len(names) > 1:
+        return sql, itemgetter(*names)
+    return sql, lambda row: tuple(row[name] for name in names)
 
 
 def without_large(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a new run as it is written: an input that is large is kept apart."""
+    """Return the row of a new run as it is written: a large input is stored separately."""
     return {**row, "input": b""} if len(row["input"]) > LARGE else row
 
 
 def large_of(rows: Iterable[dict[str, Any]]) -> list[dict[str, object]]:
-    """Return the inputs of new runs that are kept apart."""
+    """Return the inputs of new runs that are stored separately."""
     return [
         {"run_id": row["id"], "input": row["input"]} for row in rows if len(row["input"]) > LARGE
     ]
 
 
 def as_list(items: Iterable[object]) -> str:
-    """Lists travel as JSON."""
+    """Return a list as a parameter: SQLite takes lists as JSON."""
     return msgspec.json.encode(list(items)).decode()

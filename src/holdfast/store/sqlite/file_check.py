@@ -1,11 +1,11 @@
-"""Notice that the files of an open database were deleted, moved or replaced.
+"""Detect that the files of an open database were deleted, moved or replaced.
 
-SQLite keeps its files open, so it writes on into files that no later opener finds. The store
-therefore compares, after each commit and before it acknowledges anything, what the path leads to
-with what was opened.
+SQLite keeps its files open, so it would write on into files that no later process finds. After each
+commit, and before it acknowledges anything, the store therefore compares the files that the path
+leads to with the files that it opened.
 
-The usual check is one ``stat`` of the folder: its modification time changes whenever one of its
-entries is created, deleted or renamed. Only then are the files themselves compared.
+The usual check is one ``stat`` of the folder, whose modification time changes whenever an entry is
+created, deleted or renamed. Only then are the files themselves compared.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import time
 SUFFIXES = ("", "-wal", "-shm")
 
 SETTLED_NS = 100_000_000
-"""A folder that changed more recently may change again without a new modification time: most file
-systems count in steps of up to 10 ms."""
+"""A folder that changed more recently than this may change again without a new modification time:
+most file systems count in steps of up to 10 ms."""
 
 COARSE_NS = 10_000_000
 COARSELY_SETTLED_NS = 2_500_000_000
-"""The same where modification times are multiples of 10 ms: such a file system may count in steps
-of up to two seconds."""
+"""The same if modification times are multiples of 10 ms: such a file system may count in steps of
+up to two seconds."""
 
 _Identity = tuple[int, int]
 
 
 class OpenFiles:
-    """The files of one open database, as the process that opened it has them."""
+    """The files of one open database, as this process opened them."""
 
     def __init__(self, path: str) -> None:
         self._path: str = path
@@ -42,8 +42,7 @@ class OpenFiles:
         """The state of the folder in which all files were in place."""
 
     def loss(self) -> str | None:
-        """Return what has happened to the files since they were opened; None if they are in
-        place."""
+        """Return what happened to the files since they were opened; None if they are in place."""
         try:
             folder = os.stat(self._folder)
         except OSError:
@@ -54,15 +53,14 @@ class OpenFiles:
         loss = self._compare()
         needed = SETTLED_NS if folder.st_mtime_ns % COARSE_NS else COARSELY_SETTLED_NS
         is_settled = time.time_ns() - folder.st_mtime_ns > needed
-        is_sound = (
-            loss is None and is_settled and not self._is_link
-        )  # a link may be in a folder of its own
+        # The folder says nothing about a link, which may be in another folder.
+        is_sound = loss is None and is_settled and not self._is_link
         self._sound = state if is_sound else None
         return loss
 
     def are_replaced(self) -> bool:
         """Return whether another file has the name of one that is open. SQLite deletes its WAL by
-        name when it closes a database: that would be the WAL of the other one."""
+        name when it closes a database, which would then be the WAL of the other database."""
         return any(
             (present := _identity(self._real + suffix)) is not None and present != opened
             for suffix, opened in self._opened.items()
@@ -84,7 +82,7 @@ class OpenFiles:
 
 def _identity(path: str) -> _Identity | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -1,9 +1,10 @@
-"""One process, one SQLite library per file.
+"""Ensure that one process opens a file with one SQLite library only.
 
-Python brings a copy of SQLite and apsw brings another. Each knows the locks that it took itself,
-but the system keeps the locks of a process together and drops all of them when either copy closes
-the file. So two copies that have the same file open in one process damage it. We do not open what
-the other copy has open, and stop Python's own from opening what we opened with apsw.
+Python contains a copy of SQLite, and apsw contains another. Each copy knows only the locks that it
+took itself, but the system keeps the locks of a process together and drops all of them when either
+copy closes the file. Two copies that have the same file open in one process therefore damage it.
+This module refuses to open a file that the other copy has open, and makes ``sqlite3.connect``
+refuse files that Holdfast has open with apsw.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ WHY = (
 )
 
 SAFEST = "safest"
-"""Asks for apsw where it is installed and Python's own SQLite is flawed, unless Python's own has
-the file open."""
+"""Asks for apsw if it is installed and Python's own SQLite is flawed, unless Python's own has the
+file open."""
 
 _guard = threading.Lock()
 _ours: Counter[tuple[str, str]] = Counter()
@@ -38,8 +39,8 @@ _watching = False
 
 
 def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[ApswConnection]:
-    """Return the driver for a file that is about to be opened: the wanted one, or that with which
-    this process has it open."""
+    """Return the driver for a file that is about to be opened: the wanted one, or the one with
+    which this process has the file open. Raises BadOption."""
     global _watching
     path = os.path.realpath(path)
     with _guard:
@@ -50,7 +51,9 @@ def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[Apsw
         chosen = connection_type(wanted)
         if _is_open_with_another(path, chosen.kind):
             raise BadOption(
-                option="driver", value=chosen.kind, why=f"the file is open here already, and {WHY}"
+                option="driver",
+                value=chosen.kind,
+                why=f"this process has the file open already, and {WHY}",
             )
         _ours[path, chosen.kind] += 1
         if chosen is ApswConnection and not _watching:
@@ -60,7 +63,7 @@ def enter(path: str, wanted: str | None) -> type[StandardConnection] | type[Apsw
 
 
 def leave(path: str, kind: str) -> None:
-    """Take note that a file was closed."""
+    """Record that a file was closed."""
     with _guard:
         _ours[os.path.realpath(path), kind] -= 1
 
@@ -72,7 +75,7 @@ def _is_open_with_another(path: str, kind: str) -> bool:
 
 
 def _is_open_here(path: str) -> bool:
-    """Say whether this process has the file open, where the system tells."""
+    """Return whether this process has the file open, as far as /proc tells."""
     try:
         wanted = os.stat(path)
         numbers = os.listdir("/proc/self/fd")
@@ -80,17 +83,17 @@ def _is_open_here(path: str) -> bool:
         return False
     for number in numbers:
         try:
-            found = os.stat(f"/proc/self/fd/{number}")
+            present = os.stat(f"/proc/self/fd/{number}")
         except OSError:
             continue
-        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+        if (present.st_dev, present.st_ino) == (wanted.st_dev, wanted.st_ino):
             return True
     return False
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse to open with Python's sqlite3 what is open with apsw. Called for whatever Python
-    audits, so: quickly."""
+    """Refuse to open with Python's sqlite3 a file that is open with apsw. Python calls this for
+    every audited event, so it must be fast."""
     if event != "sqlite3.connect":
         return
     path = _path_of(arguments[0])

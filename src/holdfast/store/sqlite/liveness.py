@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - Windows: sessions are noticed by their heartbeat alone
+except ImportError:  # pragma: no cover - Windows: only heartbeats show that a process is dead
     fcntl = None  # type: ignore[assignment, unused-ignore]
 
 SLOTS = 2**30
@@ -43,8 +43,8 @@ _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
 
 class LivenessLocks:
-    """The slots of one file, as this process sees them. File locks do not exclude threads;
-    ``_guard`` does."""
+    """The slots of one file, as this process sees them. File locks do not exclude threads of the
+    same process; ``_guard`` does."""
 
     def __init__(self, path: str) -> None:
         self.path: str = path
@@ -67,8 +67,8 @@ class LivenessLocks:
         return -1
 
     def keep(self, slot: int) -> bool:
-        """Lock a slot of this process again if its lock, or the file, is gone. Return whether it is
-        locked, or never was."""
+        """Lock a slot of this process again if its lock, or the file, is gone. Return whether the
+        slot is locked, or was never taken."""
         if fcntl is None or slot not in self.own:
             return True
         with suppress(OSError), self._opened():
@@ -84,7 +84,8 @@ class LivenessLocks:
             self._unlock(slot)
 
     def is_alive(self, slot: int, pid: int) -> bool | None:
-        """Return whether the process *pid*, which locked *slot*, lives; None if that is unknown."""
+        """Return whether the process *pid*, which locked *slot*, is alive; None if that
+        is unknown."""
         if fcntl is None or slot < 0:
             return None
         if slot in self.own:
@@ -108,7 +109,7 @@ class LivenessLocks:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Have the file open, for one thread. It stays open only while a slot of it belongs to this
+        """Keep the file open for one thread. It stays open only while a slot of it belongs to this
         process. Raises OSError."""
         with self._guard:
             self._open()
@@ -125,23 +126,22 @@ class LivenessLocks:
         stale = self._fd if self._fd >= 0 and _identity(self._fd) == self._identity else -1
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), MODE)
         self._identity = _identity(self._fd)
-        if (
-            stale >= 0
-        ):  # otherwise the program has closed it, and its number may be that of another file by now
+        # Any other descriptor was closed by the program; its number may belong to another file now.
+        if stale >= 0:
             os.close(stale)
         for slot in self.own:
             self._lock(slot)
 
     def _is_current(self) -> bool:
-        """Return whether the descriptor is ours and its file is the one that other processes
-        find."""
+        """Return whether the descriptor still belongs to this object, and the path still leads to
+        its file."""
         return self._identity is not None and _identity(self._fd) == self._identity == _identity(
             self.path
         )
 
     def _lock(self, slot: int) -> bool | None:
-        """Lock a slot; False when another process has it, None when this file system has no
-        locks."""
+        """Lock a slot and return True; return False if another process has locked it, None if this
+        file system has no locks."""
         try:
             if _SET_LOCK is None:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
@@ -159,10 +159,12 @@ class LivenessLocks:
 
 
 def is_gone(pid: int) -> bool:
-    """Return whether no process of this host has that id, but for a zombie, or this process itself.
+    """Return whether no live process of this host has this id. A zombie is not alive, and neither
+    counts this process itself.
 
-    This process knows its own slots, so a session with its id and another slot is of an earlier
-    process: the first process of a container has the same id after each restart."""
+    This process knows its own slots, so a session with its id and another slot belongs to an
+    earlier process: the first process of a container has the same id after each restart.
+    """
     if pid <= 0 or pid == os.getpid():
         return True
     try:
@@ -180,10 +182,10 @@ def is_gone(pid: int) -> bool:
 
 def _identity(file: int | str) -> tuple[int, int] | None:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _flock(kind: int, slot: int) -> bytes:
@@ -208,8 +210,8 @@ def liveness_locks_of(database: str) -> LivenessLocks:
 
 
 def _abandon_all() -> None:
-    """In a forked child: the slots, and the guards in whatever state a thread had them, belong to
-    the parent."""
+    """Forget all slots in a forked child: they, and guards that another thread may have held,
+    belong to the parent."""
     global _guard
     _guard = threading.Lock()
     for view in list(_views):

@@ -1,5 +1,5 @@
-"""Opening a SQLite file: settings, numbered forward migrations with checksums, refusals in clear
-words."""
+"""Open a SQLite file for writing: settings, numbered forward migrations with checksums, and
+refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.store.sqlite.dialect import SQL, spelled
 
 Begin = Callable[[Connection], None]
 PATIENCE = 30.0
-"""Seconds for which opening waits for others who open or close the same file."""
+"""Seconds for which opening waits for other processes that open or close the same file."""
 
 MODE = 0o600
 
@@ -39,8 +39,8 @@ def open_writer(
     *,
     create: bool = True,
 ) -> Connection:
-    """Open the one writing connection of this process, and bring the schema up to date. Unless it
-    may *create*, a file that is not there, or is somebody else's, stays as it is."""
+    """Open the one writing connection of this process, and migrate the schema. Unless it may
+    *create*, a missing file, or one of another program, is left alone."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise StoreUnavailable(path=path, why=f"there is no folder {folder}")
@@ -51,15 +51,15 @@ def open_writer(
     _refuse_orphaned_wal(path)
     if create:
         _create_private(path)
-        _refuse_orphaned_wal(path)  # the database may have been moved in between
+        _refuse_orphaned_wal(path)  # again: the database may have been moved in between
     db = connect(path)
     try:
         if not create and not _has_table(db, "holdfast_migration"):
             raise StoreUnavailable(path=path, why="it has no tables of Holdfast")
-        _settle(db)
+        _set_pragmas(db)
         _migrate(db, path, begin)
         _check_codec(db, path, begin, codec)
-        db.rows("PRAGMA busy_timeout = 0")  # from here on the lock is taken by short tries
+        db.rows("PRAGMA busy_timeout = 0")  # from here on the store takes the lock by short tries
     except BaseException as error:
         if db.in_transaction():
             db.change(ROLLBACK)
@@ -71,9 +71,11 @@ def open_writer(
 
 
 def _refuse_orphaned_wal(path: str) -> None:
-    """Refuse to open a missing or empty database beside a WAL that holds data: SQLite would delete
-    the WAL, and with it commits of the database that was moved or emptied. The WAL is looked at
-    first: a database has data before its WAL has."""
+    """Raise StoreUnavailable for a missing or empty database beside a WAL that holds data: SQLite
+    would delete the WAL, and with it commits of the database that was moved or emptied.
+
+    The size of the WAL is read first, because a database has data before its WAL has.
+    """
     wal = f"{os.path.realpath(path)}-wal"
     if _size(wal) > 0 and _size(path) == 0:
         why = (
@@ -91,9 +93,11 @@ def _size(path: str) -> int:
 
 
 def _create_private(path: str) -> None:
-    """Create a new file that only its owner may read: it holds signing keys and values. SQLite
-    gives its -wal and -shm the same mode. A file that exists keeps its own. A link may lead to a
-    file that is still to be created."""
+    """Create a missing file that only its owner may read: it holds signing keys and values.
+
+    SQLite gives its -wal and -shm the same mode. An existing file keeps its mode. The path may be a
+    link to a file that is still to be created.
+    """
     try:
         os.close(
             os.open(
@@ -108,9 +112,9 @@ def _create_private(path: str) -> None:
         raise StoreUnavailable(path=path, why=f"it cannot be created: {error.strerror}") from error
 
 
-def _settle(db: Connection) -> None:
-    """Choose durability first. A WAL that is checkpointed at its usual size is reused in place,
-    which is fastest."""
+def _set_pragmas(db: Connection) -> None:
+    """Set the pragmas, durability first. The WAL keeps its usual checkpoint size: then it is reused
+    in place, which is fastest."""
     db.rows("PRAGMA busy_timeout = 2000")
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -143,8 +147,8 @@ def _migrate(db: Connection, path: str, begin: Begin) -> None:
 
 
 def _applied(db: Connection, path: str) -> list[int]:
-    """Return the numbers of the migrations that this file has had; refuse one that we cannot
-    understand."""
+    """Return the numbers of the migrations that this file has had. Raises StoreTooNew, StoreForeign
+    or StoreCorrupt for a file that this version cannot use."""
     if not _has_table(db, "holdfast_migration"):
         if _has_table(db, "holdfast_run"):
             raise StoreCorrupt(path=path, why="the table holdfast_migration is missing")
@@ -172,17 +176,18 @@ def _has_table(db: Connection, name: str) -> bool:
 
 
 def checksum(text: str) -> str:
-    """Return what a migration is recognised by."""
+    """Return the checksum that identifies a migration."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_codec(db: Connection, path: str, begin: Begin, codec: str) -> None:
-    """Hold on to the codec that the file was first written with."""
-    found = db.rows(SQL["setting"], {"name": "codec"})
-    if not found:
+    """Record the codec of a new file. Raises CodecMismatch if the file was first written with
+    another codec."""
+    settings = db.rows(SQL["setting"], {"name": "codec"})
+    if not settings:
         begin(db)
         db.change(SQL["save_setting"], {"name": "codec", "value": codec})
         db.change(COMMIT)
-        found = db.rows(SQL["setting"], {"name": "codec"})
-    if found[0]["value"] != codec:
-        raise CodecMismatch(path=path, stored=found[0]["value"], given=codec)
+        settings = db.rows(SQL["setting"], {"name": "codec"})
+    if settings[0]["value"] != codec:
+        raise CodecMismatch(path=path, stored=settings[0]["value"], given=codec)

@@ -1,5 +1,8 @@
-"""Looking into a SQLite file without disturbing whoever writes it: as many reading connections as
-there are readers at once."""
+"""Read a SQLite file: a pool of reading connections that do not block the writer.
+
+There are as many connections as threads that read at the same time. Invariant: they are read-only
+and never checkpoint; only the writing connection does.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ WARNING = (
 
 
 class SqliteReader(StoreQueries):
-    """What can be asked of a SQLite file, by any thread at any time."""
+    """The queries of a SQLite file, for any thread at any time."""
 
     _dialect = "sqlite"
     _garbled = DRIVER_ERRORS
@@ -40,12 +43,14 @@ class SqliteReader(StoreQueries):
     def __init__(
         self, path: str, connect: type[StandardConnection] | type[ApswConnection], clock: Clock
     ) -> None:
-        self._reader_path, self._open, self.clock = path, connect, clock
+        self._reader_path: str = path
+        self._open: type[StandardConnection] | type[ApswConnection] = connect
+        self.clock: Clock = clock
         self.now = clock.now
         self._idle: list[Connection] = []
         self._closed: str | None = None
         self._loss: str | None = None
-        """What has happened to the files while they were open."""
+        """What happened to the files while they were open."""
         self._reported: set[str] = set()
 
     def _refuse_when_closed(self) -> None:
@@ -55,9 +60,9 @@ class SqliteReader(StoreQueries):
             raise StoreGone(path=self._reader_path, why=self._loss)
 
     def _refuse_when_gone(self) -> None:
-        """Raise StoreGone if the files are no longer those that were opened."""
+        """Raise StoreGone if the opened files are no longer in place."""
 
-    def _borrow(self) -> Connection:
+    def _take_connection(self) -> Connection:
         self._refuse_when_closed()
         try:
             return self._idle.pop()
@@ -72,13 +77,14 @@ class SqliteReader(StoreQueries):
         db.rows("PRAGMA wal_autocheckpoint = 0")  # only the writer checkpoints
         return db
 
-    def _give_back(self, db: Connection) -> None:
+    def _return_connection(self, db: Connection) -> None:
         self._idle.append(db)
         if self._closed is not None:  # closed meanwhile, perhaps just now
             self._close_idle()
 
     def _close_idle(self) -> None:
-        """Close what no thread is using; whoever uses one now closes it when done."""
+        """Close the connections that no thread uses; a thread that uses one closes it when it
+        returns it."""
         while self._idle:
             try:
                 db = self._idle.pop()
@@ -90,33 +96,32 @@ class SqliteReader(StoreQueries):
         return SQL[query]
 
     def _fetch(self, sql: str, values: Any = ()) -> list[Any]:
-        db = self._borrow()
+        db = self._take_connection()
         try:
             return db.rows(sql, values)
         except WriteLockBusy as error:
             raise StoreBusy(path=self._reader_path) from error
         except StoreError:
-            self._refuse_when_gone()  # what SQLite says then is a consequence, not the cause
+            self._refuse_when_gone()  # a missing file is the cause of the error
             raise
         except (UnicodeEncodeError, OverflowError, sqlite3.Error, TypeError) as error:
             raise translate_error(error) from error
         finally:
-            self._give_back(db)
+            self._return_connection(db)
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteReader]:
-        db = self._borrow()
+        db = self._take_connection()
         try:
             db.change("BEGIN DEFERRED")
             try:
-                db.rows(
-                    "SELECT number FROM holdfast_migration LIMIT 1"
-                )  # SQLite fixes the instant at the first read
+                # SQLite fixes the state of the snapshot at the first read, not at BEGIN.
+                db.rows("SELECT number FROM holdfast_migration LIMIT 1")
                 yield _SqliteSnapshot(self, db)
             finally:
                 db.change("ROLLBACK TRANSACTION")
         finally:
-            self._give_back(db)
+            self._return_connection(db)
 
     def _spelled(self, sql: str) -> str:
         return spelled(sql)
@@ -125,17 +130,17 @@ class SqliteReader(StoreQueries):
         return as_list(items)
 
     def check(self, progress: CheckProgress | None = None) -> list[str]:
-        found = [values_of(row)[0] for row in self._fetch("PRAGMA integrity_check")]
-        damaged = [f"the file is damaged: {damage}" for damage in found if damage != "ok"]
+        reports = [values_of(row)[0] for row in self._fetch("PRAGMA integrity_check")]
+        damaged = [f"the file is damaged: {report}" for report in reports if report != "ok"]
         damaged += [
-            f"the file is damaged: index {name} has other entries than its table"
+            f"the file is damaged: index {name} does not have the entries of its table"
             for name in self._miscounted()
         ]
         return damaged + self._damage_found() + self._broken_laws(progress)
 
     def _miscounted(self) -> Iterator[str]:
         """Yield the partial indexes that have more or fewer entries than there are rows for them:
-        not every version of SQLite counts those in its own check."""
+        the integrity check of some versions of SQLite does not count these."""
         partial = "type = 'index' AND sql LIKE '% WHERE %' AND name LIKE 'holdfast%'"
         for index in map(
             as_dict, self._fetch(f"SELECT name, tbl_name, sql FROM sqlite_master WHERE {partial}")
@@ -146,8 +151,8 @@ class SqliteReader(StoreQueries):
                 f"SELECT COUNT(*) AS number FROM {table} INDEXED BY {index['name']} WHERE"
                 f" {condition}"
             )
-            # Without a WHERE clause no partial index can answer, so the rows of the table itself
-            # are counted.
+            # Without a WHERE clause SQLite cannot use a partial index: this counts the rows of the
+            # table itself.
             rows = (
                 f"SELECT COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0) AS number FROM"
                 f" {table}"
@@ -168,7 +173,7 @@ class SqliteReader(StoreQueries):
             )
         if os.stat(self._reader_path).st_nlink > 1:
             warnings.append(
-                "the file has several names (hard links): opened under two of them, it is damaged"
+                "the file has several names (hard links): opening it under two of them damages it"
             )
         return {
             "database": self._reader_path,
@@ -183,20 +188,20 @@ class SqliteReader(StoreQueries):
         }
 
     def close(self) -> None:
-        self._closed = self._closed or "it was closed"
+        self._closed = self._closed or "the store was closed"
         self._close_idle()
 
 
 class _SqliteSnapshot(SqliteReader):
-    """A reader that asks everything in one transaction of another reader."""
+    """A reader that executes all queries in one transaction of another reader."""
 
     def __init__(self, reader: SqliteReader, db: Connection) -> None:
         super().__init__(reader._reader_path, reader._open, reader.clock)
         self._refuse_when_gone = reader._refuse_when_gone  # type: ignore[method-assign]
         self._db = db
 
-    def _borrow(self) -> Connection:
+    def _take_connection(self) -> Connection:
         return self._db
 
-    def _give_back(self, db: Connection) -> None:
+    def _return_connection(self, db: Connection) -> None:
         """Keep the transaction open: the reader that began it ends it."""

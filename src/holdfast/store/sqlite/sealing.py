@@ -1,4 +1,4 @@
-"""The triggers of a sealed SQLite file."""
+"""The triggers that seal a SQLite file against writes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _TRIGGERS = (
 
 
 def seal(db: Connection, text: str) -> None:
-    """Refuse each INSERT, UPDATE and DELETE with *text*, in the transaction that is open."""
-    words = text.replace("'", "''")
+    """Refuse each INSERT, UPDATE and DELETE with *text* from the end of the open transaction on."""
+    quoted = text.replace("'", "''")
     writable = {_PREFIX + name for name in WRITABLE}
     for row in db.rows(_TABLES):
         table = row["name"]
@@ -26,11 +26,11 @@ def seal(db: Connection, text: str) -> None:
             name = f"holdfast_sealed_{event.lower()}_{table.removeprefix(_PREFIX)}"
             db.change(
                 f"CREATE TRIGGER {name} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT,"
-                f" '{words}'); END"
+                f" '{quoted}'); END"
             )
 
 
 def unseal(db: Connection) -> None:
-    """Remove the triggers."""
+    """Remove the triggers of the seal."""
     for row in db.rows(_TRIGGERS):
         db.change(f"DROP TRIGGER {row['name']}")

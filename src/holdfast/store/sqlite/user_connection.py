@@ -1,14 +1,14 @@
-"""The writing connection as user code gets it: a real connection of its driver that refuses what
-would harm other runs.
+"""The writing connection as user code gets it: a real connection of its driver that refuses
+whatever would harm other runs.
 
 Invariants:
-- While it is lent, SQLite's authorizer refuses statements that end the transaction, reach the
-  savepoints of Holdfast, create or change its tables (a temporary table of such a name would take
-  the place of the real one), attach other files or change settings. Methods that close or configure
-  the connection are refused at any time: the store calls those of the base class.
-- After the step the connection and its cursors refuse everything.
+- While the connection is lent, SQLite's authorizer refuses statements that end the transaction,
+  reach the savepoints of Holdfast, create or change its tables (a temporary table of such a name
+  would hide the real one), attach other files or change settings. Methods that close or configure
+  the connection are refused at any time; the store calls those of the base class.
+- After the step, the connection and its cursors refuse everything.
 - SQL can still roll back the whole transaction (``INSERT OR ROLLBACK``). From then on every
-  statement is refused, for it would commit by itself, and the store raises ``LoanBroken``.
+  statement is refused, because it would commit by itself, and the store raises ``LoanBroken``.
 """
 
 from __future__ import annotations
@@ -21,28 +21,31 @@ from holdfast.errors import BadOption
 
 try:
     import apsw
-except ImportError:  # the standard library's own will do
+except ImportError:  # apsw is optional
     apsw = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
-_SETTLES = "it must not begin, commit or roll back: that is done for it, together with its record"
-_KEEPS = (
+_ENDS_TRANSACTION = (
+    "a step must not begin, commit or roll back: the engine commits its writes together with its"
+    " record"
+)
+_ENGINE_OWNS = (
     "the connection belongs to the engine: a step must not close it, nor change its settings or"
     " hooks"
 )
-_ENDED = "the connection was lent to a step that has ended: ask for connection() in each step"
+_STEP_ENDED = "the connection was lent to a step that has ended: ask for connection() in each step"
 _ONE_FILE = (
-    "it must not attach or detach databases: what it writes commits together with its record, in"
+    "a step must not attach or detach databases: its writes commit together with its record, in"
     " one file"
 )
-_OURS = (
+_RESERVED_NAMES = (
     "names that begin with holdfast_ belong to the engine: a step must not create, change or drop"
     " what has such a name"
 )
 _BROKEN = (
-    "its SQL has rolled back the whole transaction, as INSERT OR ROLLBACK does, or it has closed"
-    " the connection"
+    "the step has rolled back the whole transaction, as INSERT OR ROLLBACK does, or closed the"
+    " connection"
 )
 
 _PREFIX = "holdfast_"
@@ -51,11 +54,16 @@ _ROLL_BACK = frozenset({7, 10, 13})
 """Errors upon which SQLite itself may roll back the transaction: out of memory, I/O error, disk
 full."""
 
-_PRAGMA, _TRANSACTION, _ATTACH, _DETACH, _SAVEPOINT = 19, 22, 24, 25, 32
-"""The actions, as SQLite's authorizer calls them."""
+# Action codes of SQLite's authorizer.
+_PRAGMA = 19
+_TRANSACTION = 22
+_ATTACH = 24
+_DETACH = 25
+_SAVEPOINT = 32
+
 _DEFINITIONS = frozenset({*range(1, 9), *range(10, 18), 26, 29, 30})
-"""Actions that create, drop or alter tables, indexes, views and triggers, temporary ones among
-them."""
+"""Actions that create, drop or alter tables, indexes, views and triggers, temporary ones
+included."""
 
 _HARMLESS_PRAGMAS = frozenset(
     {
@@ -74,25 +82,25 @@ _HARMLESS_PRAGMAS = frozenset(
         "table_xinfo",
     }
 )
-"""Pragmas that take an argument and change nothing that outlasts the transaction."""
+"""Pragmas that take an argument and change nothing beyond the transaction."""
 
 
 class LoanBroken(Exception):
-    """User code has ended the transaction of the whole batch, or the connection itself."""
+    """User code has ended the transaction of the whole batch, or closed the connection."""
 
     def __init__(self) -> None:
         super().__init__(_BROKEN)
         self.refusal: BadOption = _refusal(_BROKEN)
         self.op: object = None
-        """The transition whose user code it was."""
+        """The operation whose user code did it."""
 
 
 class Loan:
-    """What happens on a connection while it is lent to user code."""
+    """The state of a connection that is lent to user code."""
 
     def __init__(self) -> None:
         self.is_lent: bool | None = None
-        """None before the first loan: the store itself is the only one that has the connection."""
+        """None before the first loan: until then only the store has the connection."""
         self._objection: str = ""
         self._cursors: list[Any] = []
         self._failed_by_itself: bool = False
@@ -101,7 +109,7 @@ class Loan:
     def authorize(
         self, action: int, first: object = None, second: object = None, *_: object
     ) -> int:
-        """Answer SQLite, which asks before it prepares a statement."""
+        """Answer SQLite, which asks before it prepares a statement: 0 allows it, 1 refuses it."""
         if not self.is_lent:
             return 0
         objection = _objection(action, str(first or ""), second)
@@ -111,8 +119,8 @@ class Loan:
         return 1
 
     def call(self, body: Callable[[Any], T], raw: Any) -> T:
-        """Call *body* with the connection. Raises BadOption when it tries what it must not,
-        LoanBroken when it has done so."""
+        """Call *body* with the connection. Raises BadOption if it tried something that is refused,
+        LoanBroken if it ended the transaction."""
         self.is_lent = True
         self._failed_by_itself = False
         try:
@@ -131,8 +139,8 @@ class Loan:
         return result
 
     def lend(self, cursor: Any) -> Any:
-        """Take note of a cursor of user code: nothing can be committed while a statement of it has
-        not come to its end."""
+        """Register a cursor of user code: nothing can be committed while one of its statements is
+        unfinished."""
         self._cursors.append(cursor)
         return cursor
 
@@ -148,12 +156,12 @@ class Loan:
             raise
 
     def check(self) -> None:
-        """Raise BadOption if the connection was lent, and is not any more."""
+        """Raise BadOption if the connection was lent to a step that has ended."""
         if self.is_lent is False:
-            raise _refusal(_ENDED)
+            raise _refusal(_STEP_ENDED)
 
     def _is_intact(self, raw: Any) -> bool:
-        """Return whether the transaction is still open. One that the database itself has ended is
+        """Return whether the transaction is still open, or SQLite has ended it by itself: that is
         not the fault of the body."""
         if self._failed_by_itself:
             return True
@@ -170,7 +178,7 @@ class Loan:
 
 
 def close_cursor(cursor: Any) -> None:
-    """Close a cursor of either driver; one whose connection is closed needs it no more."""
+    """Close a cursor of either driver, and ignore an error: its connection may be closed."""
     try:
         if isinstance(cursor, sqlite3.Cursor):
             cursor.close()
@@ -181,31 +189,31 @@ def close_cursor(cursor: Any) -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Return SQLite's code for what a driver raised, 0 when it has none."""
+    """Return SQLite's primary error code for an exception of a driver, 0 if it has none."""
     return extended_code(error) & 0xFF
 
 
 def extended_code(error: BaseException) -> int:
-    """The same with the part that says more."""
+    """Return SQLite's extended error code for an exception of a driver, 0 if it has none."""
     code = getattr(error, "sqlite_errorcode", None) or getattr(error, "extendedresult", None)
     return code if isinstance(code, int) else 0
 
 
 def _objection(action: int, first: str, second: object) -> str | None:
-    """Return why user code must not do this; None if it may."""
+    """Return why user code must not perform this action; None if it may."""
     if action == _TRANSACTION:
-        return _SETTLES
+        return _ENDS_TRANSACTION
     if action == _SAVEPOINT and str(second or "").lower().startswith("holdfast"):
-        return _SETTLES
+        return _ENDS_TRANSACTION
     if action in (_ATTACH, _DETACH):
         return _ONE_FILE
     if action in _DEFINITIONS and _PREFIX in (
         first[: len(_PREFIX)].lower(),
         str(second or "")[: len(_PREFIX)].lower(),
     ):
-        return _OURS
+        return _RESERVED_NAMES
     if action == _PRAGMA and second is not None and first.lower() not in _HARMLESS_PRAGMAS:
-        return f"{_KEEPS} (PRAGMA {first})"
+        return f"{_ENGINE_OWNS} (PRAGMA {first})"
     return None
 
 
@@ -214,15 +222,15 @@ def _refusal(why: str) -> BadOption:
 
 
 def _refuse_setting(*_: object, **__: object) -> NoReturn:
-    raise _refusal(_KEEPS)
+    raise _refusal(_ENGINE_OWNS)
 
 
-def _refuse_settling(*_: object, **__: object) -> NoReturn:
-    raise _refusal(_SETTLES)
+def _refuse_to_end(*_: object, **__: object) -> NoReturn:
+    raise _refusal(_ENDS_TRANSACTION)
 
 
 class LentCursor(sqlite3.Cursor):
-    """A cursor of user code."""
+    """A cursor of the standard library for user code."""
 
     def execute(self, *arguments: Any) -> Any:
         connection: Any = self.connection
@@ -264,7 +272,7 @@ class LentConnection(sqlite3.Connection):
         return self.cursor().executescript(*arguments)
 
 
-# A backup waits, for ever, until the transaction that the step itself is part of has ended.
+# `backup` is refused because it would wait forever for the end of the step's own transaction.
 _STANDARD_SETTINGS = """backup close deserialize enable_load_extension interrupt load_extension
     set_authorizer
     set_progress_handler setconfig setlimit"""
@@ -278,14 +286,14 @@ _APSW_SETTINGS = """aclose autovacuum_pages backup close config deserialize enab
 
 
 def _refuse(kind: type, methods: str, refuse: Callable[..., NoReturn]) -> None:
-    """Let connections of *kind* refuse these methods of their base class, where it has them."""
+    """Make connections of *kind* refuse these methods, as far as their base class has them."""
     for name in methods.split():
         if hasattr(kind.__mro__[1], name):
             setattr(kind, name, refuse)
 
 
 def _freeze(kind: type, attributes: str) -> None:
-    """Let connections of *kind* refuse that these attributes are set."""
+    """Make connections of *kind* refuse to set these attributes."""
     for name in attributes.split():
         attribute = getattr(kind.__mro__[1], name, None)
         if attribute is not None:
@@ -293,7 +301,7 @@ def _freeze(kind: type, attributes: str) -> None:
 
 
 _refuse(LentConnection, _STANDARD_SETTINGS, _refuse_setting)
-_refuse(LentConnection, "commit rollback", _refuse_settling)
+_refuse(LentConnection, "commit rollback", _refuse_to_end)
 _freeze(LentConnection, "autocommit isolation_level")
 
 if apsw is None:

@@ -1,5 +1,4 @@
-"""A user's own connection to the same file, on which runs are started within the user's own
-transaction."""
+"""Start runs within the user's own transaction, on the user's connection to the same file."""
 
 from __future__ import annotations
 
@@ -19,22 +18,26 @@ from holdfast.store.sqlite.library_check import WHY
 from holdfast.store.user_connections import LoopBoundConnection, is_asynchronous, unwrapped
 
 SAVEPOINT = "start_of_runs"
-"""Without the prefix of Holdfast's own savepoints: those are out of reach on a connection that was
-lent to a step."""
-_OURS = "only runs are started in the transaction of a caller"
+"""Without the prefix of Holdfast's own savepoints, which are refused on a connection that is lent
+to a step."""
+_ONLY_STARTS = "a caller's transaction can only start runs"
 
 
 class SqliteUserTransaction:
-    """The caller's transaction, as the transitions see it."""
+    """The caller's transaction, as operations see it."""
 
     def __init__(self, connection: Any, ours: Connection, now: int) -> None:
-        self._raw, self._path = _raw(connection), ours.path
-        self.now, self.hints = now, Hints()
+        self._raw: Any = _raw(connection)
+        self._path: str = ours.path
+        self.now: int = now
+        self.hints: Hints = Hints()
         self.news: list[MemberOutcome] = []
         self.told: set[str] = set()
         self.graphs: dict[str, Any] = {}
         if not isinstance(self._raw, ours.api):
-            raise BadOption(option="connection", why=f"it is not one of {ours.kind}, and {WHY}")
+            raise BadOption(
+                option="connection", why=f"the connection is not one of {ours.kind}, and {WHY}"
+            )
         files = {
             os.path.realpath(row["file"])
             for row in self._execute("PRAGMA database_list", ())
@@ -42,7 +45,8 @@ class SqliteUserTransaction:
         }
         if os.path.realpath(self._path) not in files:
             raise BadOption(
-                option="connection", why=f"it is open on another database than {self._path}"
+                option="connection",
+                why=f"the connection is open on another database than {self._path}",
             )
 
     def __enter__(self) -> SqliteUserTransaction:
@@ -50,7 +54,7 @@ class SqliteUserTransaction:
             if getattr(self._raw, "isolation_level", None) is None:
                 raise BadOption(
                     option="connection",
-                    why="it has no open transaction that the runs could be part of",
+                    why="the connection has no open transaction: begin one before you start runs",
                 )
             self._execute("BEGIN", ())  # as sqlite3 does by itself before the first write
         self._execute(f"SAVEPOINT {SAVEPOINT}", ())
@@ -75,7 +79,7 @@ class SqliteUserTransaction:
         return self._total_changes() - before
 
     def many(self, query: str, values: Sequence[dict[str, object]]) -> int:
-        return sum(self.change(query, **each) for each in values)
+        return sum(self.change(query, **row) for row in values)
 
     def together(self, changes: dict[str, list[dict[str, object]]]) -> None:
         for query, values in changes.items():
@@ -89,8 +93,8 @@ class SqliteUserTransaction:
     def route_id(self, route: Route) -> int:
         if self.change("insert_route", **route_values(route)):
             self.change("note_last_route")
-        found: int = self.rows("find_route", **route_values(route))[0]["id"]
-        return found
+        number: int = self.rows("find_route", **route_values(route))[0]["id"]
+        return number
 
     def as_list(self, items: Iterable[object]) -> object:
         return as_list(items)
@@ -99,23 +103,24 @@ class SqliteUserTransaction:
         return body(self._raw)
 
     def lock_tables(self) -> None:
-        raise BadOption(option="connection", why=_OURS)
+        raise BadOption(option="connection", why=_ONLY_STARTS)
 
     def seal(self, seal: Seal) -> None:
-        raise BadOption(option="connection", why=_OURS)
+        raise BadOption(option="connection", why=_ONLY_STARTS)
 
     def unseal(self) -> None:
-        raise BadOption(option="connection", why=_OURS)
+        raise BadOption(option="connection", why=_ONLY_STARTS)
 
     def refuse_clear_values(self) -> bool:
-        raise BadOption(option="connection", why=_OURS)
+        raise BadOption(option="connection", why=_ONLY_STARTS)
 
     def _total_changes(self) -> int:
-        found: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]
-        return found
+        changes: int = self._execute("SELECT total_changes() AS changes", ())[0]["changes"]
+        return changes
 
     def _execute(self, sql: str, values: Any) -> list[Any]:
-        """Execute on a cursor of our own, whatever rows the user wants to see on theirs."""
+        """Execute on a new cursor without a row factory, so that rows are tuples however the user
+        has configured the connection."""
         cursor = self._raw.cursor()
         if hasattr(cursor, "row_factory"):
             cursor.row_factory = None
@@ -134,12 +139,15 @@ class SqliteUserTransaction:
 
 
 def _raw(connection: Any) -> Any:
-    """Return the driver's connection: the user may hold one of sqlite3, of apsw, or of
-    SQLAlchemy."""
+    """Return the driver's connection behind one of sqlite3, apsw or SQLAlchemy. Raises
+    BadOption."""
     if isinstance(connection, LoopBoundConnection):
         raise BadOption(
             option="connection",
-            why="it is asynchronous: a file takes a blocking one of sqlite3, apsw or SQLAlchemy",
+            why=(
+                "the connection is asynchronous: a SQLite file takes a blocking one of sqlite3,"
+                " apsw or SQLAlchemy"
+            ),
         )
     raw = unwrapped(connection)
     if not all(hasattr(raw, name) for name in ("cursor", "in_transaction")) or is_asynchronous(raw):

@@ -1,4 +1,4 @@
--- Budgets, in words that both databases understand.
+-- Budgets: the queries that both dialects accept.
 
 -- name: save_budget
 INSERT INTO holdfast.budget (name, run_id, on_breach, resets, zone, reset_at, created_at)
@@ -64,7 +64,8 @@ SELECT run_id, key, budget, dimension, amount, lasting
  ORDER BY budget, dimension;
 
 -- name: reservations_of_session
--- What those set aside who are held by it; what a workflow set aside stays with its run.
+-- The reservations of steps whose runs a session holds. A reservation of a workflow (lasting) stays
+-- with its run.
 SELECT run_id, reservation.key AS key, budget, dimension, amount
   FROM holdfast.reservation AS reservation JOIN holdfast.run AS run ON run.id = reservation.run_id
  WHERE run.session_id = :session_id AND lasting = 0
@@ -93,7 +94,7 @@ SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
  ORDER BY budget, dimension;
 
 -- name: spent_below
--- What a run and all below it have spent, one by one.
+-- What a run and each run below it have spent.
 SELECT run.id AS run_id, allowance.dimension AS dimension, allowance.used AS used
   FROM holdfast.run AS run JOIN holdfast.allowance AS allowance
     ON allowance.run_id = run.id AND allowance.budget = 'run:' || run.id
@@ -101,5 +102,5 @@ SELECT run.id AS run_id, allowance.dimension AS dimension, allowance.used AS use
  ORDER BY run.id, allowance.dimension;
 
 -- name: held_back
--- Who has set something aside in a budget, and since when.
+-- The reservations in a budget, oldest first.
 SELECT run_id, key, dimension, amount, at FROM holdfast.reservation WHERE budget = :budget ORDER BY at, run_id, dimension;

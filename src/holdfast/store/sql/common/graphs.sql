@@ -1,4 +1,4 @@
--- Graphs: runs that depend on each other.
+-- Graphs: the queries that both dialects accept.
 
 -- name: graph
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
@@ -21,7 +21,7 @@ UPDATE holdfast.graph
  WHERE id = :id;
 
 -- name: count_graph
--- `save_graph` where only members came to their ends or were started.
+-- `save_graph` if members only ended or started.
 UPDATE holdfast.graph SET live = :live, events = :events WHERE id = :id;
 
 -- name: insert_member
@@ -40,14 +40,14 @@ INSERT INTO holdfast.graph_edge (upstream, dependent, number) VALUES (:upstream,
 INSERT INTO holdfast.graph_event (graph_id, seq, kind, member, data, at) VALUES (:graph_id, :seq, :kind, :member, :data, :at);
 
 -- name: insert_news
--- A run has ended that is, by its id, a member of a graph.
+-- An entry of the outbox: a run that is, by its id, a member of a graph has ended.
 INSERT INTO holdfast.graph_news (graph_id, run_id, status, at, place) VALUES (:graph_id, :run_id, :status, :at, :place);
 
 -- name: news_of_graph
 SELECT id, graph_id, run_id, status, at, place FROM holdfast.graph_news WHERE graph_id = :graph_id ORDER BY id;
 
 -- name: places_of_graph
--- The ends that are still being settled, or taken back.
+-- The member outcomes that are partly applied, or partly taken back.
 SELECT run_id, status, place FROM holdfast.graph_news
  WHERE graph_id = :graph_id AND place IS NOT NULL AND status NOT IN ('rest', 'cancel');
 
@@ -65,7 +65,7 @@ UPDATE holdfast.graph_member SET state = 'started', missing = 0, started_at = :n
 UPDATE holdfast.graph_member SET state = :state, finished_at = :now, note = COALESCE(:note, note) WHERE run_id = :run_id;
 
 -- name: stop_member
--- It was asked to stop, and did so at once.
+-- A member that was asked to stop and ended at once.
 UPDATE holdfast.graph_member SET state = :state, finished_at = :now, asked_at = :now, note = COALESCE(:note, note)
  WHERE run_id = :run_id;
 
@@ -100,15 +100,15 @@ SELECT edge.upstream, edge.dependent, edge.number
 SELECT run_id, number, need, total, done, lost, rest, state FROM holdfast.graph_group WHERE run_id = :run_id ORDER BY number;
 
 -- name: upstreams_of_group
--- Those that have not ended, from one id on.
+-- The upstreams that have not ended, above an id.
 SELECT member.run_id, member.state
   FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
  WHERE edge.dependent = :run_id AND edge.number = :number AND edge.upstream > :after AND member.state IN ('waiting', 'started')
  ORDER BY edge.upstream LIMIT :limit;
 
 -- name: links_page
--- `links_below` of one member, from one dependent on. The page is cut before it is joined: else all dependents would be joined and
--- sorted for each page.
+-- `links_below` of one member, above a dependent. The page is limited before the join: otherwise
+-- each page would join and sort all dependents.
 SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
        member.state AS member_state, member.missing
   FROM (SELECT upstream, dependent, number FROM holdfast.graph_edge
@@ -130,17 +130,18 @@ SELECT run_id, graph_id, workflow, state, missing, spec, input, started_at, fini
 SELECT COUNT(*) AS members FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting';
 
 -- name: waiting_members
--- From one id on. All ids of a graph are between `after` and `until`: a portion is read in the order of the primary key, however many
--- members have ended before it.
+-- All ids of a graph are between `after` and `until`: a portion is read in the order of the primary
+-- key, regardless of how many members have ended before it.
 SELECT run_id FROM holdfast.graph_member
  WHERE run_id > :after AND run_id < :until AND state = 'waiting' ORDER BY run_id LIMIT :limit;
 
 -- name: lose_some
--- So many of those that a group waits for were cancelled.
+-- Counts upstreams of a group that were cancelled.
 UPDATE holdfast.graph_group SET lost = lost + :lost WHERE run_id = :dependent AND number = :number;
 
 -- name: unasked_members
--- Those that were started and not yet asked to stop, from one id on: everybody, or only those whose runs have not begun.
+-- The started members above an id that were not asked to stop: all of them, or only those whose
+-- runs have not begun.
 SELECT member.run_id
   FROM holdfast.graph_member AS member JOIN holdfast.run AS run ON run.id = member.run_id
  WHERE member.run_id > :after AND member.run_id < :until AND member.state = 'started' AND member.asked_at IS NULL
@@ -148,14 +149,15 @@ SELECT member.run_id
  ORDER BY member.run_id LIMIT :limit;
 
 -- name: close_groups
--- A member that was cancelled waits no more: what ends above it decides nothing, and stops nobody.
+-- A cancelled member does not wait any more: the ends of its upstreams decide nothing, and cancel
+-- no other member.
 UPDATE holdfast.graph_group SET state = 'impossible' WHERE state = 'open' AND run_id = :run_id;
 
 -- name: ready_members
 SELECT run_id FROM holdfast.graph_member WHERE graph_id = :graph_id AND state = 'waiting' AND missing = 0 ORDER BY run_id LIMIT :limit;
 
 -- name: vain_members
--- Those that wait for what cannot come any more.
+-- Waiting members with a group that can never be satisfied.
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
   FROM holdfast.graph_member AS member JOIN holdfast.graph_group AS part ON part.run_id = member.run_id
  WHERE member.graph_id = :graph_id AND member.state = 'waiting' AND part.state = 'impossible'
@@ -218,7 +220,8 @@ DELETE FROM holdfast.graph_stage WHERE id = :id;
 UPDATE holdfast.graph_stage SET due_at = :never WHERE id = :id AND due_at <> :never;
 
 -- name: rests_of_stage
--- Groups that were decided before their members became visible, and that stop their rest.
+-- Groups that cancel their remaining upstreams, and that were decided before their members became
+-- visible.
 SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state
   FROM holdfast.graph_member AS member JOIN holdfast.graph_group AS part ON part.run_id = member.run_id
  WHERE member.graph_id = :stage_id AND part.rest = 'cancel' AND part.state <> 'open' ORDER BY part.run_id, part.number;
@@ -248,18 +251,18 @@ DELETE FROM holdfast.graph_event
    AND seq < (SELECT MIN(seq) FROM holdfast.graph_event WHERE graph_id = :stage_id) + :limit;
 
 -- name: sweep_history
--- From the end: a history has no gaps while it is deleted.
+-- From the end, so that the history has no gaps while it is deleted.
 DELETE FROM holdfast.event
  WHERE run_id = :stage_id
    AND seq > (SELECT MAX(seq) FROM holdfast.event WHERE run_id = :stage_id) - :limit;
 
 -- name: take_events
--- As new lines: who reads the events of all runs has passed those of the stage.
+-- As new events: subscribers have passed the events of the stage.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 SELECT :run_id, seq, kind, step, attempt, data, error, started_at, at
   FROM holdfast.event WHERE run_id = :stage_id ORDER BY seq;
 
 -- name: append_each
--- One line for each of many runs, by one who does not hold them.
+-- One event for each of many runs, for a writer that does not hold them.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);

@@ -17,5 +17,5 @@ DELETE FROM holdfast.key WHERE kid = :kid;
 UPDATE holdfast.key SET secret = :new WHERE kid = :kid AND secret = :old;
 
 -- name: lock_keys
--- Nobody else writes while a transaction is open.
+-- Nothing to lock in SQLite: no other process writes during this transaction.
 SELECT kid FROM holdfast.key ORDER BY kid;

@@ -1,4 +1,4 @@
--- Values that are kept apart, who refers to them, and what is deleted when.
+-- Payloads, references to them, retention rules and maintenance locks.
 
 -- name: insert_payload_part
 INSERT INTO holdfast.payload_part (digest, part, data) VALUES (:digest, :part, :data) ON CONFLICT DO NOTHING;
@@ -77,7 +77,8 @@ UPDATE holdfast.frame SET nulls = :new WHERE run_id = :run_id AND seq = :seq AND
 UPDATE holdfast.output SET message = :new WHERE run_id = :run_id AND message = :old;
 
 -- name: used_bytes
--- What the data itself takes: what a deletion makes less, whatever the database does with the room.
+-- The bytes of the data itself: deleting reduces them, whatever the database does with the free
+-- space.
 SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)
                                  + COALESCE(LENGTH(waits), 0)), 0) FROM holdfast.run AS run) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
@@ -86,7 +87,7 @@ SELECT CAST((SELECT COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE
        + CAST((SELECT COALESCE(SUM(stored), 0) FROM holdfast.payload) AS BIGINT) AS bytes;
 
 -- name: tree_bytes
--- What a tree of runs takes; of its payloads those that nobody else refers to.
+-- The bytes of a tree of runs; of its payloads, those to which no other run refers.
 SELECT COUNT(*) AS runs,
        CAST(COALESCE(SUM(200 + LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0)), 0) AS BIGINT)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(event.data), 0) + COALESCE(LENGTH(event.error), 0)), 0)
@@ -123,7 +124,7 @@ SELECT name, what, workflow, statuses, older_than, keep_last, max_bytes FROM hol
 INSERT INTO holdfast.upkeep (name, session_id, until, done_at) VALUES (:name, NULL, 0, NULL) ON CONFLICT DO NOTHING;
 
 -- name: take_upkeep
--- It is free when its time has come, or when the session that has it is no more.
+-- The lock is free at its time, or when the session that has it has ended.
 UPDATE holdfast.upkeep AS upkeep
    SET session_id = :session_id, until = :until
  WHERE name = :name
@@ -141,7 +142,8 @@ SELECT COUNT(*) AS events, MAX(CASE WHEN kind = 'history_deleted' THEN 1 ELSE 0 
   FROM holdfast.event WHERE run_id = :run_id;
 
 -- name: forget_frames
--- The frames are gone: the streams say that nothing is kept of them, and that all that was is before what could still come.
+-- The frames are deleted: the streams record that nothing is kept, and that only later frames can
+-- follow.
 UPDATE holdfast.stream
    SET kept_durable = 0, kept_summary = 0, kept_best_effort = 0,
        first_seq = (SELECT last_seq + 1 FROM holdfast.output AS output WHERE output.run_id = :run_id)

@@ -1,7 +1,7 @@
--- What both databases understand. One named query each; parameters are :name; the schema is `holdfast`.
+-- Runs: the queries that both dialects accept. Parameters are :name; the schema is `holdfast`.
 
 -- name: insert_run
--- A lane that is being drained takes no new runs, but those below runs that are there, and members of graphs that are.
+-- A draining lane accepts no new runs, except children of existing runs and members of graphs.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
                           budgets, share)
@@ -32,7 +32,8 @@ VALUES (:namespace, :workflow, :version, :lane, :capabilities)
     ON CONFLICT DO NOTHING;
 
 -- name: append_guarded
--- The lease is checked by the write itself: no row, no lease. A run that its holder let go has no session.
+-- The write itself checks the lease: without the lease it inserts no row. A released run has no
+-- session.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
   FROM holdfast.run
@@ -49,14 +50,15 @@ UPDATE holdfast.run
  WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '';
 
 -- name: move_run
--- Where a held run stands; its holder keeps it in memory. It is not written over a status that the holder does not know of.
+-- The new status of a run whose holder keeps it in memory. It does not overwrite a status that the
+-- holder does not know.
 UPDATE holdfast.run
    SET status = :status, waits = :waits, wake_at = :wake_at, seen_revision = :seen
  WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' AND status <> :unless
    AND (revision = :revision OR :revision < 0);
 
 -- name: release_run
--- The holder lets go.
+-- The holder releases its lease.
 UPDATE holdfast.run
    SET status = :status, waits = :waits, wake_at = :wake_at, rank = :ready_at - priority * :step, error = :error,
        session_id = NULL
@@ -87,7 +89,7 @@ UPDATE holdfast.run
  WHERE id = :run_id;
 
 -- name: end_run
--- Ended by somebody other than its holder: whoever held it holds nothing now.
+-- For a writer other than the holder, which loses its lease.
 UPDATE holdfast.run
    SET status = :status, error = :error, finished_at = :now, cancel_reason = :reason, generation = generation + 1,
        session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL, revision = revision + 1
@@ -97,7 +99,8 @@ UPDATE holdfast.run
 SELECT COALESCE(MAX(seq), 0) AS seq FROM holdfast.event WHERE run_id = :run_id;
 
 -- name: children_to_stop
--- The runs below a run that live, end with their parents and were not asked to stop yet; parents first.
+-- The runs below a run that have not ended, that end with their parents and that were not asked to
+-- stop yet; parents first.
 WITH RECURSIVE below (id, status) AS (
     SELECT id, status
       FROM holdfast.run
@@ -130,14 +133,15 @@ INSERT INTO holdfast.knock (session_id, run_id) VALUES (:session_id, :run_id);
 SELECT id, run_id FROM holdfast.knock WHERE session_id = :session_id AND id > :after ORDER BY id;
 
 -- name: delete_knocks
--- All but the last: as long as it is there, its number is not given again to a knock that would then count as read.
+-- All but the last notification: while it exists, SQLite does not assign its number again to a
+-- notification that would then count as read.
 DELETE FROM holdfast.knock WHERE session_id = :session_id AND id < :seen;
 
 -- name: forget_knocks
 DELETE FROM holdfast.knock WHERE session_id = :session_id;
 
 -- name: insert_signal
--- None when its key came before, or when the run has as many as it may have.
+-- Inserts nothing if the key was used before, or if the run has reached its limit of signals.
 INSERT INTO holdfast.signal (run_id, name, payload, key, at, wait_id, source, step, effect, number)
 SELECT :run_id, :name, :payload, :key, :at, :wait_id, :source, :step, :effect, last.number + 1
   FROM (SELECT COALESCE((SELECT number FROM holdfast.signal WHERE run_id = :run_id ORDER BY id DESC LIMIT 1), 0) AS number) AS last
@@ -155,7 +159,8 @@ UPDATE holdfast.signal SET taken = 1 WHERE id = :id;
 SELECT id, name, payload, at, number, wait_id, source, step FROM holdfast.signal WHERE run_id = :run_id AND taken = 0 ORDER BY id;
 
 -- name: glance
--- What may have reached a run, and the signals that no wait has taken: one row at least, if there is such a run.
+-- What the holder of a run reads after a notification, with the signals that no wait has consumed:
+-- at least one row if the run exists.
 SELECT run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name, signal.payload,
        signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
@@ -179,7 +184,7 @@ SELECT id, rank, share, started_at FROM holdfast.run
  ORDER BY rank LIMIT :limit;
 
 -- name: any_suspect
--- One whose worker died twice without any progress may be what killed it.
+-- A run whose worker died twice without progress of the run may have killed it.
 SELECT 1 AS suspect FROM holdfast.run WHERE rank IS NOT NULL AND crashes >= 2 LIMIT 1;
 
 -- name: ready_suspect
@@ -193,7 +198,7 @@ SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, shar
  ORDER BY name;
 
 -- name: lanes_with_work
--- Those with a rate, on which something could be claimed if the rate let it.
+-- The lanes with a rate that have claimable runs.
 SELECT name, concurrency, rate_limit, rate_per, free_at, paused, per_share, share_rate_limit, share_rate_per, weights, draining
   FROM holdfast.lane AS lane
  WHERE (rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AND paused = 0
@@ -231,8 +236,8 @@ UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = 
 SELECT id FROM holdfast.session WHERE id = :session_id;
 
 -- name: may_lease_at_birth
--- Nobody is there to work for a session that was ended; and whoever starts runs must not get round the limits of a lane: it comes with
--- them, if it has any.
+-- No row for a session that has ended: no worker would run its runs. The limits of the lane are
+-- returned with it, so that a start cannot exceed them.
 SELECT session.id, (lane.name IS NOT NULL) AS limited, lane.name, lane.concurrency, lane.rate_limit, lane.rate_per, lane.free_at,
        lane.paused, lane.per_share, lane.share_rate_limit, lane.share_rate_per, lane.weights, lane.draining
   FROM holdfast.session AS session
@@ -245,7 +250,7 @@ SELECT session.id, (lane.name IS NOT NULL) AS limited, lane.name, lane.concurren
 DELETE FROM holdfast.session WHERE id = :session_id;
 
 -- name: sessions
--- Workers first: those who only hold leases have no process that could do anything for others.
+-- Workers first: sessions that only hold leases have no process that could do work for others.
 SELECT id, worker, host, pid, slot, started_at, beat_at, expires_at, serves
   FROM holdfast.session
  ORDER BY CASE WHEN pid = 0 THEN 1 ELSE 0 END, id LIMIT :limit;
@@ -258,7 +263,7 @@ SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_
  LIMIT :limit;
 
 -- name: move_held_after
--- What an ended session still holds goes to another one, which stands for it.
+-- Moves runs of an ended session to its stand-in session.
 UPDATE holdfast.run SET session_id = :target WHERE session_id = :session_id AND id > :last;
 
 -- name: move_held_until
@@ -271,7 +276,8 @@ UPDATE holdfast.run
  WHERE id = :run_id AND session_id = :session_id;
 
 -- name: overdue
--- One that is being cancelled already was asked to stop: to ask again would only wake it, without end.
+-- Without runs that are being cancelled: they have been asked to stop, and another request would
+-- only wake them, again and again.
 SELECT id, deadline FROM holdfast.run
  WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
  ORDER BY deadline LIMIT :limit;
@@ -300,14 +306,14 @@ UPDATE holdfast.run SET parent_step = :name WHERE parent_id = :run_id AND parent
 DELETE FROM holdfast.fanout WHERE run_id = :run_id AND step = :step;
 
 -- name: has_late_descendant
--- One that still lives, or has ended too late for its tree to go.
+-- A run below that has not ended, or that ended too late for the tree to be deleted.
 SELECT 1 AS late FROM holdfast.run WHERE root_id = :run_id AND (finished_at IS NULL OR finished_at >= :before) LIMIT 1;
 
 -- name: descendants
 SELECT id FROM holdfast.run WHERE root_id = :run_id;
 
 -- name: last_descendants
--- The newest of a tree: no run is older than its parent.
+-- The newest runs of a tree: no run is older than its parent.
 SELECT id FROM holdfast.run WHERE root_id = :run_id ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: delete_run
@@ -326,7 +332,8 @@ DELETE FROM holdfast.tag WHERE run_id = :run_id;
 DELETE FROM holdfast.fanout WHERE run_id = :run_id;
 
 -- name: touched
--- A holder that parks a run notes the revision that it has seen. Whatever reaches the run later makes the two differ.
+-- A holder that parks a run records the revision that it has seen. Any later change of the run
+-- makes the two differ.
 SELECT id FROM holdfast.run WHERE id = :run_id AND session_id IS NOT NULL AND (seen_revision IS NULL OR revision <> seen_revision);
 
 -- name: import_run
@@ -344,7 +351,7 @@ VALUES (:run_id, :name, :payload, :key, :at, :taken, :number, :wait_id, :source,
     ON CONFLICT DO NOTHING;
 
 -- name: weights
--- How many bytes the next runs and all that belongs to them take, about.
+-- The approximate bytes of the next runs and of all that belongs to them.
 SELECT id, LENGTH(holdfast.input_of(run)) + COALESCE(LENGTH(result), 0) + COALESCE(LENGTH(error), 0) + COALESCE(LENGTH(waits), 0)
        + CAST((SELECT COALESCE(SUM(100 + COALESCE(LENGTH(data), 0) + COALESCE(LENGTH(error), 0)), 0)
                  FROM holdfast.event AS event WHERE event.run_id = run.id) AS BIGINT)
@@ -469,13 +476,15 @@ INSERT INTO holdfast.setting (name, value) VALUES (:name, :value) ON CONFLICT (n
 DELETE FROM holdfast.setting WHERE name = :name;
 
 -- name: newest
--- The latest instants that were written: the clock of whoever opens the database next must not be behind them.
+-- The latest instants that were written: the clock of the next process that opens the database must
+-- not be behind them.
 SELECT (SELECT at FROM holdfast.event ORDER BY id DESC LIMIT 1) AS event_at,
        (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
        (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;
 
 -- name: set_run_aside
--- The row is damaged: nobody claims it, wakes it or writes to it until an operator has repaired and resumed it.
+-- The row is damaged: no worker claims it, wakes it or writes to it until an operator has repaired
+-- it and resumed the run.
 UPDATE holdfast.run
    SET status = 'stuck', error = :error, rank = NULL, wake_at = NULL, waits = NULL, session_id = NULL
  WHERE id = :run_id AND status NOT IN ('stuck', 'completed', 'failed', 'cancelled', 'expired', 'skipped');

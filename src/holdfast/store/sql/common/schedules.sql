@@ -27,7 +27,7 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
  WHERE namespace = :namespace AND name = :name;
 
 -- name: load_schedule
--- The same, to change it.
+-- `schedule`, to change it.
 SELECT namespace, name, workflow, version, lane, capabilities, input, priority, tags, deadline, rule, zone, overlap, queue_limit,
        misfire, catch_up, grace, jitter, origin, paused, anchor, next_at, wake_at, last_at, queued, started, skipped, note,
        created_at
@@ -53,7 +53,7 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
 SELECT MIN(wake_at) AS wake_at FROM holdfast.schedule WHERE wake_at IS NOT NULL;
 
 -- name: free_schedule
--- A run has ended: the ticks that waited for it need not wait any more.
+-- A run has ended: ticks that waited for it are due.
 UPDATE holdfast.schedule AS schedule
    SET wake_at = :now
  WHERE queued IS NOT NULL AND paused IS NULL
@@ -66,7 +66,7 @@ VALUES (:run_id, :namespace, :schedule, :at, :kind, :live, :solo)
     ON CONFLICT DO NOTHING;
 
 -- name: settle_ticks
--- Nobody has to wait for a run that has ended.
+-- No tick has to wait for a run that has ended.
 UPDATE holdfast.tick AS tick SET live = 0
  WHERE namespace = :namespace AND schedule = :schedule AND live = 1
    AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = tick.run_id AND run.finished_at IS NULL);

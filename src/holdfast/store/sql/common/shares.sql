@@ -1,18 +1,18 @@
--- Shares of lanes, and starts that are gathered.
+-- Shares of lanes, and debounced starts.
 
 -- name: held_by_share
--- Of each lane, by share; those without one, too.
+-- Running runs of each lane by share; NULL is the share of runs without one.
 SELECT route.lane AS lane, run.share AS share, COUNT(*) AS held
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE session_id IS NOT NULL AND status <> 'waiting'
  GROUP BY route.lane, run.share;
 
 -- name: spent_shares
--- Those of which none may begin for now.
+-- The shares whose rate is used up.
 SELECT share, free_at FROM holdfast.share WHERE lane = :lane AND free_at > :now;
 
 -- name: free_at
--- When one more run of a share may begin, as far as it is known.
+-- When the rate allows the next run of a share, as far as it is known.
 SELECT free_at FROM holdfast.share WHERE lane = :lane AND share = :share;
 
 -- name: admit
@@ -26,7 +26,8 @@ DELETE FROM holdfast.admission WHERE lane = :lane AND share = '' AND at <= :befo
 DELETE FROM holdfast.admission WHERE lane = :lane AND share <> '' AND at <= :before;
 
 -- name: free_lane
--- One more may begin when the one leaves the window that came before as many as may begin in it; if there is none, at once.
+-- The rate allows the next run when the oldest of the last `limit` admissions leaves the window; at
+-- once if there are fewer.
 UPDATE holdfast.lane
    SET free_at = COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admission AS gone
                             WHERE gone.lane = :lane AND gone.share = ''
@@ -41,7 +42,7 @@ VALUES (:lane, :share, COALESCE((SELECT MIN(gone.at) + :per FROM holdfast.admiss
     ON CONFLICT (lane, share) DO UPDATE SET free_at = excluded.free_at;
 
 -- name: admitted_shares
--- What began of late, by share: the number of the last one.
+-- The number of the last admission, by share.
 SELECT share, MAX(number) AS number FROM holdfast.admission WHERE lane = :lane GROUP BY share ORDER BY share;
 
 -- name: free_shares
@@ -52,11 +53,12 @@ INSERT INTO holdfast.share AS share (lane, share, vtime) VALUES (:lane, :share, 
     ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime;
 
 -- name: begin_share_clocks
--- What is not ahead of the lane counts for nothing anyway.
+-- A virtual time that is not ahead of the lane's has no effect anyway.
 UPDATE holdfast.share SET vtime = 0 WHERE lane = :lane AND vtime > :now;
 
 -- name: share_clock
--- The virtual time of a lane and of one of its shares, whether anything of it is ready, and what its shares weigh.
+-- The virtual times of a lane and of one of its shares, the weights of the shares, and whether runs
+-- of shares are ready.
 SELECT (SELECT vtime FROM holdfast.share WHERE lane = :lane AND share = '') AS lane_vtime,
        (SELECT vtime FROM holdfast.share WHERE lane = :lane AND share = :share) AS vtime,
        (SELECT weights FROM holdfast.lane WHERE name = :lane) AS weights,
@@ -72,7 +74,7 @@ SELECT id, rank, share, started_at FROM holdfast.run
 SELECT run_id, count, latest FROM holdfast.gathering WHERE key = :key;
 
 -- name: open_gathering
--- Whoever comes while another one opens it waits until that is done, and then finds it.
+-- A concurrent start with the same key waits for this transaction, and then joins its run.
 INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :key, 1, :latest) ON CONFLICT DO NOTHING;
 
 -- name: save_gathering
@@ -80,7 +82,7 @@ INSERT INTO holdfast.gathering (run_id, key, count, latest) VALUES (:run_id, :ke
     ON CONFLICT (key) DO UPDATE SET run_id = excluded.run_id, count = excluded.count, latest = excluded.latest;
 
 -- name: gathered_input
--- Of a run that has not begun, and waits for its time.
+-- The input of a debounced run that has not begun.
 SELECT holdfast.input_of(run) AS input, priority FROM holdfast.run AS run
  WHERE id = :run_id AND status = 'pending' AND started_at IS NULL AND session_id IS NULL AND rank IS NULL AND wake_at IS NOT NULL;
 

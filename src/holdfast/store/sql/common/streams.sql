@@ -1,4 +1,4 @@
--- The output of runs, in the words that both databases understand.
+-- The output of runs: the queries that both dialects accept.
 
 -- name: stream_by_attempt
 SELECT number FROM holdfast.stream
@@ -12,7 +12,7 @@ VALUES (:run_id, :last_seq, :streams, :percent, :message, :progress_at)
        message = COALESCE(excluded.message, output.message), progress_at = COALESCE(excluded.progress_at, output.progress_at);
 
 -- name: insert_stream
--- The stream of an earlier attempt at the same step is superseded by this one.
+-- It supersedes the stream of an earlier attempt at the same step.
 INSERT INTO holdfast.stream (run_id, number, step, attempt, generation, supersedes, frames, said, kept_durable, kept_summary,
                              kept_best_effort, first_seq, summary, version, opened_at, written_at, closed_at, reason)
 VALUES (:run_id, :number, :step, :attempt, :generation,
@@ -30,7 +30,7 @@ INSERT INTO holdfast.frame (run_id, seq, stream, kind, mode, name, data, nulls, 
 VALUES (:run_id, :seq, :stream, :kind, :mode, :name, :data, :nulls, :version, :at);
 
 -- name: trim_durable
--- The oldest ones of a stream; `first_seq` says where to look for them.
+-- Deletes the oldest frames of a stream; `first_seq` is a lower bound for their numbers.
 DELETE FROM holdfast.frame
  WHERE run_id = :run_id
    AND seq IN (SELECT seq FROM holdfast.frame
@@ -54,7 +54,8 @@ UPDATE holdfast.stream
 UPDATE holdfast.stream SET closed_at = :now, reason = :reason WHERE run_id = :run_id AND closed_at IS NULL AND generation >= :least;
 
 -- name: close_streams_of_session
--- What its steps have put out; the code of a workflow goes on elsewhere, and with it what that puts out.
+-- Only the streams of steps: the code of a workflow, and with it its own stream, continues in
+-- another session.
 UPDATE holdfast.stream SET closed_at = :now, reason = :reason
  WHERE closed_at IS NULL AND generation > 0
    AND run_id IN (SELECT id FROM holdfast.run WHERE session_id = :session_id);

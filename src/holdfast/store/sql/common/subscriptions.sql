@@ -1,7 +1,7 @@
--- Who reads the events of all runs, in the words that both databases understand.
+-- Subscriptions to the events of all runs: the queries that both dialects accept.
 
 -- name: append_from_outside
--- Like `append`, by one who does not hold the run.
+-- Like `append`, for a writer that is not the holder of the run.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
 
@@ -9,7 +9,7 @@ VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
 SELECT worker, serves FROM holdfast.session WHERE id = :session_id;
 
 -- name: copy_event
--- As it was elsewhere, with its number: the order in which events are read stays the same.
+-- Copies an event with its number: the order in which subscribers read events stays the same.
 INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at)
 VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at);
 
@@ -17,11 +17,11 @@ VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, 
 DELETE FROM holdfast.event WHERE run_id = '';
 
 -- name: settle_numbers
--- After a copy: new numbers are above the copied ones by themselves.
+-- After a copy. Nothing to do in SQLite: new numbers are above the copied ones by themselves.
 SELECT 1 AS settled;
 
 -- name: first_place
--- Before everything.
+-- The cursor before all events.
 SELECT 1 AS tx, 0 AS id;
 
 -- name: last_place
@@ -51,7 +51,7 @@ SELECT name, kind, which, after_tx, after_id, created_at, moved_at, url, secret,
  ORDER BY name;
 
 -- name: move_cursor
--- Only forward: of two who read under one name the slower one does not take the other back.
+-- Only forward: of two readers under one name, the slower one must not move the cursor back.
 UPDATE holdfast.subscription
    SET after_tx = :after_tx, after_id = :after_id, moved_at = :now
  WHERE name = :name AND (after_tx < :after_tx OR (after_tx = :after_tx AND after_id < :after_id));
@@ -66,7 +66,7 @@ DELETE FROM holdfast.subscription WHERE name = :name;
 DELETE FROM holdfast.dead_letter WHERE subscription = :name;
 
 -- name: claim_webhooks
--- Those that nobody delivers: whoever did has ended.
+-- The webhooks without a session, or whose session has ended.
 UPDATE holdfast.subscription AS subscription
    SET session_id = :session_id
  WHERE kind = 'webhook'

@@ -1,10 +1,11 @@
--- Runs that are leased to programs that are no Python functions, and what operators do to leases.
+-- Runs that are leased explicitly, as to remote workers, and what operators do to leases.
 
 -- name: insert_task
 INSERT INTO holdfast.task (run_id, policy) VALUES (:run_id, :policy) ON CONFLICT DO NOTHING;
 
 -- name: set_alarm
--- When somebody must see to a run: its attempt may take no longer, or it waits, nobody holds it, and its time is up.
+-- When ExpireAttempts must process a run: its attempt reaches its timeout, or it is parked without
+-- a holder until then.
 INSERT INTO holdfast.task (run_id, policy, attempt_until, generation) VALUES (:run_id, :policy, :until, :generation)
     ON CONFLICT (run_id) DO UPDATE SET attempt_until = excluded.attempt_until, generation = excluded.generation;
 
@@ -29,14 +30,15 @@ SELECT run.id, namespace, status, priority, generation, revision, session_id, cr
  WHERE run.id = :run_id;
 
 -- name: renew_session
--- One that has expired stays so, also while nobody has looked after what it held; and workers beat by themselves.
+-- An expired session stays expired, even if its runs have not been taken over yet. Workers use
+-- `beat` instead.
 UPDATE holdfast.session SET beat_at = :now, expires_at = :expires_at WHERE id = :session_id AND expires_at >= :now AND pid = 0;
 
 -- name: save_waits
 UPDATE holdfast.run SET waits = :waits WHERE id = :run_id;
 
 -- name: take_back
--- Whoever holds it holds nothing now.
+-- The holder loses its lease.
 UPDATE holdfast.run
    SET status = :status, rank = :rank, wake_at = :wake_at, waits = NULL, session_id = NULL, generation = generation + 1
  WHERE id = :run_id AND COALESCE(session_id, '') <> '';

@@ -1,7 +1,7 @@
--- Waits: what runs wait for, and what is handed out so that others may deliver signals.
+-- Waits of runs, and the issued waits to which outside callers deliver signals.
 
 -- name: open_wait
--- A step that is done again, after a replay, opens its wait anew.
+-- A step that is repeated after a replay opens its wait again.
 INSERT INTO holdfast.wait (run_id, step, id, name, kid, opened_at, until)
 VALUES (:run_id, :step, :id, :name, :kid, :opened_at, :until)
     ON CONFLICT (run_id, step) DO UPDATE
@@ -12,7 +12,7 @@ VALUES (:run_id, :step, :id, :name, :kid, :opened_at, :until)
 UPDATE holdfast.wait SET closed_at = NULL, closed_by = NULL WHERE run_id = :run_id AND step = :step;
 
 -- name: reopen_waits
--- Those that were closed because the run ended, or had waited long enough, when it goes on after all.
+-- The waits that the end of the run or a timeout closed, when a replay continues the run.
 UPDATE holdfast.wait SET closed_at = NULL, closed_by = NULL
  WHERE run_id = :run_id AND closed_by IN ('the end of the run', 'timeout');
 
@@ -53,7 +53,7 @@ SELECT wait.run_id, step, wait.id, name, kid, opened_at, until, escalated_at, cl
  ORDER BY escalated_at, wait.run_id, step LIMIT :limit;
 
 -- name: signals_by_kind
--- Without what they say, and without their order: most conditions care for neither.
+-- Without payloads and order, which most conditions do not need.
 SELECT name, wait_id, source, COUNT(*) AS times
   FROM holdfast.signal
  WHERE run_id = :run_id AND taken = 0 AND step IS NULL

@@ -1,4 +1,4 @@
--- Laws about budgets and what runs set aside in them.
+-- Laws about budgets and reservations.
 
 -- name: nobody_has_spent_or_set_aside_less_than_nothing
 SELECT budget FROM holdfast.allowance

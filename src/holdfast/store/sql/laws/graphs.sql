@@ -53,7 +53,7 @@ SELECT run_id FROM holdfast.graph_member AS member
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_news AS news WHERE news.run_id = member.run_id);
 
 -- name: a_member_that_waits_counts_what_it_waits_for
--- And one more for as long as its previous end is being taken back.
+-- Plus one while the previous end of a replayed upstream is being taken back.
 SELECT run_id FROM holdfast.graph_member AS member
  WHERE state = 'waiting'
    AND missing <> (SELECT COUNT(*) FROM holdfast.graph_group AS part WHERE part.run_id = member.run_id AND part.state <> 'satisfied')
@@ -65,7 +65,8 @@ SELECT run_id FROM holdfast.graph_group AS part
     OR need < 1 OR need > total;
 
 -- name: a_group_counts_how_its_members_ended
--- Unless an end with very many dependents is still being settled, or the group belongs to no graph yet, or no more.
+-- Except while the end of a member with very many dependents is being resolved, or while the group
+-- is not in a graph.
 SELECT run_id FROM holdfast.graph_group AS part
  WHERE (done <> (SELECT COUNT(*) FROM holdfast.graph_edge AS edge JOIN holdfast.graph_member AS member ON member.run_id = edge.upstream
                  WHERE edge.dependent = part.run_id AND edge.number = part.number AND member.state = 'completed')

@@ -1,4 +1,4 @@
--- Laws about values that are kept apart.
+-- Laws about payloads: values that are stored separately.
 
 -- name: a_payload_that_a_run_refers_to_is_there
 SELECT run_id FROM holdfast.payload_use AS used

@@ -1,4 +1,5 @@
--- Laws that SQL can check. Each query returns the ids of those that break it; its name is the law, in words.
+-- Laws that SQL can check. Each query returns the ids of the rows that break the law; its name is
+-- the law, in words.
 
 -- name: a_run_that_can_be_claimed_is_pending_or_cancelling_and_held_by_nobody
 SELECT id FROM holdfast.run
@@ -59,7 +60,7 @@ SELECT id FROM holdfast.run AS run
 SELECT run_id FROM holdfast.event WHERE run_id <> '' GROUP BY run_id HAVING MIN(seq) <> 1 OR MAX(seq) <> COUNT(*);
 
 -- name: an_event_belongs_to_a_run
--- Or to a stage, until a run has it.
+-- Or to a stage, until ImportRun copies it to a run.
 SELECT DISTINCT run_id FROM holdfast.event AS event
  WHERE run_id <> '' AND NOT EXISTS (SELECT 1 FROM holdfast.run AS run WHERE run.id = event.run_id)
    AND NOT EXISTS (SELECT 1 FROM holdfast.graph_stage AS stage WHERE stage.id = event.run_id);

@@ -1,4 +1,5 @@
--- Laws of schedules. That at most one run of a schedule is at work that was to be alone is seen to by an index.
+-- Laws about schedules. A unique index enforces that at most one run of a schedule without overlap
+-- is live.
 
 -- name: a_tick_belongs_to_a_run
 SELECT run_id FROM holdfast.tick AS tick

@@ -1,4 +1,4 @@
--- Laws about those who read events.
+-- Laws about subscriptions and webhooks.
 
 -- name: a_dead_letter_belongs_to_a_webhook
 SELECT DISTINCT subscription FROM holdfast.dead_letter AS letter

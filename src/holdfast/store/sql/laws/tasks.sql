@@ -1,4 +1,4 @@
--- Laws about runs that are leased to programs that are no Python functions.
+-- Laws about runs that are leased explicitly, as to remote workers.
 
 -- name: a_task_belongs_to_a_run
 SELECT run_id FROM holdfast.task AS task

@@ -1,7 +1,8 @@
--- Budgets, where PostgreSQL says it in its own way: whoever decides about a line locks it first, in the order of the names.
+-- Budgets: the queries that PostgreSQL needs in its own dialect. A writer locks the lines of
+-- budgets before it decides about them, in the order of their names.
 
 -- name: count_spending
--- Differs from SQLite: lists travel as arrays, and the lines are locked in order.
+-- Differs from SQLite: lists are passed as arrays, and the lines are locked in order.
 INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
 SELECT budget, dimension, run_id, amount
   FROM (SELECT ('run:' || CAST(:run_id AS TEXT)) COLLATE "C" AS budget, line.dimension, CAST(:run_id AS TEXT) AS run_id, line.amount
@@ -16,7 +17,8 @@ SELECT budget, dimension, run_id, amount
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: take_spending
--- Differs from SQLite: the run is locked, then the lines in order; what is decided is decided by what they say once locked.
+-- Differs from SQLite: the run is locked, then the lines in order; the decision uses the values
+-- after locking.
 WITH leased AS (
     SELECT id FROM holdfast.run WHERE id = :run_id AND generation = :generation AND COALESCE(session_id, '') <> '' FOR NO KEY UPDATE
 ), line AS (
@@ -45,9 +47,10 @@ SELECT budget, dimension, run_id, amount
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: spend_guarded_many
--- Steps of many runs that are recorded with what they spend, in one statement: each is recorded and counted, or neither. The
--- answer is who was. The others did not hold their leases, or there is not room for all that this asks of one of their budgets, or
--- that is due to begin anew: they are decided one by one.
+-- Records steps of many runs together with their spending, in one statement: each step is recorded
+-- and counted, or neither. Returns the runs that were written. The other runs lost their leases, or
+-- one of their budgets has no room for all that this statement asks of it, or is due for a reset:
+-- the caller decides about them one by one.
 WITH leased AS MATERIALIZED (
     SELECT run.id
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
@@ -122,14 +125,14 @@ SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
    FOR NO KEY UPDATE;
 
 -- name: allowances
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
   FROM holdfast.allowance
  WHERE budget = ANY(CAST(:budgets AS TEXT[]))
  ORDER BY budget, dimension;
 
 -- name: budgets_named
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  WHERE name = ANY(CAST(:names AS TEXT[]))

@@ -1,5 +1,5 @@
--- What PostgreSQL says in its own way about graphs: lists travel as arrays, and a graph is locked before it is changed. Whoever
--- changes runs and graphs locks the graphs first.
+-- Graphs: the queries that PostgreSQL needs in its own dialect; lists are passed as arrays. Lock
+-- order: graphs before runs; a graph is locked before it is changed.
 
 -- name: graph_to_change
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
@@ -16,8 +16,9 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
   FROM holdfast.graph WHERE id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: last_runs
--- Those of members that nobody waits for. The dependents are looked up one by one (that is what OFFSET 0 is for): where one member has
--- very many, the planner expects that of all, and for each member would read all others.
+-- The runs of members on which no other member depends. OFFSET 0 makes the planner look up the
+-- dependents one by one: if one member has very many, the planner expects that of all, and would
+-- read all other members for each.
 SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, run.input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
        cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
@@ -40,8 +41,9 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
  LIMIT :limit;
 
 -- name: ends_below
--- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free. Each is
--- looked up by itself (that is what OFFSET 0 is for): a planner that joins would read all members that have ever been.
+-- The states of ended members, and the edges below them, with the spec and input of each dependent
+-- that may start now. OFFSET 0 makes the planner look up each row by itself: with a join it would
+-- read all members that ever existed.
 SELECT wanted.id AS upstream, own.state AS own_state, own.missing AS own_missing, part.run_id, part.number, part.need, part.total, part.done,
        part.lost, part.rest, part.state, member.state AS member_state, member.missing, free.spec, free.input, free.there
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
@@ -196,8 +198,8 @@ UPDATE holdfast.graph AS graph
  WHERE graph.id = new.id;
 
 -- name: settle_members
--- `end_members`, `save_groups`, `start_members`, `count_graphs` and `insert_graph_events` in one: none of them touches a row of
--- another.
+-- `end_members`, `save_groups`, `start_members`, `count_graphs` and `insert_graph_events` in one
+-- statement: no two of them change the same row.
 WITH ended AS (
     UPDATE holdfast.graph_member AS member
        SET state = new.state, finished_at = new.now, note = COALESCE(new.note, member.note)
@@ -245,7 +247,7 @@ SELECT line.run_id, line.seq, line.kind, line.step, line.attempt, line.data, lin
               CAST(:at AS BIGINT[])) AS line (run_id, seq, kind, step, attempt, data, error, started_at, at);
 
 -- name: end_runs
--- `end_run` for many runs, which are locked.
+-- `end_run` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, error = new.error, finished_at = new.now, cancel_reason = new.reason,
        generation = run.generation + 1, session_id = NULL, rank = NULL, wake_at = NULL, waits = NULL,
@@ -255,7 +257,7 @@ UPDATE holdfast.run AS run
  WHERE run.id = new.run_id;
 
 -- name: save_cancels
--- `save_cancel` for many runs, which are locked.
+-- `save_cancel` for many runs, which the caller has locked.
 UPDATE holdfast.run AS run
    SET status = new.status, rank = new.rank, wake_at = new.wake_at, waits = new.waits, cancel_reason = new.reason,
        cancelled_at = new.at, revision = run.revision + 1
@@ -269,7 +271,7 @@ INSERT INTO holdfast.knock (session_id, run_id)
 SELECT session_id, run_id FROM UNNEST(CAST(:session_id AS TEXT[]), CAST(:run_id AS TEXT[])) AS new (session_id, run_id);
 
 -- name: make_visible
--- The members of a stage belong to their graphs from now on, which their ids name.
+-- Moves the members of a stage to their graphs, which their ids name.
 UPDATE holdfast.graph_member SET state = 'waiting', graph_id = split_part(run_id, '::', 1)
  WHERE graph_id = :stage_id AND state = 'staged';
 
@@ -285,13 +287,13 @@ SELECT member.run_id, stage.id
 SELECT id, written, due_at, discarded FROM holdfast.graph_stage WHERE id = :stage_id FOR NO KEY UPDATE;
 
 -- name: stage_to_sweep
--- Differs from SQLite: what another process sweeps is left to it.
+-- Differs from SQLite: a stage that another process is sweeping is skipped.
 SELECT id, written, due_at, discarded FROM holdfast.graph_stage
  WHERE (id = :stage_id OR :stage_id = '') AND due_at < :now ORDER BY due_at, id LIMIT 1
    FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: edges_below
--- How many edges lead from some members to each group.
+-- The number of edges from some members to each group.
 SELECT edge.dependent, edge.number, COUNT(*) AS lost
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id)
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.id
@@ -309,7 +311,7 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
  ORDER BY part.run_id, part.number;
 
 -- name: replays_of_members
--- Those of the members whose previous end is still being taken back.
+-- The members whose previous end is still being taken back.
 SELECT run_id, place FROM holdfast.graph_news
  WHERE graph_id = :graph_id AND status = 'replay' AND run_id = ANY(CAST(:ids AS TEXT[]));
 
@@ -337,8 +339,8 @@ SELECT edge.upstream, COUNT(*) AS links
  GROUP BY edge.upstream;
 
 -- name: links_page
--- Differs from SQLite: each row is looked up by itself (that is what OFFSET 0 is for). A planner that joins reads all groups and members
--- there are, for each page.
+-- Differs from SQLite: OFFSET 0 makes the planner look up each row by itself. With a join it would
+-- read all groups and members for each page.
 SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done, part.lost, part.rest, part.state,
        member.state AS member_state, member.missing
   FROM (SELECT upstream, dependent, number FROM holdfast.graph_edge

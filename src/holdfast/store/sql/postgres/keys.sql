@@ -1,5 +1,5 @@
--- What PostgreSQL says in its own way about keys.
+-- Signing keys: the queries that PostgreSQL needs in its own dialect.
 
 -- name: lock_keys
--- Differs from SQLite: two may rotate at once, and the second must see what the first has done.
+-- Differs from SQLite: of two concurrent rotations, the second must see the result of the first.
 SELECT kid FROM holdfast.key ORDER BY kid FOR UPDATE;

@@ -1,12 +1,13 @@
--- Rows by which a process recognises its own commits.
+-- Commit markers: rows by which a process finds out whether its transaction was committed.
 
 -- name: mark_commit
--- A transaction that has written nothing needs no row, and no other reason to wait for the disk: it can be repeated.
+-- A transaction that has written nothing gets no row, which would make it wait for the disk: it can
+-- simply be repeated.
 INSERT INTO holdfast.commit_marker (id, at)
 SELECT CAST(:id AS BIGINT), CAST(:now AS BIGINT) WHERE pg_current_xact_id_if_assigned() IS NOT NULL;
 
 -- name: void_commit
--- Waits for the end of a transaction that has inserted the row and not committed yet.
+-- Waits for the end of a transaction that has inserted the row and has not committed yet.
 INSERT INTO holdfast.commit_marker (id, at, void) VALUES (:id, :now, 1) ON CONFLICT DO NOTHING;
 
 -- name: commit_marker

@@ -1,22 +1,22 @@
--- What PostgreSQL says in its own way about payloads.
+-- Payloads: the queries that PostgreSQL needs in its own dialect.
 
 -- name: keep_payload
--- Differs from SQLite: one that is there is locked, so that nobody deletes it between this look and the commit; one that
--- somebody is just deleting is waited for, and made anew.
+-- Differs from SQLite: an existing payload is locked, so that no other transaction deletes it
+-- before the commit. If another transaction is deleting it, this waits and creates it again.
 INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at)
 VALUES (:digest, :key, :form, :size, :stored, :parts, :now)
     ON CONFLICT (digest) DO UPDATE SET kept_at = excluded.kept_at
 RETURNING (xmax = 0) AS created;
 
 -- name: lock_payload
--- Differs from SQLite: whoever just begins to refer to it is waited for.
+-- Differs from SQLite: waits for transactions that are adding a reference to the payload.
 SELECT digest FROM holdfast.payload WHERE digest = :digest FOR UPDATE;
 
 -- name: payloads_of_runs
 SELECT DISTINCT digest FROM holdfast.payload_use WHERE run_id = ANY(CAST(:run_ids AS TEXT[])) ORDER BY digest;
 
 -- name: keys_in_use
--- Differs from SQLite: how bytes are cut.
+-- Differs from SQLite: other functions for bytes.
 SELECT key, COUNT(*) AS found
   FROM (SELECT encode(substring(head FROM 2 FOR position(decode('00', 'hex') IN substring(head FROM 2)) - 1), 'escape') AS key
           FROM (SELECT substring(input FROM 1 FOR 80) AS head FROM holdfast.run WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')
@@ -43,7 +43,7 @@ SELECT key, COUNT(*) AS found
  GROUP BY key ORDER BY key;
 
 -- name: sealed_of_run
--- Differs from SQLite: how bytes are cut.
+-- Differs from SQLite: other functions for bytes.
 SELECT substring(input FROM 1 FOR 120) AS head FROM holdfast.run WHERE id = :run_id AND substring(input FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT substring(result FROM 1 FOR 120) FROM holdfast.run WHERE id = :run_id AND substring(result FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT substring(error FROM 1 FOR 120) FROM holdfast.run WHERE id = :run_id AND substring(error FROM 1 FOR 1) = decode('00', 'hex')
@@ -53,7 +53,7 @@ UNION ALL SELECT substring(payload FROM 1 FOR 120) FROM holdfast.signal
            WHERE run_id = :run_id AND substring(payload FROM 1 FOR 1) = decode('00', 'hex');
 
 -- name: all_sealed
--- Differs from SQLite: how bytes are cut.
+-- Differs from SQLite: other functions for bytes.
 SELECT id AS run_id, substring(input FROM 1 FOR 120) AS head FROM holdfast.run WHERE substring(input FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT id, substring(result FROM 1 FOR 120) FROM holdfast.run WHERE substring(result FROM 1 FOR 1) = decode('00', 'hex')
 UNION ALL SELECT id, substring(error FROM 1 FOR 120) FROM holdfast.run WHERE substring(error FROM 1 FOR 1) = decode('00', 'hex')
@@ -65,14 +65,14 @@ UNION ALL SELECT run_id, substring(payload FROM 1 FOR 120) FROM holdfast.signal
            WHERE substring(payload FROM 1 FOR 1) = decode('00', 'hex');
 
 -- name: nth_newest
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT finished_at
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at IS NOT NULL AND status = ANY(CAST(:statuses AS TEXT[])) AND workflow = :workflow
  ORDER BY finished_at DESC LIMIT 1 OFFSET :skip;
 
 -- name: oldest_finished
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT run.id, finished_at
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at >= :since AND finished_at < :before

@@ -1,8 +1,10 @@
--- What PostgreSQL says in its own way. Here many write at once: whoever decides about a row locks it first, several rows in the
--- order of their ids. FOR NO KEY UPDATE is the lock that an UPDATE takes.
+-- Runs: the queries that PostgreSQL needs in its own dialect. Many transactions write at once. Lock
+-- order: a writer locks a row before it decides about it, several rows in the order of their ids.
+-- FOR NO KEY UPDATE is the lock that an UPDATE takes.
 
 -- name: append_guarded
--- Differs from SQLite: the lease is locked, so that nobody takes the run over between the check and the commit.
+-- Differs from SQLite: the lease is locked, so that no other process takes the run over between the
+-- check and the commit.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at)
 SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
   FROM holdfast.run
@@ -10,8 +12,9 @@ SELECT id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at
    FOR NO KEY UPDATE;
 
 -- name: append_guarded_many
--- The same for many runs: all that is written about them travels as arrays, in one statement. The answer is who held the lease.
--- (COALESCE hides from the planner that few runs are held: it would go through all of those, for each that is wanted.)
+-- `append_guarded` for many runs in one statement, with all values as arrays. Returns the runs
+-- whose leases were valid. (COALESCE hides from the planner that few runs are held: otherwise it
+-- would read all held runs for each wanted one.)
 WITH leased AS (
     SELECT run.id
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[])) AS wanted (id, generation)
@@ -132,7 +135,8 @@ WITH wanted AS (
 SELECT id FROM leased;
 
 -- name: insert_run
--- Differs from SQLite: a run is born leased only while its session is locked, so that nobody ends the session meanwhile.
+-- Differs from SQLite: a run is leased at its start only while its session is locked, so that no
+-- other process ends the session meanwhile.
 INSERT INTO holdfast.run (id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key,
                           parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at,
                           budgets, share)
@@ -150,7 +154,8 @@ SELECT :id, :route_id, :status, :priority, :generation, :session_id, :rank, :wak
     ON CONFLICT DO NOTHING;
 
 -- name: insert_runs
--- The same for many, in their order. What is born leased to a lane with limits was admitted to it: whoever has not asked is refused.
+-- `insert_run` for many runs, in their order. A run that is leased at its start in a lane with
+-- limits was admitted to the lane before; a lease without an admission is refused.
 WITH wanted AS (
     SELECT place, id, route_id, status, priority, generation, session_id, rank, wake_at, deadline, input, key, parent_id,
            parent_step, parent_index, on_parent_end, root_id, forked_from, created_at, started_at, budgets, share
@@ -192,8 +197,9 @@ SELECT id, route_id, status, priority, generation, session_id, rank, wake_at, de
 RETURNING id;
 
 -- name: may_lease_at_birth
--- Differs from SQLite: the session is locked, so that nobody ends it before the runs that are born leased to it are there; and so is
--- a lane with limits, unless somebody else has locked it. How they hold is found as after `look_and_lock`.
+-- Differs from SQLite: the session is locked, so that no other process ends it before the runs that
+-- are leased to it at their start exist. A lane with limits is locked, too, unless another
+-- transaction has locked it. The runs of the lane are found as after `look_and_lock`.
 WITH living AS (
     SELECT id FROM holdfast.session WHERE id = :session_id FOR KEY SHARE
 ), locked AS (
@@ -213,7 +219,7 @@ SELECT living.id, EXISTS (SELECT 1 FROM holdfast.lane
   FROM living LEFT JOIN locked ON TRUE;
 
 -- name: written_lines
--- Of a statement whose answer got lost: whose events are there.
+-- After a statement whose answer was lost: the events that were written.
 SELECT DISTINCT event.run_id AS id
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:kind AS TEXT[]), CAST(:at AS BIGINT[]))
     AS line (run_id, seq, kind, at)
@@ -221,13 +227,14 @@ SELECT DISTINCT event.run_id AS id
     ON event.run_id = line.run_id AND event.seq = line.seq AND event.kind = line.kind AND event.at = line.at;
 
 -- name: written_runs
--- Of a statement whose answer got lost: which runs are there, and who holds them.
+-- After a statement whose answer was lost: the runs that exist, and their holders.
 SELECT run.id, run.session_id
   FROM UNNEST(CAST(:id AS TEXT[]), CAST(:created_at AS BIGINT[]), CAST(:input AS BYTEA[])) AS wanted (id, created_at, input)
   JOIN holdfast.run AS run ON run.id = wanted.id AND run.created_at = wanted.created_at AND run.input = wanted.input;
 
 -- name: lock_runs
--- All that a batch is known to touch, before it touches any: two batches that touch the same runs cannot wait for each other.
+-- Locks all runs that a batch is known to change before it changes any: two batches with the same
+-- runs cannot deadlock.
 SELECT id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: lease_of
@@ -243,7 +250,7 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
    FOR NO KEY UPDATE;
 
 -- name: load_states
--- The same for many.
+-- `load_state` for many runs.
 SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step, parent_index, cancel_reason, started_at,
        finished_at
   FROM holdfast.run
@@ -252,7 +259,7 @@ SELECT id, status, priority, session_id, waits, wake_at, parent_id, parent_step,
    FOR NO KEY UPDATE;
 
 -- name: count_down_many
--- `count_down` for the many children that end in one batch.
+-- `count_down` for many children that end in one batch.
 UPDATE holdfast.fanout AS fanout
    SET remaining = fanout.remaining - ended.children
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:step AS TEXT[]), CAST(:children AS BIGINT[])) AS ended (run_id, step, children)
@@ -260,8 +267,9 @@ UPDATE holdfast.fanout AS fanout
 RETURNING fanout.run_id, fanout.step, fanout.remaining, fanout.eager;
 
 -- name: knocks
--- Differs from SQLite: transactions do not end in the order in which they began. A knock of one that began after another that
--- is still open is told, but not counted as read: the number to go on from is the highest below which all have ended.
+-- Differs from SQLite: transactions do not commit in the order in which they began. A notification
+-- that began after one that is still uncommitted is returned, but does not count as read: the
+-- number to continue from is the highest below which all transactions have ended.
 SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id, knock.id AS number
   FROM holdfast.knock AS knock,
        (SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT) AS number) AS horizon
@@ -269,8 +277,8 @@ SELECT LEAST(knock.id, horizon.number - 1) AS id, run_id, knock.id AS number
  ORDER BY knock.id;
 
 -- name: held_states
--- Differs from SQLite: the rows are locked. What a holder writes while this statement waits for its lock is not visible to this
--- statement, so the last numbers are read by the next one (`last_seqs`).
+-- Differs from SQLite: the rows are locked. This statement does not see events that a holder writes
+-- while it waits for the lock, so the next statement reads the last numbers (`last_seqs`).
 SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_revision
   FROM holdfast.run
  WHERE session_id = :session_id
@@ -279,12 +287,13 @@ SELECT id, status, priority, crashes, crash_seq, waits, wake_at, revision, seen_
    FOR NO KEY UPDATE;
 
 -- name: last_seqs
--- `last_seq` of many runs, which the caller has locked by an earlier statement. Differs from SQLite: lists travel as arrays.
+-- `last_seq` for many runs, which the caller has locked by an earlier statement. Differs from
+-- SQLite: lists are passed as arrays.
 SELECT wanted.id AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: last_progress
--- Of many runs the last line that shows progress. Differs from SQLite: lists travel as arrays.
+-- The last event of each run that shows progress. Differs from SQLite: lists are passed as arrays.
 SELECT wanted.id AS run_id,
        COALESCE((SELECT seq FROM holdfast.event AS event
                   WHERE event.run_id = wanted.id AND event.kind <> ALL(CAST(:no_progress AS TEXT[]))
@@ -292,7 +301,8 @@ SELECT wanted.id AS run_id,
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: held_suspect
--- One that is at work and has made no progress yet. Differs from SQLite: lists travel as arrays.
+-- A suspect that the session holds and that has made no progress yet. Differs from SQLite: lists
+-- are passed as arrays.
 SELECT id FROM holdfast.run AS run
  WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
    AND NOT EXISTS (SELECT 1 FROM holdfast.event AS event
@@ -300,17 +310,18 @@ SELECT id FROM holdfast.run AS run
  LIMIT 1;
 
 -- name: overdue
--- Differs from SQLite: what another process is looking at is left to it.
+-- Differs from SQLite: a run that another process has locked is skipped.
 SELECT id, deadline FROM holdfast.run
  WHERE deadline <= :now AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling'
  ORDER BY deadline LIMIT :limit
    FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: look_for_work
--- Whether it is worth while to claim: asked without a lock and without a transaction, for most of the time it is not. The first
--- instant is asked for, and not whether one has come: a planner that does not know the time takes a third of all that sleep for
--- due, and reads the table for one of them. Each route is asked for its first: of a new table, which looks small, a plan that is
--- kept would else read all there will be.
+-- Whether a claim is worthwhile. Asked without a lock and a transaction, because mostly it is not.
+-- The query returns the first due instant rather than whether one has passed: a planner that does
+-- not know the time expects a third of all sleeping runs to be due, and reads the table for one of
+-- them. Each route is asked for its first run: for a new table, which looks small, a cached plan
+-- would later read all rows.
 SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
        COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
        EXISTS (SELECT 1 FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
@@ -326,8 +337,9 @@ SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
                            OR share_rate_limit IS NOT NULL OR paused = 1) AS limited;
 
 -- name: promote_due
--- Differs from SQLite: all statuses at once, and what another process promotes is left to it. A range and a list of ids, and not
--- a bound and a join: of these a planner that does not know the values expects few, and finds them by index among millions.
+-- Differs from SQLite: all statuses at once, and runs that another process promotes are skipped. A
+-- range and a list of ids, not a bound and a join: a planner that does not know the values expects
+-- few of the former, and finds them by index among millions.
 UPDATE holdfast.run
    SET status = (CAST(:becomes AS TEXT[]))[ARRAY_POSITION(CAST(:was AS TEXT[]), CAST(status AS TEXT))],
        rank = wake_at - priority * :step, wake_at = NULL, waits = NULL, revision = revision + 1
@@ -339,10 +351,11 @@ UPDATE holdfast.run
 RETURNING crashes >= 2 AS suspect;
 
 -- name: look_and_lock
--- `look_for_work` by one who claims if there is any: then the lanes with limits are locked, so that the limits hold on all machines
--- together. Who holds their places is found by index until the end of the transaction: while many runs begin and end the planner,
--- which counted before, would rather read all that have ever been. By a plain index, for that forgets those that are gone; and by a
--- plan that is made once, for to make it takes longer than to look.
+-- `look_for_work` by a process that claims if there is work: then the lanes with limits are locked,
+-- so that the limits hold across all machines. Until the end of the transaction, the running runs
+-- are found by index: while many runs begin and end, the planner's statistics are outdated, and it
+-- would read all runs that ever existed. A plain index scan marks dead entries, so that later scans
+-- skip them; and the generic plan is made once, because planning takes longer than the query.
 WITH work AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
            COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
@@ -366,7 +379,8 @@ SELECT work.*, locked.*,
   FROM work LEFT JOIN locked ON TRUE;
 
 -- name: lease_runs
--- Differs from SQLite: all statuses at once, and only while the session is locked, so that nobody ends it meanwhile.
+-- Differs from SQLite: all statuses at once, and only while the session is locked, so that no other
+-- process ends it meanwhile.
 UPDATE holdfast.run AS run
    SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
        started_at = COALESCE(started_at, :now)
@@ -378,8 +392,8 @@ RETURNING run.id, namespace, workflow, version, lane, capabilities, run.status, 
           forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share;
 
 -- name: claim_ready
--- What is ready on routes, and `lease_runs`, in one, for lanes without limits: then nothing but the rank decides. ("|| ''" hides from the
--- planner how many they are: each is found by index.)
+-- The ready runs of routes and `lease_runs` in one statement, for lanes without limits, where only
+-- the rank decides. ("|| ''" hides the number of routes from the planner: each is found by index.)
 WITH ready AS MATERIALIZED (
     SELECT found.id, found.rank
       FROM UNNEST(CAST(:route_ids AS BIGINT[])) AS wanted (route_id)
@@ -404,7 +418,7 @@ WITH ready AS MATERIALIZED (
 SELECT * FROM leased ORDER BY rank, id;
 
 -- name: runs_by_id
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
        cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
@@ -412,7 +426,7 @@ SELECT run.id, namespace, workflow, version, lane, capabilities, status, priorit
  WHERE run.id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: glances
--- `glance` at many runs. Differs from SQLite: lists travel as arrays.
+-- `glance` for many runs. Differs from SQLite: lists are passed as arrays.
 SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
@@ -420,21 +434,21 @@ SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_re
  ORDER BY signal.id;
 
 -- name: histories
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
   FROM holdfast.event
  WHERE run_id = ANY(CAST(:ids AS TEXT[]))
  ORDER BY run_id, seq;
 
 -- name: signals_of
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT run_id, id, name, payload, at, number, wait_id, source, step
   FROM holdfast.signal
  WHERE run_id = ANY(CAST(:ids AS TEXT[])) AND taken = 0
  ORDER BY id;
 
 -- name: next_look
--- Differs from SQLite: one question instead of several.
+-- Differs from SQLite: one query instead of several.
 SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) AS wake_at,
        (SELECT MIN(deadline) FROM holdfast.run
          WHERE deadline IS NOT NULL AND finished_at IS NULL AND session_id IS NULL AND status <> 'cancelling') AS deadline,
@@ -446,7 +460,8 @@ SELECT (SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND sess
        EXISTS (SELECT 1 FROM holdfast.lane WHERE rate_limit IS NOT NULL OR share_rate_limit IS NOT NULL) AS rated;
 
 -- name: prunable
--- Differs from SQLite: lists travel as arrays, and the rows are locked, so that nobody replays what is about to go.
+-- Differs from SQLite: lists are passed as arrays, and the rows are locked, so that no other
+-- process replays a run that is about to be deleted.
 SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status = ANY(CAST(:statuses AS TEXT[]))
@@ -460,7 +475,7 @@ SELECT run.id
    FOR UPDATE OF run;
 
 -- name: lock_descendants
--- Differs from SQLite: all trees at once, locked before they are judged.
+-- Differs from SQLite: all trees at once, locked before the decision about them.
 SELECT id, root_id, finished_at FROM holdfast.run WHERE root_id = ANY(CAST(:run_ids AS TEXT[])) ORDER BY id FOR UPDATE;
 
 -- name: delete_events_of
@@ -479,31 +494,32 @@ DELETE FROM holdfast.fanout WHERE run_id = ANY(CAST(:run_ids AS TEXT[]));
 DELETE FROM holdfast.run WHERE id = ANY(CAST(:run_ids AS TEXT[]));
 
 -- name: locked_slots
--- The places by which others see that a process lives, as far as some connection to this database holds them.
+-- The liveness slots that a connection to this database has locked.
 SELECT CAST(objid AS BIGINT) AS slot
   FROM pg_locks
  WHERE locktype = 'advisory' AND granted AND CAST(classid AS BIGINT) = :space AND objsubid = 2
    AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
 
 -- name: tree_sizes
--- How many runs are below each root, and how many of them live or have ended too late. Differs from SQLite: lists travel as arrays.
+-- How many runs are below each root, and how many of them have not ended or ended too late. Differs
+-- from SQLite: lists are passed as arrays.
 SELECT root_id, COUNT(*) AS runs,
        CAST(SUM(CASE WHEN finished_at IS NULL OR finished_at >= :before THEN 1 ELSE 0 END) AS BIGINT) AS late
   FROM holdfast.run AS run WHERE root_id = ANY(CAST(:ids AS TEXT[])) GROUP BY root_id;
 
 -- name: lock_last_descendants
--- `last_descendants`, locked before they are judged.
+-- `last_descendants`, locked before the decision about them.
 SELECT id, finished_at FROM holdfast.run WHERE root_id = :run_id ORDER BY created_at DESC, id DESC LIMIT :limit FOR UPDATE;
 
 -- name: ended_children
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step = ANY(CAST(:steps AS TEXT[])) AND finished_at IS NOT NULL;
 
 -- name: children_to_stop
--- Differs from SQLite: the children of each run are looked up by themselves. A planner that knows little of the table would join it
--- with all that is below, and read it as a whole for each.
+-- Differs from SQLite: the children of each run are looked up by themselves. A planner without
+-- statistics would join the table with all runs below, and read it completely for each.
 WITH RECURSIVE below (id, status) AS (
     SELECT id, status
       FROM holdfast.run

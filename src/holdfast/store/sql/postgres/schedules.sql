@@ -1,4 +1,5 @@
--- Schedules in PostgreSQL: whoever changes one locks it first.
+-- Schedules: the queries that PostgreSQL needs in its own dialect. A schedule is locked before it
+-- is changed.
 
 -- name: load_schedule
 -- Differs from SQLite: the row is locked.
@@ -10,7 +11,7 @@ SELECT namespace, name, workflow, version, lane, capabilities, input, priority, 
    FOR NO KEY UPDATE;
 
 -- name: due_schedules
--- Differs from SQLite: what another process is seeing to is left to it.
+-- Differs from SQLite: a schedule that another process is firing is skipped.
 SELECT namespace, name, workflow, version, lane, capabilities, input, priority, tags, deadline, rule, zone, overlap, queue_limit,
        misfire, catch_up, grace, jitter, origin, paused, anchor, next_at, wake_at, last_at, queued, started, skipped, note,
        created_at

@@ -1,10 +1,12 @@
--- Shares, where PostgreSQL says it in its own way.
+-- Shares of lanes: the queries that PostgreSQL needs in its own dialect.
 
 -- name: look_at_lanes
--- What can be claimed, and what decides about it, in one answer: rows that say 'ready' (a run: its rank, when it began first, and
--- whether it is suspected), 'held' (how many of a lane, or of one of its shares, are at work) or 'began' (what began last of a lane
--- or a share, when, and what has left the window). Asked when the lanes are locked, so that nothing changes but what others end.
--- Of each share that is not full the best are found by index, however many are ready; what another process has locked is left to it.
+-- The claimable runs, and the facts that decide about them, in one answer, one per row: 'ready' (a
+-- run: its rank, when it first began, and whether it is a suspect), 'held' (how many runs of a lane
+-- or of one of its shares are running) or 'began' (the last admission of a lane or a share, its
+-- time, and what has left the window). Executed after the lanes are locked, so that meanwhile runs
+-- can only end. The best runs of each share that has room are found by index, regardless of how
+-- many are ready; runs that another process has locked are skipped.
 WITH RECURSIVE held AS MATERIALIZED (
     SELECT route.lane, run.share, SUM(run.held) AS held
       FROM (SELECT route_id, share, COUNT(*) AS held FROM holdfast.run
@@ -101,8 +103,9 @@ SELECT 'began', NULL, asked.lane, asked.share, newest.number, newest.at, oldest.
                       ORDER BY at LIMIT 1) AS oldest ON TRUE;
 
 -- name: look_at_birth
--- Differs from SQLite: lists travel as arrays. What decides whether runs of these shares may begin in a lane, as `look_at_lanes` says
--- it, and whether some wait already. The share '' is the lane as a whole.
+-- Differs from SQLite: lists are passed as arrays. The facts that decide whether runs of these
+-- shares may start in a lane, in the form of `look_at_lanes`, and whether some runs are claimable
+-- already. The share '' is the lane as a whole.
 WITH held AS MATERIALIZED (
     SELECT share, COUNT(*) AS held FROM holdfast.run
      WHERE session_id IS NOT NULL AND status <> 'waiting' AND CAST(:counted AS BIGINT) = 1
@@ -129,7 +132,8 @@ SELECT 'began', :lane, wanted.share, newest.number, newest.at, oldest.number - o
                       ORDER BY at LIMIT 1) AS oldest ON TRUE;
 
 -- name: lease_within_limits
--- `lease_runs` for lanes with limits: with what begins, what has left the windows, and the virtual times of the lanes.
+-- `lease_runs` for lanes with limits, together with the admissions, the removal of admissions that
+-- have left the windows, and the virtual times of the lanes.
 WITH leased AS (
     UPDATE holdfast.run AS run
        SET status = claim.becomes, session_id = :session_id, generation = generation + 1, rank = NULL,
@@ -161,20 +165,20 @@ WITH leased AS (
 SELECT * FROM leased;
 
 -- name: admit_all
--- Many at once.
+-- `admit` for many rows.
 INSERT INTO holdfast.admission AS admission (lane, share, at, number, count)
 SELECT * FROM UNNEST(CAST(:lane AS TEXT[]), CAST(:share AS TEXT[]), CAST(:at AS BIGINT[]), CAST(:number AS BIGINT[]),
                      CAST(:count AS BIGINT[]))
     ON CONFLICT (lane, share, at) DO UPDATE SET number = excluded.number, count = admission.count + excluded.count;
 
 -- name: set_share_clocks
--- Many at once.
+-- `set_share_clock` for many rows.
 INSERT INTO holdfast.share AS share (lane, share, vtime)
 SELECT * FROM UNNEST(CAST(:lane AS TEXT[]), CAST(:share AS TEXT[]), CAST(:vtime AS BIGINT[]))
     ON CONFLICT (lane, share) DO UPDATE SET vtime = excluded.vtime;
 
 -- name: gathering
--- Differs from SQLite: those who start with the same key come one after another.
+-- Differs from SQLite: concurrent starts with the same key take turns.
 SELECT run_id, count, latest FROM holdfast.gathering WHERE key = :key FOR NO KEY UPDATE;
 
 -- name: gathered_input

@@ -1,11 +1,13 @@
--- Signals, as PostgreSQL leaves one alone: in one statement, which commits itself.
+-- Deliver a signal to a run with one statement, which commits by itself.
 
 -- name: leave_signal
--- `signal_run` for a run that is parked on no condition, or on one that is a name alone: nothing but the name decides then. Nothing is written, and no row told,
--- when the run has ended or is not there, waits for a condition, has a wait whose time is up, has as many signals as it may have, or the key came before; nor
--- when somebody else reached it while we waited for its lock, for then the number of its last signal is not the one that we see.
--- Whoever holds the run in another process is told of it by name, and finds a knock; who may claim it now, that there is
--- something. A holder in this process is told right here.
+-- `signal_run` for a run that is not parked on a condition, or only on a name: then only the name
+-- decides. It writes nothing and returns no row if the run has ended or does not exist, waits for a
+-- condition, has a wait that is past its time, or has reached its limit of signals, or if the key
+-- was used before; nor if another transaction changed the run while this one waited for its lock,
+-- because the number of the last signal is then not the one that this statement sees. The holder of
+-- the run in another process is notified by name and gets a row of `knock`; if the run is claimable
+-- now, all workers are notified. A holder in this process is notified directly.
 WITH seen AS MATERIALIZED (
     SELECT id, revision FROM holdfast.run WHERE id = :run_id
 ), found AS MATERIALIZED (
@@ -54,7 +56,7 @@ SELECT written.id, number, effect, generation, revision + 1 AS revision, session
   FROM written, judged;
 
 -- name: left_signal
--- Of a statement whose answer got lost: whether the signal is there.
+-- After a statement whose answer was lost: whether the signal was stored.
 SELECT number, effect
   FROM holdfast.signal
  WHERE run_id = :run_id AND at = :at AND name = :name AND payload = :payload
@@ -62,5 +64,5 @@ SELECT number, effect
  ORDER BY id DESC LIMIT 1;
 
 -- name: tell
--- Others may look: something was committed.
+-- Notifies other processes that something was committed.
 SELECT pg_notify(CAST(:channel AS TEXT), CAST(:name AS TEXT));

@@ -1,4 +1,5 @@
--- The output of runs: what PostgreSQL says in its own way. Lists travel as arrays, and the leases are locked.
+-- The output of runs: the queries that PostgreSQL needs in its own dialect; lists are passed as
+-- arrays, and the leases are locked.
 
 -- name: leases_of
 SELECT id, generation, session_id FROM holdfast.run WHERE id = ANY(CAST(:ids AS TEXT[])) ORDER BY id FOR NO KEY UPDATE;
@@ -12,7 +13,7 @@ SELECT run_id, number, step, attempt, generation, frames, said, kept_durable, ke
  WHERE closed_at IS NULL AND run_id = ANY(CAST(:ids AS TEXT[]));
 
 -- name: insert_frames
--- `insert_frame` for many, as arrays.
+-- `insert_frame` for many frames, with all values as arrays.
 INSERT INTO holdfast.frame (run_id, seq, stream, kind, mode, name, data, nulls, version, at)
 SELECT run_id, seq, stream, kind, mode, name, data, nulls, version, at
   FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:seq AS BIGINT[]), CAST(:stream AS BIGINT[]), CAST(:kind AS TEXT[]),

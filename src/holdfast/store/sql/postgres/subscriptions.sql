@@ -1,27 +1,29 @@
--- Who reads the events of all runs: what PostgreSQL says in its own way. A place in the order of events is a transaction and a
--- number; a transaction is told as a number, for the clients' sake. Only what no open transaction can still come before is read.
+-- Subscriptions to the events of all runs: the queries that PostgreSQL needs in its own dialect. A
+-- place in the order of events is a transaction and a number; the transaction is passed as a number
+-- for the drivers. Only events are read that no open transaction can still precede.
 
 -- name: append_from_outside
--- Differs from SQLite: who does not hold a run may have begun, and waited for its row, before the one who wrote the last line.
--- In the order of transactions its line would come first; so it counts as written by the later one.
+-- Differs from SQLite: a writer that is not the holder may have begun, and waited for the row of
+-- the run, before the transaction that wrote the last event. In the order of transactions its event
+-- would come first, so it is recorded as written by the later transaction.
 INSERT INTO holdfast.event (run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
 VALUES (:run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at,
         GREATEST(pg_current_xact_id(),
                  (SELECT tx FROM holdfast.event AS last WHERE last.run_id = :run_id AND last.seq = CAST(:seq AS BIGINT) - 1)));
 
 -- name: copy_event
--- Differs from SQLite: what was copied comes before all that happens here.
+-- Differs from SQLite: copied events come before all events that are written here.
 INSERT INTO holdfast.event (id, run_id, seq, kind, step, attempt, data, error, started_at, at, tx)
 VALUES (:id, :run_id, :seq, :kind, :step, :attempt, :data, :error, :started_at, :at, CAST('1' AS xid8));
 
 -- name: settle_numbers
--- Differs from SQLite: the sequence does not know of the numbers that were copied.
+-- Differs from SQLite: the sequence does not know the copied numbers.
 SELECT setval(pg_get_serial_sequence('holdfast.event', 'id'),
               GREATEST((SELECT COALESCE(MAX(id), 0) FROM holdfast.event) + 1,
                        nextval(pg_get_serial_sequence('holdfast.event', 'id')))) AS settled;
 
 -- name: newest
--- Differs from SQLite: by its key.
+-- Differs from SQLite: by the key.
 SELECT (SELECT at FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1) AS event_at,
        (SELECT created_at FROM holdfast.run ORDER BY id DESC LIMIT 1) AS run_at,
        (SELECT MAX(beat_at) FROM holdfast.session) AS beat_at;
@@ -44,7 +46,8 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, id
  LIMIT 1;
 
 -- name: events_between
--- Differs from SQLite: the page is read first, by its key. The planner would rather begin with all runs of a workflow.
+-- Differs from SQLite: the page is read first, by its key. The planner would otherwise start with
+-- all runs of a workflow.
 WITH page AS MATERIALIZED (
     SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
       FROM holdfast.event
@@ -64,7 +67,8 @@ SELECT CAST(CAST(tx AS TEXT) AS BIGINT) AS tx, event.id, event.run_id, namespace
  ORDER BY event.tx, event.id;
 
 -- name: tagged_events_between
--- The same for runs with certain tags. Apart, for the guess of the planner how many there are is far off.
+-- `events_between` for runs with certain tags: a separate query, because the planner's estimate of
+-- their number is far off.
 WITH page AS MATERIALIZED (
     SELECT tx, id, run_id, seq, kind, step, attempt, data, error, started_at, at
       FROM holdfast.event
@@ -95,7 +99,8 @@ SELECT name, kind, which, after_tx, after_id, created_at, moved_at, url, secret,
    FOR UPDATE;
 
 -- name: all_subscription
--- Where another store, in which events have only their numbers, has to read on so that none is skipped.
+-- The places from which another store, in which events have only numbers, must continue so that no
+-- event is skipped.
 SELECT name, kind, which, 1 AS after_tx,
        COALESCE((SELECT MIN(id) - 1 FROM holdfast.event AS event
                   WHERE (event.tx, event.id) > (CAST(CAST(after_tx AS TEXT) AS xid8), after_id)),
@@ -105,7 +110,7 @@ SELECT name, kind, which, 1 AS after_tx,
  ORDER BY name;
 
 -- name: is_numbered_ahead
--- Events of transactions that this server has not begun yet.
+-- Whether there are events of transactions that this server has not begun yet.
 SELECT 1 AS ahead
   FROM (SELECT tx FROM holdfast.event ORDER BY tx DESC, id DESC LIMIT 1) AS last
  WHERE last.tx >= pg_snapshot_xmax(pg_current_snapshot());

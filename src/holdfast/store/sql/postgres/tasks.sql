@@ -1,15 +1,16 @@
 -- name: lease_facts
--- Differs from SQLite: lists travel as arrays.
+-- Differs from SQLite: lists are passed as arrays.
 SELECT wanted.id AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = wanted.id) AS seq,
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = wanted.id) AS policy
   FROM UNNEST(CAST(:ids AS TEXT[])) AS wanted (id);
 
 -- name: lease_ready
--- `look_for_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one, for those who hold explicit leases: one
--- row at least. Nothing is leased where more than the rank decides, or where something is due: that is for whoever asked to do
--- step by step; nor a run that changed between the look and its lock, for what is told of its history is as old as the look.
--- Lists and limits are hidden from the planner: it would plan anew for each length, which takes longer than to
--- do it. What happened is told as JSON, its bytes in base 64.
+-- `look_for_work`, `claim_ready`, `lease_facts`, `lease_histories` and `signals_of` in one
+-- statement, for explicit leases; at least one row. It leases nothing if more than the rank
+-- decides, or if something is due: then the caller continues step by step. Nor does it lease a run
+-- that changed between the read and its lock, because the returned history is as old as the read.
+-- Lists and limits are hidden from the planner: otherwise it would plan again for each length,
+-- which takes longer than the query. Histories are returned as JSON, with bytes in base 64.
 WITH asked AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM holdfast.session WHERE id = :session_id) AS open,
            COALESCE((SELECT MIN(wake_at) FROM holdfast.run WHERE wake_at IS NOT NULL AND session_id IS NULL) <= :now, FALSE) AS due,
@@ -75,14 +76,14 @@ SELECT asked.open, asked.due, asked.ready, asked.suspect, asked.limited, known.s
  ORDER BY leased.rank, leased.id;
 
 -- name: lease_state
--- Differs from SQLite: locked, so that its holder cannot write meanwhile.
+-- Differs from SQLite: the row is locked, so that the holder cannot write meanwhile.
 SELECT run.id, namespace, status, priority, generation, revision, session_id, crashes, waits, finished_at, parent_id, parent_step,
        parent_index, deadline
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE run.id = :run_id FOR UPDATE OF run;
 
 -- name: overdue_attempts
--- Differs from SQLite: what another process looks after is left to it.
+-- Differs from SQLite: an attempt that another process is expiring is skipped.
 SELECT task.run_id, task.policy, run.priority,
        CASE WHEN run.session_id IS NOT NULL AND run.generation = task.generation THEN 1 ELSE 0 END AS held,
        CASE WHEN run.session_id IS NULL AND run.status = 'waiting' AND run.generation = task.generation THEN 1 ELSE 0 END AS parked
@@ -91,7 +92,8 @@ SELECT task.run_id, task.policy, run.priority,
  ORDER BY task.attempt_until LIMIT :limit FOR UPDATE SKIP LOCKED;
 
 -- name: resume_leases
--- `append_guarded_many` for what those who are handed leases must be told: the waits that are over are closed with it.
+-- `append_guarded_many` for the outcomes of waits that new holders of leases must receive; it also
+-- closes these waits.
 WITH leased AS (
     SELECT run.id
       FROM UNNEST((SELECT CAST(:run_id AS TEXT[])), (SELECT CAST(:generation AS BIGINT[]))) AS wanted (id, generation)
@@ -120,9 +122,9 @@ WITH leased AS (
 SELECT id FROM leased;
 
 -- name: complete_leases
--- Differs from SQLite: all that ends well, its last lines and its streams in one statement, which checks the leases.
--- ("|| ''" hides from the planner how many they are: each is found by index, also while a new table looks as if it could as well
--- be read as a whole. It grows, and plans are kept.)
+-- Differs from SQLite: all ends, last events and streams in one statement, which checks the leases.
+-- ("|| ''" hides from the planner how many there are: each is found by index, also while a new
+-- table looks small enough to be read completely. The table grows, and plans are cached.)
 WITH finished AS (
     UPDATE holdfast.run AS run
        SET status = 'completed', result = wanted.result, error = NULL, finished_at = :now, session_id = NULL, rank = NULL,
@@ -144,8 +146,8 @@ WITH finished AS (
 SELECT id FROM finished;
 
 -- name: finish_leases
--- `finish_runs` for those who hold explicit leases: whatever their attempts put out is closed with them. They are
--- found one by one: a table that was never analysed must not be read as a whole.
+-- `finish_runs` for explicit leases; also closes the streams of their attempts. The rows are found
+-- one by one: a table without statistics must not be read completely.
 WITH wanted AS (
     SELECT run_id, generation, status, result, error, finished_at, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:status AS TEXT[]), CAST(:result AS BYTEA[]),
@@ -180,8 +182,8 @@ WITH wanted AS (
 SELECT id FROM leased;
 
 -- name: release_leases
--- `release_runs` for those who hold explicit leases: whatever their attempts put out is closed with them. They are
--- found one by one: a table that was never analysed must not be read as a whole.
+-- `release_runs` for explicit leases; also closes the streams of their attempts. The rows are found
+-- one by one: a table without statistics must not be read completely.
 WITH wanted AS (
     SELECT run_id, generation, revision, status, unless, waits, wake_at, ready_at, step, error, reason, closed_at
       FROM UNNEST(CAST(:run_id AS TEXT[]), CAST(:generation AS BIGINT[]), CAST(:revision AS BIGINT[]), CAST(:status AS TEXT[]),
@@ -218,8 +220,9 @@ WITH wanted AS (
 SELECT id FROM leased;
 
 -- name: lease_histories
--- Of each run what its next holder must know: since its last wait, and how its attempts have failed. All of it when some of it
--- may be void. Differs from SQLite: lists travel as arrays.
+-- What the next holder of each run must know: the events since its last wait, and its failed
+-- attempts. The whole history if some of it may be void. Differs from SQLite: lists are passed as
+-- arrays.
 WITH last AS MATERIALIZED (
     SELECT wanted.id AS run_id,
            (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0

@@ -1,8 +1,8 @@
--- Budgets, where SQLite says it in its own way.
+-- Budgets: the queries that SQLite needs in its own dialect.
 
 -- name: count_spending
--- Differs from Postgres: lists travel as JSON. The account of the run is opened when it is first used; of the budgets, those
--- count that have the dimension.
+-- Differs from Postgres: lists are passed as JSON. The account of the run is created at its first
+-- use; of the budgets, those with the dimension are counted.
 INSERT INTO holdfast.allowance AS allowance (budget, dimension, run_id, used)
 SELECT 'run:' || CAST(:run_id AS TEXT), name.value, :run_id, amount.value
   FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
@@ -17,7 +17,8 @@ SELECT known.budget, known.dimension, known.run_id, amount.value
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: take_spending
--- The same, but all of it or nothing: only while the run is held, no limit is passed or would be, and none is due to begin anew.
+-- `count_spending`, all or nothing: only while the run is held, no limit is or would be exceeded,
+-- and no reset is due.
 WITH line (dimension, amount) AS (
     SELECT name.value, amount.value FROM json_each(:dimensions) AS name JOIN json_each(:amounts) AS amount ON amount.key = name.key
 ), known AS (
@@ -40,21 +41,21 @@ SELECT known.budget, known.dimension, known.run_id, line.amount
 RETURNING budget, dimension, run_id, hard, soft, used, reserved, reset_at;
 
 -- name: lock_allowances
--- Differs from Postgres: no row locks, and lists travel as JSON.
+-- Differs from Postgres: no row locks, and lists are passed as JSON.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
   FROM holdfast.allowance
  WHERE budget IN (SELECT value FROM json_each(:budgets))
  ORDER BY budget, dimension;
 
 -- name: allowances
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT budget, dimension, run_id, hard, soft, used, reserved, reset_at
   FROM holdfast.allowance
  WHERE budget IN (SELECT value FROM json_each(:budgets))
  ORDER BY budget, dimension;
 
 -- name: budgets_named
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT name, run_id, on_breach, resets, zone, reset_at, reset_count, breaches, soft_breaches, breached_at, breached, created_at
   FROM holdfast.budget
  WHERE name IN (SELECT value FROM json_each(:names))

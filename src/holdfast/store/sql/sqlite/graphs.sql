@@ -1,4 +1,4 @@
--- What SQLite says in its own way about graphs: lists travel as JSON.
+-- Graphs: the queries that SQLite needs in its own dialect: lists are passed as JSON.
 
 -- name: graphs_to_settle
 SELECT id, namespace, name, status, revision, members, live, events, fingerprint, policy, reason, summary, created_at, finished_at
@@ -9,7 +9,7 @@ SELECT id, namespace, name, status, revision, members, live, events, fingerprint
   FROM holdfast.graph WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: last_runs
--- Those of members that nobody waits for.
+-- The runs of members on which no other member depends.
 SELECT run.id, namespace, route.workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end, root_id, forked_from,
        cancel_reason, cancelled_at, crashes, created_at, run.started_at, run.finished_at, budgets, share
@@ -31,7 +31,8 @@ SELECT edge.upstream, part.run_id, part.number, part.need, part.total, part.done
  LIMIT :limit;
 
 -- name: ends_below
--- How members that have ended stood, and the edges below them; with what starts a dependent that one more may set free.
+-- The states of ended members, and the edges below them, with the spec and input of each dependent
+-- that may start now.
 SELECT wanted.value AS upstream, own.state AS own_state, own.missing AS own_missing, part.run_id, part.number, part.need, part.total, part.done,
        part.lost, part.rest, part.state, member.state AS member_state, member.missing,
        CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.spec END AS spec, CASE WHEN member.missing = 1 AND part.need = part.done + 1 THEN member.input END AS input,
@@ -84,7 +85,7 @@ SELECT run.id FROM json_each(:ids) AS wanted JOIN holdfast.run AS run ON run.par
  WHERE on_parent_end = 'cancel' AND finished_at IS NULL;
 
 -- name: make_visible
--- The members of a stage belong to their graphs from now on, which their ids name.
+-- Moves the members of a stage to their graphs, which their ids name.
 UPDATE holdfast.graph_member SET state = 'waiting', graph_id = substr(run_id, 1, instr(run_id, '::') - 1)
  WHERE graph_id = :stage_id AND state = 'staged';
 
@@ -97,7 +98,7 @@ SELECT member.run_id, stage.id
  LIMIT 1;
 
 -- name: edges_below
--- How many edges lead from some members to each group.
+-- The number of edges from some members to each group.
 SELECT edge.dependent, edge.number, COUNT(*) AS lost
   FROM json_each(:ids) AS wanted
   JOIN holdfast.graph_edge AS edge ON edge.upstream = wanted.value
@@ -115,7 +116,7 @@ SELECT part.run_id, part.number, part.need, part.total, part.done, part.lost, pa
  ORDER BY part.run_id, part.number;
 
 -- name: replays_of_members
--- Those of the members whose previous end is still being taken back.
+-- The members whose previous end is still being taken back.
 SELECT run_id, place FROM holdfast.graph_news
  WHERE graph_id = :graph_id AND status = 'replay' AND run_id IN (SELECT value FROM json_each(:ids));
 

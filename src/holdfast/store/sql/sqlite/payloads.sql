@@ -1,14 +1,14 @@
--- What SQLite says in its own way about payloads.
+-- Payloads: the queries that SQLite needs in its own dialect.
 
 -- name: keep_payload
--- Differs from Postgres: nobody else writes meanwhile, so what is there stays.
+-- Differs from Postgres: there is no concurrent writer that could delete an existing payload.
 INSERT INTO holdfast.payload (digest, key, form, size, stored, parts, kept_at)
 VALUES (:digest, :key, :form, :size, :stored, :parts, :now)
     ON CONFLICT DO NOTHING
 RETURNING 1 AS created;
 
 -- name: keys_in_use
--- Differs from Postgres: how bytes are cut.
+-- Differs from Postgres: other functions for bytes.
 SELECT key, COUNT(*) AS found
   FROM (SELECT CAST(substr(head, 2, instr(substr(head, 2), x'00') - 1) AS TEXT) AS key
           FROM (SELECT substr(input, 1, 80) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
@@ -32,7 +32,8 @@ SELECT key, COUNT(*) AS found
  GROUP BY key ORDER BY key;
 
 -- name: sealed_of_run
--- Differs from Postgres: how bytes are cut. The first bytes of whatever is sealed: enough to know which payloads are meant.
+-- Differs from Postgres: other functions for bytes. The first bytes of each sealed value are enough
+-- to identify its payload.
 SELECT substr(input, 1, 120) AS head FROM holdfast.run WHERE id = :run_id AND substr(input, 1, 1) = x'00'
 UNION ALL SELECT substr(input, 1, 120) FROM holdfast.large_input WHERE run_id = :run_id AND substr(input, 1, 1) = x'00'
 UNION ALL SELECT substr(result, 1, 120) FROM holdfast.run WHERE id = :run_id AND substr(result, 1, 1) = x'00'
@@ -42,7 +43,8 @@ UNION ALL SELECT substr(error, 1, 120) FROM holdfast.event WHERE run_id = :run_i
 UNION ALL SELECT substr(payload, 1, 120) FROM holdfast.signal WHERE run_id = :run_id AND substr(payload, 1, 1) = x'00';
 
 -- name: all_sealed
--- The same of all runs, for whoever checks that every reference is noted. What is staged belongs to no run yet.
+-- The same for all runs, to check that every reference is recorded. Staged events belong to no run
+-- yet.
 SELECT id AS run_id, substr(input, 1, 120) AS head FROM holdfast.run WHERE substr(input, 1, 1) = x'00'
 UNION ALL SELECT run_id, substr(input, 1, 120) FROM holdfast.large_input WHERE substr(input, 1, 1) = x'00'
 UNION ALL SELECT id, substr(result, 1, 120) FROM holdfast.run WHERE substr(result, 1, 1) = x'00'
@@ -54,7 +56,7 @@ UNION ALL SELECT run_id, substr(error, 1, 120) FROM holdfast.event AS event WHER
 UNION ALL SELECT run_id, substr(payload, 1, 120) FROM holdfast.signal WHERE substr(payload, 1, 1) = x'00';
 
 -- name: nth_newest
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT finished_at
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at IS NOT NULL AND status IN (SELECT value FROM json_each(:statuses))
@@ -62,7 +64,7 @@ SELECT finished_at
  ORDER BY finished_at DESC LIMIT 1 OFFSET :skip;
 
 -- name: oldest_finished
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT run.id, finished_at
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at >= :since AND finished_at < :before

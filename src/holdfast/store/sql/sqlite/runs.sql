@@ -1,15 +1,17 @@
--- What SQLite says in its own way.
+-- Runs: the queries that SQLite needs in its own dialect.
 
 -- name: claim_runs
--- Differs from Postgres: no row locks (BEGIN IMMEDIATE admits one writer) and lists travel as JSON.
+-- Differs from Postgres: no row locks (BEGIN IMMEDIATE admits one writer), and lists are passed as
+-- JSON.
 UPDATE holdfast.run
    SET status = :status, session_id = :session_id, generation = generation + 1, rank = NULL,
        started_at = COALESCE(started_at, :now)
  WHERE id IN (SELECT value FROM json_each(:ids)) AND rank IS NOT NULL AND status = :was;
 
 -- name: insert_route
--- Differs from Postgres, where a sequence gives a number out once: here the number of a row that was deleted would be given out
--- once more, and the runs that point to it would become runs of another workflow. So the last number is kept as a setting.
+-- Differs from Postgres, where a sequence assigns each number once. Here the number of a deleted
+-- row would be assigned again, and runs that refer to it would become runs of another workflow. The
+-- last number is therefore kept as a setting.
 INSERT INTO holdfast.route (id, namespace, workflow, version, lane, capabilities)
 VALUES (1 + MAX(COALESCE((SELECT MAX(id) FROM holdfast.route WHERE id < 4611686018427387904), 0),
                 COALESCE((SELECT CAST(value AS INTEGER) FROM holdfast.setting
@@ -18,13 +20,13 @@ VALUES (1 + MAX(COALESCE((SELECT MAX(id) FROM holdfast.route WHERE id < 46116860
     ON CONFLICT DO NOTHING;
 
 -- name: note_last_route
--- Only here: see above.
+-- SQLite only: see `insert_route`.
 INSERT INTO holdfast.setting (name, value)
 SELECT 'last_route', MAX(id) FROM holdfast.route WHERE id < 4611686018427387904
     ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: runs_by_id
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT run.id, namespace, workflow, version, lane, capabilities, status, priority, generation, revision, session_id, wake_at,
        deadline, holdfast.input_of(run) AS input, result, error, waits, key, parent_id, parent_step, parent_index, on_parent_end,
        root_id, forked_from, cancel_reason, cancelled_at, crashes, created_at, started_at, finished_at, budgets, share
@@ -32,11 +34,12 @@ SELECT run.id, namespace, workflow, version, lane, capabilities, status, priorit
  WHERE run.id IN (SELECT value FROM json_each(:ids));
 
 -- name: keep_input
--- Only here: a row that changes is written anew as a whole, so what is long and stays the same is kept apart.
+-- SQLite only: a changed row is rewritten completely, so a long value that never changes is stored
+-- separately.
 INSERT INTO holdfast.large_input (run_id, input) VALUES (:run_id, :input);
 
 -- name: glances
--- `glance` at many runs. Differs from Postgres: lists travel as JSON.
+-- `glance` for many runs. Differs from Postgres: lists are passed as JSON.
 SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_reason, run.cancelled_at, signal.id, signal.name,
        signal.payload, signal.at, signal.number, signal.wait_id, signal.source, signal.step
   FROM holdfast.run AS run LEFT JOIN holdfast.signal AS signal ON signal.run_id = run.id AND signal.taken = 0
@@ -44,21 +47,21 @@ SELECT run.id AS run_id, run.status, run.generation, run.revision, run.cancel_re
  ORDER BY signal.id;
 
 -- name: histories
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT run_id, seq, kind, step, attempt, data, error, started_at, at
   FROM holdfast.event
  WHERE run_id IN (SELECT value FROM json_each(:ids))
  ORDER BY run_id, seq;
 
 -- name: signals_of
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT run_id, id, name, payload, at, number, wait_id, source, step
   FROM holdfast.signal
  WHERE run_id IN (SELECT value FROM json_each(:ids)) AND taken = 0
  ORDER BY id;
 
 -- name: prunable
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT run.id
   FROM holdfast.run AS run JOIN holdfast.route AS route ON route.id = run.route_id
  WHERE parent_id IS NULL AND finished_at < :before AND status IN (SELECT value FROM json_each(:statuses))
@@ -71,12 +74,12 @@ SELECT run.id
  LIMIT :limit;
 
 -- name: last_seqs
--- `last_seq` of many runs. Differs from Postgres: lists travel as JSON.
+-- `last_seq` for many runs. Differs from Postgres: lists are passed as JSON.
 SELECT value AS run_id, (SELECT COALESCE(MAX(seq), 0) FROM holdfast.event AS event WHERE event.run_id = value) AS seq
   FROM json_each(:ids);
 
 -- name: last_progress
--- Of many runs the last line that shows progress. Differs from Postgres: lists travel as JSON.
+-- The last event of each run that shows progress. Differs from Postgres: lists are passed as JSON.
 SELECT value AS run_id,
        COALESCE((SELECT seq FROM holdfast.event AS event
                   WHERE event.run_id = value AND event.kind NOT IN (SELECT value FROM json_each(:no_progress))
@@ -84,7 +87,8 @@ SELECT value AS run_id,
   FROM json_each(:ids);
 
 -- name: held_suspect
--- One that is at work and has made no progress yet. Differs from Postgres: lists travel as JSON.
+-- A suspect that the session holds and that has made no progress yet. Differs from Postgres: lists
+-- are passed as JSON.
 SELECT id FROM holdfast.run AS run
  WHERE session_id = :session_id AND crashes >= 2 AND status <> 'waiting'
    AND NOT EXISTS (SELECT 1 FROM holdfast.event AS event
@@ -92,13 +96,14 @@ SELECT id FROM holdfast.run AS run
  LIMIT 1;
 
 -- name: tree_sizes
--- How many runs are below each root, and how many of them live or have ended too late. Differs from Postgres: lists travel as JSON.
+-- How many runs are below each root, and how many of them have not ended or ended too late. Differs
+-- from Postgres: lists are passed as JSON.
 SELECT root_id, COUNT(*) AS runs,
        SUM(CASE WHEN finished_at IS NULL OR finished_at >= :before THEN 1 ELSE 0 END) AS late
   FROM holdfast.run AS run WHERE root_id IN (SELECT value FROM json_each(:ids)) GROUP BY root_id;
 
 -- name: ended_children
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT id, parent_step, parent_index, status, result, error, finished_at, on_parent_end, cancel_reason, cancelled_at
   FROM holdfast.run
  WHERE parent_id = :run_id AND parent_step IN (SELECT value FROM json_each(:steps)) AND finished_at IS NOT NULL;

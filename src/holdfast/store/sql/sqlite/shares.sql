@@ -1,7 +1,8 @@
--- Shares, where SQLite says it in its own way.
+-- Shares of lanes: the queries that SQLite needs in its own dialect.
 
 -- name: ready_by_share
--- Differs from Postgres: lists travel as JSON. The best of each share that is not full: found by index, however many are ready.
+-- Differs from Postgres: lists are passed as JSON. The best runs of each share that has room, found
+-- by index regardless of how many are ready.
 WITH RECURSIVE wanted (share) AS (
     SELECT MIN(share) FROM holdfast.run
      WHERE route_id = :route_id AND rank IS NOT NULL AND share IS NOT NULL AND crashes < 2
@@ -21,7 +22,8 @@ SELECT run.id, run.rank, run.share, run.started_at
  ORDER BY run.rank LIMIT :limit;
 
 -- name: windows
--- Differs from Postgres: lists travel as JSON. Of shares: what began last, and what has left the window.
+-- Differs from Postgres: lists are passed as JSON. For each share the number and time of its last
+-- admission, and how many admissions have left the window.
 SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
        (SELECT oldest.number - oldest.count FROM holdfast.admission AS oldest
          WHERE oldest.lane = :lane AND oldest.share = wanted.value AND oldest.at > :since
@@ -32,9 +34,10 @@ SELECT wanted.value AS share, newest.number AS total, newest.at AS last_at,
    AND newest.at = (SELECT MAX(at) FROM holdfast.admission AS one WHERE one.lane = :lane AND one.share = wanted.value);
 
 -- name: look_at_birth
--- Differs from Postgres: lists travel as JSON. What decides whether runs of these shares may begin in a lane: rows that say 'held' (how
--- many of the lane, or of a share, are at work), 'waits' (some can be claimed already) or 'began' (what began last, when, and what has
--- left the window). The share '' is the lane as a whole.
+-- Differs from Postgres: lists are passed as JSON. The facts that decide whether runs of these
+-- shares may start in a lane, one per row: 'held' (how many runs of the lane or of a share are
+-- running), 'waits' (some runs are claimable already) or 'began' (the last admission, its time, and
+-- what has left the window). The share '' is the lane as a whole.
 WITH held AS MATERIALIZED (
     SELECT share, COUNT(*) AS held FROM holdfast.run
      WHERE session_id IS NOT NULL AND status <> 'waiting' AND :counted = 1

@@ -1,4 +1,4 @@
--- The output of runs: what SQLite says in its own way. Lists travel as JSON.
+-- The output of runs: the queries that SQLite needs in its own dialect; lists are passed as JSON.
 
 -- name: leases_of
 SELECT id, generation, session_id FROM holdfast.run WHERE id IN (SELECT value FROM json_each(:ids));

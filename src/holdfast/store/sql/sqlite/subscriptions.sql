@@ -1,7 +1,8 @@
--- Who reads the events of all runs: what SQLite says in its own way. Lists travel as JSON, and the order of the joins is told.
+-- Subscriptions to the events of all runs: the queries that SQLite needs in its own dialect. Lists
+-- are passed as JSON, and CROSS JOIN fixes the order of the joins.
 
 -- name: events_edge
--- How far a page goes.
+-- The last event of the next page.
 SELECT 1 AS tx, id
   FROM (SELECT id FROM holdfast.event WHERE id > :after_id ORDER BY id LIMIT :window) AS page
  ORDER BY id DESC LIMIT 1;
@@ -20,7 +21,7 @@ SELECT 1 AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, st
  ORDER BY event.id;
 
 -- name: tagged_events_between
--- The same for runs with certain tags.
+-- `events_between` for runs with certain tags.
 SELECT 1 AS tx, event.id, event.run_id, namespace, workflow, seq, event.kind, step, attempt, data, event.error, event.started_at,
        at
   FROM holdfast.event AS event

@@ -1,17 +1,18 @@
 -- name: lease_facts
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 SELECT value AS run_id, (SELECT MAX(seq) FROM holdfast.event AS event WHERE event.run_id = value) AS seq,
        (SELECT policy FROM holdfast.task AS task WHERE task.run_id = value) AS policy
   FROM json_each(:ids);
 
 -- name: close_streams_of
--- Differs from Postgres: lists travel as JSON.
+-- Differs from Postgres: lists are passed as JSON.
 UPDATE holdfast.stream SET closed_at = :now, reason = :reason
  WHERE run_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL AND generation >= 1;
 
 -- name: lease_histories
--- Of each run what its next holder must know: since its last wait, and how its attempts have failed. All of it when some of it
--- may be void. Differs from Postgres: lists travel as JSON.
+-- What the next holder of each run must know: the events since its last wait, and its failed
+-- attempts. The whole history if some of it may be void. Differs from Postgres: lists are passed as
+-- JSON.
 WITH last AS MATERIALIZED (
     SELECT value AS run_id,
            (SELECT CASE WHEN MAX(CASE WHEN kind = 'run_replayed' THEN 1 ELSE 0 END) = 1 THEN 0
