@@ -87,7 +87,7 @@ def test_flows_are_listed(call, flow):
 
 def test_a_flow_is_failed_asked_to_stop_cancelled_and_pruned(call, flow):
     assert "asked to stop" in call.text("flows", "cancel", flow, "--request")
-    assert "all that can be done to it is to cancel it" in call.error(
+    assert "it can only be cancelled now" in call.error(
         "flows", "advance", flow, "{}"
     )
     assert "cancelled" in call.text("flows", "cancel", flow)

@@ -141,7 +141,7 @@ def test_wrong_words_are_one_clear_line(call, graph, write):
         }
     }
     assert "depend on each other" in call.error("graphs", "start", write(ring))
-    assert "another graph with this id" in call.error(
+    assert "belongs to another graph" in call.error(
         "graphs", "start", write({"members": {"a": {"workflow": "x"}}}), "--id", graph
     )
 
