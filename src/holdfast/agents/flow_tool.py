@@ -302,7 +302,7 @@ def _id_in_step(*arguments: Any) -> str | None:
 
 
 def _read_arguments(arguments: Any) -> dict[str, Any]:
-    """Return the arguments of a model as a dictionary, without those that are null. Raises
+    """Return the arguments of a model as a dictionary, without null values. Raises
     BadOption."""
     decoded = msgspec.json.decode(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(decoded, dict):

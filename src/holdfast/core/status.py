@@ -47,7 +47,8 @@ class Move(StrEnum):
     REPLAY = "replay"
 
 
-S, M = Status, Move
+S = Status
+M = Move
 
 _REPLAY = {M.REPLAY: S.PENDING}
 

@@ -33,7 +33,7 @@ def explain_member(
     damaged row of the graph."""
     blockers = _BY_STATE[member.state](graph, member, groups, upstreams)
     if damage is not None and member.state not in ENDED:
-        text = f"its graph is set aside until a damaged row is repaired: {damage}"
+        text = f"its graph is not processed until a damaged row is repaired: {damage}"
         blockers.insert(0, Blocker(kind="damage", text=text, remedy="holdfast db check"))
     remedy = next((blocker.remedy for blocker in blockers if blocker.remedy is not None), None)
     since = graph.created_at if member.finished_at is None else member.finished_at

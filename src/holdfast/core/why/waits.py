@@ -281,8 +281,9 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
             kind="wait", text=f"{cause}, step {step!r}; it is about to go on", since=last_at(facts)
         )
     text = f"it waits for {', '.join(progress.missing())}, step {step!r}"
-    here = progress.here()
-    text += f"; {', '.join(here)} {'has' if len(here) == 1 else 'have'} come" if here else ""
+    arrived = progress.here()
+    if arrived:
+        text += f"; {', '.join(arrived)} {'has' if len(arrived) == 1 else 'have'} come"
     if escalated is not None:
         text = f"it needs a person since {moment(int(escalated))}: {text}"
     elif limit is not None:
@@ -292,15 +293,21 @@ def _condition(facts: RunFacts, wait: Wait) -> Blocker:
         )
     expired = _expired(wait, facts.now)
     text += f"; expired meanwhile: {', '.join(expired)}" if expired else ""
-    needs_person = escalated is not None or bool(expired)
-    return Blocker(
-        kind="wait" if escalated is None else "person",
+    blocker = Blocker(
+        kind="wait",
         text=text,
         holder="a person" if expired else "the sender of the signals",
-        since=last_at(facts) if escalated is None else int(escalated),
+        since=last_at(facts),
         until=limit,
-        remedy=_release(facts, step) if needs_person else _remedy(facts, wait, progress),
     )
+    if escalated is not None:
+        blocker.kind = "person"
+        blocker.since = int(escalated)
+    if escalated is not None or expired:
+        blocker.remedy = _release(facts, step)
+    else:
+        blocker.remedy = _remedy(facts, wait, progress)
+    return blocker
 
 
 def _expired(wait: Wait, now: int) -> list[str]:
